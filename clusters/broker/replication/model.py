@@ -1,0 +1,88 @@
+"""The nouns of replication, as frozen values without behaviour that could need IO.
+
+What belongs here: what several files of the core speak about. Record bytes never do: to the core a
+batch is its base offset, its count, its leader epoch, its size and an identity by which the shell
+finds the bytes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+NO_LEADER: Final = -1
+UNKNOWN_OFFSET: Final = -1
+UNDEFINED_EPOCH: Final = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class EpochEntry(NamedTuple):
+    """One line of `leader-epoch-checkpoint`: the first offset written in a leader epoch (KIP-101)."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A record batch as replication sees it; `identity` is the shell's handle to its bytes."""
+
+    base_offset: int
+    count: int
+    leader_epoch: int
+    size: int
+    identity: object = None
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One listener of a broker: what clients or other brokers connect to."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """What a broker says of itself under `/brokers/ids/<id>`; `epoch` is that znode's czxid."""
+
+    broker_id: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The state of a partition as kept under `/brokers/topics/T/partitions/P/state`.
+
+    `version` is the znode's version at which this was read or written; a conditional write
+    expects it. It is -1 while the znode does not exist.
+    """
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfiguration:
+    """Assigned replicas by partition, in preference order, and the topic's own settings."""
+
+    assignment: Mapping[int, tuple[int, ...]]
+    settings: Mapping[str, str] = field(default_factory=dict)
