@@ -1,0 +1,166 @@
+"""The local host: nodes are processes of this machine.
+
+Not a container runtime and not a supervisor. Every process is in the ledger before it runs, has
+a session of its own (a Ctrl-C in the terminal reaches only the harness), and is gone after
+`close()`, at the latest when the harness exits; after a SIGKILL of the harness, the next command
+ends it (`ledger.reap_orphans`). Processes are ended by pid, never by name. Linux: pidfd_open(2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
+
+TERM_GRACE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSpec:
+    """What to run. With `pipes`, standard input and output belong to the harness."""
+
+    name: str
+    argv: Sequence[str]
+    directory: Path
+    stdout_log: Path  # standard error goes there too; with `pipes`, standard error alone
+    env: Mapping[str, str] = field(default_factory=dict)  # added to the harness's own
+    pipes: bool = False
+
+
+class RunningProcess:
+    """A process of ours, from its start until it has been waited for."""
+
+    def __init__(self, spec: ProcessSpec, popen: subprocess.Popen[bytes]) -> None:
+        self.spec = spec
+        self.popen = popen
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """None while it runs; minus the signal's number if a signal ended it."""
+        return self.popen.poll()
+
+    def terminate(self) -> None:
+        """Ask it to end (SIGTERM)."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), paused or not."""
+        self._signal(signal.SIGKILL)
+
+    async def pause(self) -> None:
+        """Stop all its threads; returns when the kernel says that they have stopped."""
+        self._signal(signal.SIGSTOP)
+        if self.popen.poll() is not None or not await asyncio.to_thread(_stopped, self.pid):
+            raise RuntimeError(f"{self.spec.name} ended while it was being paused")
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        self._signal(signal.SIGCONT)
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        """Its exit status, once it has ended; TimeoutError if that takes too long."""
+        if self.popen.poll() is None:
+            await asyncio.wait_for(_ended(self.pid), timeout_s)
+        return self.popen.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        # poll() reaps under a lock, so that the pid cannot have passed to somebody else.
+        if self.popen.poll() is None:
+            self.popen.send_signal(number)
+
+
+def _stopped(pid: int) -> bool:
+    """Wait until a child has stopped or ended: True if it has stopped."""
+    result = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    return result is not None and result.si_code == os.CLD_STOPPED
+
+
+async def _ended(pid: int) -> None:
+    """Return when the kernel reports the end of a child."""
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+    handle = os.pidfd_open(pid)
+    try:
+        loop.add_reader(handle, done.set)
+        await done.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+class LocalHost:
+    """Starts processes and answers for their end."""
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger or Ledger()
+        self._running: list[RunningProcess] = []
+        self._closed = False
+        atexit.register(self.close_now)
+
+    @property
+    def running(self) -> tuple[RunningProcess, ...]:
+        """What was started and has not ended."""
+        return tuple(process for process in self._running if process.returncode is None)
+
+    async def start(self, spec: ProcessSpec) -> RunningProcess:
+        """Run a process: written down first, then started, then written down with its pid."""
+        if self._closed:
+            raise RuntimeError(f"cannot start {spec.name}: this host is closed")
+        spec.directory.mkdir(parents=True, exist_ok=True)
+        spec.stdout_log.parent.mkdir(parents=True, exist_ok=True)
+        token = self._ledger.intend(spec.name, spec.directory)
+        pipe = subprocess.PIPE if spec.pipes else None
+        with spec.stdout_log.open("ab") as log:
+            popen = subprocess.Popen(
+                list(spec.argv),
+                cwd=spec.directory,
+                env={**os.environ, **spec.env, TOKEN_VARIABLE: token},
+                stdin=pipe or subprocess.DEVNULL,
+                stdout=pipe or log,
+                stderr=log,
+                start_new_session=True,
+            )
+        process = RunningProcess(spec, popen)
+        self._running.append(process)
+        self._ledger.started(token, popen.pid)
+        return process
+
+    async def close(self) -> None:
+        """End everything: wake what is paused, ask, and after a grace kill. Idempotent."""
+        if self._closed:
+            return
+        for process in self.running:
+            process.terminate()
+            process.resume()
+        waits = (process.wait(TERM_GRACE_S) for process in self.running)
+        await asyncio.gather(*waits, return_exceptions=True)
+        self.close_now()
+
+    def close_now(self) -> None:
+        """End everything without a grace, and without an event loop. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        for process in self.running:
+            process.kill()
+        for process in self._running:
+            process.popen.wait()
+            for stream in (process.popen.stdin, process.popen.stdout):
+                if stream is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        stream.close()
+        self._ledger.close()
+        atexit.unregister(self.close_now)

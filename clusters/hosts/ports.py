@@ -1,0 +1,79 @@
+"""Ports that have to be told before they are bound, reserved so that nobody else takes them.
+
+Prefer to let a process bind port 0 and report: this is for those that cannot (ZooKeeper, Kafka).
+The ports lie below the kernel's ephemeral range, so no outgoing connection lands on one. Two
+harnesses cannot choose the same: each holds a file lock per port for as long as it may use it.
+The socket itself is held too, until just before the process binds it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+from pathlib import Path
+from typing import IO, Final
+
+from clusters.errors import MissingPartError
+from clusters.hosts.ledger import state_directory
+
+LOOPBACK: Final = "127.0.0.1"
+_FIRST_PORT: Final = 10_000
+_EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_EPHEMERAL_DEFAULT: Final = 32_768
+
+
+class PortReservation:
+    """A loopback port of ours until `close()`; its socket only until `release_socket()`."""
+
+    def __init__(self, port: int, held: socket.socket, lock: IO[bytes]) -> None:
+        self.port = port
+        self._held = held
+        self._lock = lock
+
+    def release_socket(self) -> int:
+        """Let a process of ours bind the port, which is returned. The claim on it stays."""
+        self._held.close()
+        return self.port
+
+    def close(self) -> None:
+        """Give the port back. Idempotent."""
+        self._held.close()
+        self._lock.close()
+
+
+def reserve_port(directory: Path | None = None) -> PortReservation:
+    """Reserve a free port that is outside of the ephemeral range."""
+    locks = directory or state_directory() / "ports"
+    locks.mkdir(parents=True, exist_ok=True)
+    ports = range(_FIRST_PORT, _ephemeral_low())
+    for step in range(len(ports)):
+        # Where a harness starts to look depends on its pid: they rarely meet.
+        port = ports[(os.getpid() * 37 + step) % len(ports)]
+        if (reservation := _try_to_reserve(port, locks)) is not None:
+            return reservation
+    raise MissingPartError(
+        f"no free port between {ports.start} and {ports.stop}: end some of what listens there"
+    )
+
+
+def _try_to_reserve(port: int, locks: Path) -> PortReservation | None:
+    lock = (locks / str(port)).open("ab")
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held.bind((LOOPBACK, port))
+        held.listen(1)
+    except OSError:  # somebody's already, by lock or by socket
+        held.close()
+        lock.close()
+        return None
+    return PortReservation(port, held, lock)
+
+
+def _ephemeral_low() -> int:
+    try:
+        low = int(_EPHEMERAL_RANGE.read_text(encoding="ascii").split()[0])
+    except FileNotFoundError:  # not Linux
+        low = _EPHEMERAL_DEFAULT
+    return low if low > _FIRST_PORT + 1000 else _EPHEMERAL_DEFAULT

@@ -1,0 +1,125 @@
+"""The ledger ends what a dead owner left, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters.hosts.ledger import TOKEN_VARIABLE, Ledger, ProcessIdentity, reap_orphans
+
+_SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]
+
+_OWNER = """
+import asyncio, sys
+from pathlib import Path
+from clusters.hosts.local import LocalHost, ProcessSpec
+
+async def main():
+    host = LocalHost()
+    for name in ("broker 1", "broker 2"):
+        spec = ProcessSpec(name, sys.argv[2:], Path(sys.argv[1]), Path(sys.argv[1]) / "log")
+        print((await host.start(spec)).pid, flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path))
+    return tmp_path / "ledger"
+
+
+def _owner(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
+    argv = [sys.executable, "-c", _OWNER, str(tmp_path), *_SLEEP]
+    owner = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    return owner, [int(owner.stdout.readline()) for _ in range(2)]
+
+
+@pytest.mark.live
+def test_what_a_killed_owner_left_is_ended_and_what_a_living_one_owns_is_not(
+    state: Path, tmp_path: Path
+) -> None:
+    dead, orphans = _owner(tmp_path)
+    alive, children = _owner(tmp_path)
+    try:
+        dead.kill()
+        dead.wait()
+        watched = [psutil.Process(pid) for pid in orphans]
+        reaped = reap_orphans()
+        assert sorted(reaped) == sorted(
+            f"broker {n} (pid {pid})" for n, pid in enumerate(orphans, start=1)
+        )
+        assert psutil.wait_procs(watched, timeout=10)[1] == []
+        assert all(psutil.pid_exists(pid) for pid in children)
+        assert len(list(state.glob("*.jsonl"))) == 1
+        assert reap_orphans() == []
+    finally:
+        alive.kill()
+        alive.wait()
+        assert len(reap_orphans()) == 2
+
+
+def _dead_owner(state: Path, *rows: dict[str, object]) -> Path:
+    """A ledger file whose owner is a pid that runs, but started at another time."""
+    state.mkdir(parents=True, exist_ok=True)
+    path = state / "dead.jsonl"
+    first = {"owner": {"pid": os.getpid(), "started": 1.0}}
+    path.write_text("".join(json.dumps(row) + "\n" for row in (first, *rows)))
+    return path
+
+
+@pytest.mark.live
+def test_a_pid_that_was_used_again_is_left_alone(state: Path) -> None:
+    with subprocess.Popen(_SLEEP) as stranger:
+        intent = {"intent": "t", "what": "broker 1", "directory": "/"}
+        path = _dead_owner(state, intent, {"token": "t", "pid": stranger.pid, "started": 5.0})
+        assert reap_orphans() == []
+        assert stranger.poll() is None
+        assert not path.exists()
+        stranger.kill()
+
+
+@pytest.mark.live
+def test_a_process_whose_pid_was_never_written_is_found_by_its_token(state: Path) -> None:
+    with subprocess.Popen(_SLEEP, env={**os.environ, TOKEN_VARIABLE: "t-1"}) as orphan:
+        started = psutil.Process(orphan.pid)
+        while started.environ().get(TOKEN_VARIABLE) != "t-1":  # until exec(2) has happened
+            pass
+        _dead_owner(state, {"intent": "t-1", "what": "gate", "directory": "/"})
+        assert reap_orphans() == [f"gate (pid {orphan.pid})"]
+        assert orphan.wait() == -9
+
+
+def test_a_half_written_last_line_does_not_hide_the_lines_before_it(state: Path) -> None:
+    path = _dead_owner(state, {"intent": "t-2", "what": "gate", "directory": "/"})
+    with path.open("a") as file:
+        file.write('{"token": "t-2", "pi')
+    assert reap_orphans() == []
+    assert not path.exists()
+
+
+def test_a_closed_ledger_leaves_no_file_and_two_of_one_owner_do_not_clash(state: Path) -> None:
+    first, second = Ledger(), Ledger()
+    first.intend("broker 1", Path("/"))
+    assert first.path != second.path
+    assert reap_orphans() == []  # their owner, this process, lives
+    first.close()
+    second.close()
+    second.close()
+    assert list(state.glob("*")) == []
+
+
+def test_a_process_is_a_pid_and_a_start_time() -> None:
+    me = ProcessIdentity.of(os.getpid())
+    assert me is not None
+    assert me.lives()
+    assert not ProcessIdentity(me.pid, me.started - 60).lives()
