@@ -18,7 +18,9 @@ OPERATIONS: Final = pa.schema(
         # One operation may have many rows: one per record that it sent or polled.
         pa.field("operation", pa.int64(), nullable=False),  # unique in the run
         pa.field("row", pa.int32(), nullable=False),  # position inside the operation, from 0
-        pa.field("process", pa.int32(), nullable=False),  # logical single-threaded client; -1 nemesis
+        pa.field(
+            "process", pa.int32(), nullable=False
+        ),  # logical single-threaded client; -1 nemesis
         # send | poll | seek | commit | nemesis
         pa.field("f", _text, nullable=False),
         # ok: surely happened. fail: surely did not. info: indeterminate (Jepsen's meanings).
@@ -30,9 +32,13 @@ OPERATIONS: Final = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("offset", pa.int64()),  # send: the acknowledged offset, null if none came back
         pa.field("key", pa.string()),
-        pa.field("value", pa.string()),  # unique per send in a run; nemesis: the step as JSON
+        # Unique per send in a run. nemesis: the step as JSON, {"kill": {"broker": "C"}}.
+        # leader: what the coordination service said, {"leader": 1, "isr": [0, 1]}.
+        pa.field("value", pa.string()),
         pa.field("acks", _text),  # send: "0" | "1" | "all"
-        pa.field("leader_epoch", pa.int32()),  # poll: as the client reported it
+        pa.field(
+            "leader_epoch", pa.int32()
+        ),  # poll: as the client reported it; leader: the new one
         # poll: "final" for the reads after healing, to the log end. Otherwise "main".
         pa.field("phase", _text, nullable=False),
         pa.field("error", pa.string()),  # Kafka's error name or a sentence; null: no error

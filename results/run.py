@@ -1,0 +1,205 @@
+"""`run.json`: what ran, how it went, and how to repeat it.
+
+Written by the harness when a run starts (status `running`) and again whenever more is known; read
+by the checkers and the report. Not here: histories (Parquet, see `results.schema`) and verdicts.
+
+The rule: fields that only a finished run can know have an empty default, so that the file of a run
+that was cut off still reads; a field with a wrong type is refused with a sentence that names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from results.errors import RunUnreadableError
+
+RUN_FILE: Final = "run.json"
+
+Status = Literal["running", "finished", "interrupted"]
+Kind = Literal["scenario", "random"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """Whether the faults hit what they were aimed at; a miss makes the run unknown."""
+
+    hit: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalRead:
+    """How far the reads after healing got in one partition."""
+
+    topic: str
+    partition: int
+    end_offset: int | None  # the log end as the cluster told it; null: it never told
+    reached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Converged:
+    """Whether all replicas became level after healing."""
+
+    level: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run, as its `run.json` describes it."""
+
+    neaptide: str  # version of neaptide
+    name: str  # of the scenario or workload
+    system: str
+    host: str
+    seed: int
+    started_utc: str  # ISO 8601
+    status: Status
+    kind: Kind
+    brokers: Mapping[str, int]  # name in the scenario -> broker id
+    title: str = ""
+    source: tuple[str, ...] = ()
+    schedule: Any = None  # the scenario as data
+    expected: str | None = None  # the outcome that the documents predict
+    aim: Aim | None = None  # null: nothing was aimed
+    final_reads: tuple[FinalRead, ...] = ()
+    converged: Converged | None = None
+    replicas_written: bool = False
+    repeat: str = ""  # the command that repeats this run
+    clients: Any = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def subscribes(self) -> bool:
+        """Whether its consumers share partitions by a group, so that positions may jump."""
+        return isinstance(self.clients, Mapping) and bool(self.clients.get("subscribe"))
+
+
+def parse_run(data: object) -> Run:
+    """Build a `Run` from decoded JSON; unknown fields are ignored, wrong ones refused."""
+    if not isinstance(data, Mapping):
+        raise RunUnreadableError("it must be one JSON object")
+    known = {f.name for f in fields(Run)}
+    missing = [name for name in _REQUIRED if name not in data]
+    if missing:
+        raise RunUnreadableError(f"it lacks the field {missing[0]!r}")
+    values: dict[str, Any] = {}
+    for name, value in data.items():
+        if name not in known:
+            continue
+        try:
+            values[name] = _READERS.get(name, _text)(value)
+        except (TypeError, ValueError, KeyError) as error:
+            raise RunUnreadableError(f"its field {name!r} is wrong: {error}") from error
+    return Run(**values)
+
+
+def read_run(directory: Path) -> Run:
+    """Read `run.json` of a run directory."""
+    path = directory / RUN_FILE
+    try:
+        return parse_run(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise RunUnreadableError(f"{path} is missing: is this a run directory?") from error
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise RunUnreadableError(f"{path} cannot be read: {error}") from error
+    except RunUnreadableError as error:
+        raise RunUnreadableError(f"{path} cannot be understood: {error}") from error
+
+
+def _of(kind: type) -> Callable[[object], Any]:
+    def read(value: object) -> Any:
+        # bool is an int in Python, but never a number in a run.json
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise TypeError(f"expected {kind.__name__}, found {json.dumps(value)}")
+        return value
+
+    return read
+
+
+_text: Final = _of(str)
+_number: Final = _of(int)
+_flag: Final = _of(bool)
+_object: Final = _of(dict)
+
+T = TypeVar("T")
+
+
+def _list(value: object) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"expected list, found {json.dumps(value)}")
+    return value
+
+
+def _or_null(read: Callable[[object], T]) -> Callable[[object], T | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def _one_of(*words: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in words:
+            raise ValueError(f"must be one of {', '.join(words)}, found {json.dumps(value)}")
+        return str(value)
+
+    return read
+
+
+def _map_of(read: Callable[[object], T]) -> Callable[[object], dict[str, T]]:
+    return lambda value: {key: read(item) for key, item in _object(value).items()}
+
+
+def _final_read(value: object) -> FinalRead:
+    item = _object(value)
+    return FinalRead(
+        topic=_text(item["topic"]),
+        partition=_number(item["partition"]),
+        end_offset=_or_null(_number)(item.get("end_offset")),
+        reached=_flag(item["reached"]),
+    )
+
+
+def _aim(value: object) -> Aim:
+    item = _object(value)
+    return Aim(_flag(item["hit"]), _text(item.get("why", "")))
+
+
+def _converged(value: object) -> Converged:
+    item = _object(value)
+    return Converged(_flag(item["level"]), _text(item.get("why", "")))
+
+
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "seed": _number,
+    "status": _one_of("running", "finished", "interrupted"),
+    "kind": _one_of("scenario", "random"),
+    "brokers": _map_of(_number),
+    "source": lambda value: tuple(_text(item) for item in _list(value)),
+    "schedule": lambda value: value,
+    "expected": _or_null(_text),
+    "aim": _or_null(_aim),
+    "final_reads": lambda value: tuple(_final_read(item) for item in _list(value)),
+    "converged": _or_null(_converged),
+    "replicas_written": _flag,
+    "clients": lambda value: value,
+    "versions": _map_of(_text),
+}
+
+_REQUIRED: Final = (
+    "neaptide",
+    "name",
+    "system",
+    "host",
+    "seed",
+    "started_utc",
+    "status",
+    "kind",
+    "brokers",
+)

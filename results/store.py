@@ -1,0 +1,127 @@
+"""The store: a directory of run directories, each written atomically and found by name.
+
+Not here: the columns (`results.schema`), what is in `run.json` (`results.run`), the Parquet writer
+(`results.tables`, re-exported because whoever creates a run wants it too).
+
+The rule: a file that is there is whole. Everything is written under a hidden temporary name and
+renamed; nothing waits for the disk, a run that a power failure cuts off is unknown anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from results.errors import RunNotFoundError, StoreError
+from results.run import RUN_FILE, Run
+from results.tables import TableWriter
+
+__all__ = [
+    "LATEST",
+    "TableWriter",
+    "create_run",
+    "find_run",
+    "list_runs",
+    "runs_directory",
+    "write_json",
+    "write_run",
+]
+
+LATEST: Final = "latest"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def runs_directory() -> Path:
+    """Where runs are kept: `NEAPTIDE_RUNS`, else `./runs`."""
+    return Path(os.environ.get("NEAPTIDE_RUNS") or "runs").absolute()
+
+
+def create_run(name: str, system: str, seed: int, utc: datetime) -> Path:
+    """Make the directory of a new run and point `latest` at it."""
+    if utc.tzinfo is None:
+        raise ValueError("utc must carry a time zone")
+    stamp = utc.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    base = _UNSAFE.sub("-", f"{stamp}-{name}-{system}-{seed}")
+    runs = runs_directory()
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        directory = _make_new(runs, base)
+        _point_latest_at(directory)
+    except OSError as error:
+        raise StoreError(
+            f"Cannot make a run directory in {runs} ({error.strerror}): "
+            "set NEAPTIDE_RUNS to a directory that you may write to."
+        ) from error
+    return directory
+
+
+def _make_new(runs: Path, base: str) -> Path:
+    """Two runs may start in one second: the later one gets a number behind its name."""
+    number = 1
+    while True:
+        directory = runs / (base if number == 1 else f"{base}-{number}")
+        try:
+            directory.mkdir()
+            return directory
+        except FileExistsError:
+            number += 1
+
+
+def _point_latest_at(directory: Path) -> None:
+    link = directory.parent / f".{LATEST}-{directory.name}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(directory.name)
+    link.replace(directory.parent / LATEST)
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a JSON file so that readers see the old one or the new one, never half of it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(
+            json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        temporary.replace(path)
+    except OSError as error:
+        raise StoreError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+def write_run(directory: Path, run: Run) -> None:
+    """Write `run.json`."""
+    write_json(directory / RUN_FILE, run.to_json())
+
+
+def list_runs() -> list[Path]:
+    """All run directories of the store, oldest first."""
+    runs = runs_directory()
+    if not runs.is_dir():
+        return []
+    return sorted(
+        path
+        for path in runs.iterdir()
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+    )
+
+
+def find_run(text: str) -> Path:
+    """Find a run by its path, its name, a part of its name that only it has, or `latest`."""
+    for path in (Path(text), runs_directory() / text):
+        if path.is_dir():
+            return path.resolve()
+    matches = [path for path in list_runs() if text in path.name]
+    if len(matches) == 1:
+        return matches[0].resolve()
+    if matches:
+        names = ", ".join(path.name for path in matches[-3:])
+        raise RunNotFoundError(
+            f"{len(matches)} runs have {text!r} in their names ({names}, …): name one in full."
+        )
+    raise RunNotFoundError(
+        f"There is no run {text!r}, neither as a path nor in {runs_directory()}: "
+        "name a run directory, or set NEAPTIDE_RUNS to where they are."
+    )

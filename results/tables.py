@@ -1,0 +1,165 @@
+"""Parquet tables of a run: a writer for load generators, and what a reader needs.
+
+The writer takes plain tuples, one a row, in the order of the schema's columns. Rows are turned
+into columns a chunk at a time, each chunk is one row group, and a file is closed and given its
+final name when it is full or at `flush()`: memory stays bounded, and a reader sees whole files
+only. Several processes may write to one table when each has a `writer` label of its own.
+
+Not thread-safe: one writer belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results.errors import StoreError
+
+CHUNK_ROWS: Final = 32_768
+FILE_ROWS: Final = 2_000_000
+
+Row = Sequence[object]
+
+
+class TableWriter:
+    """Appends rows to one table of one run."""
+
+    def __init__(
+        self,
+        directory: Path,
+        schema: pa.Schema,
+        *,
+        writer: str = "0",
+        chunk_rows: int = CHUNK_ROWS,
+        file_rows: int = FILE_ROWS,
+    ) -> None:
+        self._directory = directory
+        self._schema = schema
+        self._writer = writer
+        self._chunk_rows = chunk_rows
+        self._file_rows = file_rows
+        self._rows: list[Row] = []
+        self._files = 0
+        self._open: _OpenFile | None = None
+        self.rows_written = 0
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _store_error(directory, error) from error
+
+    def append(self, row: Row) -> None:
+        """Add one row; cheap: the work is done once a chunk."""
+        self._rows.append(row)
+        if len(self._rows) >= self._chunk_rows:
+            self._write_chunk()
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Add many rows."""
+        for row in rows:
+            self.append(row)
+
+    def flush(self) -> None:
+        """Make all rows so far visible to readers."""
+        self._write_chunk()
+        self._close_file()
+
+    def close(self) -> None:
+        """Flush; the writer may not be used afterwards."""
+        self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _write_chunk(self) -> None:
+        if not self._rows:
+            return
+        rows, self._rows = self._rows, []
+        arrays = [
+            pa.array(column, type=field.type)
+            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
+        ]
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        try:
+            if self._open is None:
+                self._open = _OpenFile(self._next_path(), self._schema)
+            self._open.write(table)
+        except OSError as error:
+            raise _store_error(self._directory, error) from error
+        self.rows_written += len(rows)
+        if self._open.rows >= self._file_rows:
+            self._close_file()
+
+    def _next_path(self) -> Path:
+        path = self._directory / f"part-{self._writer}-{self._files:05d}.parquet"
+        self._files += 1
+        return path
+
+    def _close_file(self) -> None:
+        if self._open is None:
+            return
+        opened, self._open = self._open, None
+        try:
+            opened.finish()
+        except OSError as error:
+            raise _store_error(self._directory, error) from error
+
+
+class _OpenFile:
+    """A Parquet file under its hidden name."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._temporary = hidden_name(path)
+        self._stream: BinaryIO = self._temporary.open("wb")
+        self._parquet = pq.ParquetWriter(self._stream, schema, compression="zstd")
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        self._parquet.write_table(table)
+        self.rows += table.num_rows
+
+    def finish(self) -> None:
+        try:
+            self._parquet.close()
+        finally:
+            self._stream.close()
+        self._temporary.replace(self._path)
+
+
+def hidden_name(path: Path) -> Path:
+    """The name of a file that is not finished; Spark and our readers pass it by."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def write_table(directory: Path, schema: pa.Schema, rows: Iterable[Row]) -> None:
+    """Write a whole table at once; it exists afterwards even if it has no rows."""
+    with TableWriter(directory, schema) as writer:
+        writer.extend(rows)
+
+
+def table_files(directory: Path) -> list[Path]:
+    """The finished files of a table, in the order of their names."""
+    return sorted(p for p in directory.glob("*.parquet") if not p.name.startswith((".", "_")))
+
+
+def _store_error(directory: Path, error: OSError) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(
+            f"The disk that holds {directory} is full: "
+            "free some space, or set NEAPTIDE_RUNS to a directory on another disk."
+        )
+    return StoreError(f"Cannot write to {directory}: {error.strerror or error}.")

@@ -1,0 +1,84 @@
+"""`run.json` says what ran: it reads back as written, and a wrong one is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.errors import RunUnreadableError
+from results.run import Aim, Converged, FinalRead, Run, parse_run, read_run
+from results.store import write_run
+
+RUN = Run(
+    neaptide="0.1.0",
+    name="hw-truncation-loss",
+    title="A record is lost",
+    source=("KIP-101",),
+    system="neaptide:0.10",
+    host="local",
+    seed=7,
+    started_utc="2025-11-21T14:08:00Z",
+    status="finished",
+    kind="scenario",
+    brokers={"A": 0, "B": 1, "C": 2},
+    expected="lost",
+    aim=Aim(True, "held for 3.1 s"),
+    final_reads=(FinalRead("t", 0, 1, True),),
+    converged=Converged(True, "all at 1"),
+    replicas_written=True,
+    repeat="neaptide replay x",
+    clients={"producer": "librdkafka"},
+    versions={"python": "3.11"},
+)
+
+
+def test_what_is_written_reads_back(tmp_path: Path) -> None:
+    write_run(tmp_path, RUN)
+    assert read_run(tmp_path) == RUN
+
+
+def test_a_run_that_has_only_begun_reads_too() -> None:
+    begun = {"neaptide": "0.1.0", "name": "x", "system": "neaptide:0.8", "host": "local"}
+    begun |= {"seed": 1, "started_utc": "", "status": "running", "kind": "random", "brokers": {}}
+    assert parse_run(begun).final_reads == ()
+
+
+def test_fields_of_a_later_version_are_passed_by() -> None:
+    assert parse_run(RUN.to_json() | {"moon": "full"}) == RUN
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "sentence"),
+    [
+        ("status", "done", "must be one of running, finished, interrupted"),
+        ("seed", True, "expected int, found true"),
+        ("seed", "7", 'expected int, found "7"'),
+        ("final_reads", [{"topic": "t"}], "'partition'"),
+        ("brokers", {"A": "0"}, "expected int"),
+        ("aim", {"hit": "yes"}, "expected bool"),
+        ("title", None, "expected str, found null"),
+    ],
+)
+def test_a_wrong_field_is_named(field: str, value: Any, sentence: str) -> None:
+    with pytest.raises(RunUnreadableError, match=field) as caught:
+        parse_run(RUN.to_json() | {field: value})
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"name": "x"}', "\udcff"])
+def test_garbage_is_refused_with_the_file_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(RunUnreadableError, match=r"run\.json"):
+        read_run(tmp_path)
+
+
+def test_no_run_json_asks_whether_this_is_a_run(tmp_path: Path) -> None:
+    with pytest.raises(RunUnreadableError, match="is this a run directory"):
+        read_run(tmp_path)
+
+
+def test_it_is_plain_json() -> None:
+    assert json.loads(json.dumps(RUN.to_json()))["brokers"] == {"A": 0, "B": 1, "C": 2}

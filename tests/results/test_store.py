@@ -1,0 +1,69 @@
+"""Runs are named, found again, and never half written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from results.errors import RunNotFoundError, StoreError
+from results.store import create_run, find_run, list_runs, write_json
+
+NOON = datetime(2025, 11, 21, 12, 0, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def test_the_name_says_when_what_and_with_which_seed(runs: Path) -> None:
+    directory = create_run("hw-truncation-loss", "kafka:0.10.2.2", 7, NOON)
+    assert directory == runs / "2025-11-21T12-00-05Z-hw-truncation-loss-kafka-0.10.2.2-7"
+    assert directory.is_dir()
+
+
+def test_two_runs_of_one_second_do_not_share_a_directory(runs: Path) -> None:
+    first = create_run("x", "neaptide:0.10", 1, NOON)
+    second = create_run("x", "neaptide:0.10", 1, NOON)
+    assert first != second
+    assert list_runs() == [first, second]
+
+
+def test_latest_is_the_last_one_made(runs: Path) -> None:
+    create_run("x", "neaptide:0.10", 1, NOON)
+    second = create_run("y", "neaptide:0.10", 1, NOON)
+    assert find_run("latest") == second.resolve()
+
+
+def test_a_run_is_found_by_path_name_and_part_of_it(runs: Path) -> None:
+    directory = create_run("acks-1-loss", "neaptide:0.10", 1, NOON)
+    create_run("acks-0-loss", "neaptide:0.10", 1, NOON)
+    for text in (str(directory), directory.name, "acks-1"):
+        assert find_run(text) == directory.resolve()
+
+
+def test_what_two_runs_share_finds_neither(runs: Path) -> None:
+    create_run("acks-1-loss", "neaptide:0.10", 1, NOON)
+    create_run("acks-0-loss", "neaptide:0.10", 1, NOON)
+    with pytest.raises(RunNotFoundError, match="2 runs have 'acks'"):
+        find_run("acks")
+    with pytest.raises(RunNotFoundError, match="There is no run 'zombie'"):
+        find_run("zombie")
+
+
+def test_a_directory_that_cannot_be_made_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path / "file" / "runs"))
+    with pytest.raises(StoreError, match="set NEAPTIDE_RUNS"):
+        create_run("x", "y", 1, NOON)
+
+
+def test_writing_json_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"a": 1})
+    write_json(tmp_path / "a.json", {"a": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
