@@ -25,7 +25,7 @@ class TopicPartition(NamedTuple):
 
 
 class EpochEntry(NamedTuple):
-    """One line of `leader-epoch-checkpoint`: the first offset written in a leader epoch (KIP-101)."""
+    """One line of `leader-epoch-checkpoint`: a leader epoch and its first offset (KIP-101)."""
 
     epoch: int
     start_offset: int

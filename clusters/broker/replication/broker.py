@@ -1,0 +1,114 @@
+"""One broker: `step(broker, event, now_ms)` changes it and returns the effects, in order.
+
+The Broker is a shallow holder of frozen values: its dictionaries are its own, what is in them is
+never changed in place, so `copy` is cheap and a search can branch from any state. No socket, file,
+thread, clock, chance or log line is reached from here. This file keeps the state and the shared
+verbs; the handlers are by subject in leading, following, control, isr and controlling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from clusters.broker.replication import partition as partitions
+from clusters.broker.replication.controller_state import ControllerState, Standby
+from clusters.broker.replication.effects import CancelTimer, Effect, Note, SetTimer
+from clusters.broker.replication.fetcher import Fetcher
+from clusters.broker.replication.generation import Generation
+from clusters.broker.replication.log import Log
+from clusters.broker.replication.messages import FetcherId, Timer
+from clusters.broker.replication.metadata import Metadata
+from clusters.broker.replication.model import TopicPartition
+from clusters.broker.replication.partition import Leader, Partition
+from clusters.broker.replication.purgatory import DelayedOperation
+from clusters.broker.replication.settings import ReplicationSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StoredReplica:
+    """A replica found on disk at the start: its log, and the high watermark last checkpointed."""
+
+    log: Log
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanges:
+    """ISR changes that the controller has not been told of, and when (I7)."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    last_change_ms: int = 0
+    last_told_ms: int = 0
+
+
+@dataclass(slots=True)
+class Broker:
+    broker_id: int
+    rules: Generation
+    settings: ReplicationSettings
+    stored: dict[TopicPartition, StoredReplica] = field(default_factory=dict)
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    fetchers: dict[FetcherId, Fetcher] = field(default_factory=dict)
+    delayed: dict[int, DelayedOperation] = field(default_factory=dict)
+    # Requests in `delayed` by the partitions that they watch, in order of arrival.
+    watchers: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=Metadata)
+    controller_epoch: int = 0
+    controller: ControllerState = field(default_factory=Standby)
+    isr_changes: IsrChanges = field(default_factory=IsrChanges)
+    checkpoints_high_watermarks: bool = False
+    effects: list[Effect] = field(default_factory=list)
+
+    def copy(self) -> Broker:
+        """A broker that can go another way; shares every frozen value with this one."""
+        return replace(
+            self,
+            stored=dict(self.stored),
+            partitions=dict(self.partitions),
+            fetchers=dict(self.fetchers),
+            delayed=dict(self.delayed),
+            watchers=dict(self.watchers),
+            effects=list(self.effects),
+        )
+
+    # --- verbs shared by the handlers ---
+
+    def do(self, effect: Effect) -> None:
+        self.effects.append(effect)
+
+    def note(self, text: str) -> None:
+        self.effects.append(Note(text))
+
+    def set_timer(self, timer: Timer, delay_ms: int) -> None:
+        self.effects.append(SetTimer(timer, max(0, delay_ms)))
+
+    def cancel_timer(self, timer: Timer) -> None:
+        self.effects.append(CancelTimer(timer))
+
+    def put(self, partition: Partition) -> Partition:
+        self.partitions[partition.topic_partition] = partition
+        return partition
+
+    def led(self, topic_partition: TopicPartition) -> Partition | None:
+        """The partition where this broker leads it."""
+        partition = self.partitions.get(topic_partition)
+        return partition if partition and isinstance(partition.role, Leader) else None
+
+    def increment_high_watermark(self, partition: Partition, now_ms: int) -> Partition:
+        """Moves the high watermark of a led partition as far as the rules allow."""
+        return self.put(
+            partitions.maybe_increment_high_watermark(
+                partition, now_ms=now_ms, lag_time_max_ms=self.settings.replica_lag_time_max_ms
+            )
+        )
+
+
+def start(
+    broker_id: int,
+    rules: Generation,
+    settings: ReplicationSettings,
+    stored: Mapping[TopicPartition, StoredReplica],
+) -> Broker:
+    """A broker as it is after reading its disk, before it has heard of anyone."""
+    return Broker(broker_id=broker_id, rules=rules, settings=settings, stored=dict(stored))

@@ -1,0 +1,191 @@
+"""What a broker does when the controller speaks: LeaderAndIsr, StopReplica, UpdateMetadata (C4).
+
+Requests of a controller with an older epoch are refused; a partition's state with an older, or the
+same, leader epoch is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clusters.broker.replication import partition as partitions
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.effects import (
+    CreateLog,
+    DeleteLog,
+    RespondControl,
+    WriteHighWatermarkCheckpoint,
+)
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.following import (
+    advance_all,
+    begin_following,
+    stop_following,
+)
+from clusters.broker.replication.leading import complete_delayed, note_epochs
+from clusters.broker.replication.log import Log
+from clusters.broker.replication.messages import (
+    HighWatermarkCheckpoint,
+    LeaderAndIsrRequested,
+    PartitionState,
+    StopReplicaRequested,
+    UpdateMetadataRequested,
+)
+from clusters.broker.replication.metadata import with_partitions
+from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.broker.replication.partition import Follower, Leader, Partition
+from clusters.broker.replication.settings import topic_settings
+
+
+def _is_stale(broker: Broker, controller_epoch: int) -> bool:
+    """Notes the newest controller epoch; true where this one is older: a controller of old."""
+    if controller_epoch < broker.controller_epoch:
+        broker.note(
+            f"refusing a request of controller epoch {controller_epoch}:"
+            f" {broker.controller_epoch} is known"
+        )
+        return True
+    broker.controller_epoch = controller_epoch
+    return False
+
+
+def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int) -> None:
+    """Makes this broker leader or follower of each partition named."""
+    if _is_stale(broker, event.controller_epoch):
+        broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+        return
+    brokers = {**broker.metadata.brokers, **{b.broker_id: b for b in event.live_leaders}}
+    broker.metadata = replace(broker.metadata, brokers=brokers)
+    outcomes = tuple((told.partition, _become(broker, told, now_ms)) for told in event.partitions)
+    if not broker.checkpoints_high_watermarks:
+        # Only now are all partitions known: an earlier checkpoint would forget some (C7).
+        broker.checkpoints_high_watermarks = True
+        _schedule_checkpoint(broker)
+    broker.do(RespondControl(event.request, Error.NONE, outcomes))
+    advance_all(broker, now_ms)
+
+
+def _become(broker: Broker, told: PartitionState, now_ms: int) -> Error:
+    if broker.broker_id not in told.replicas:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    partition = _get_or_create(broker, told)
+    if told.state.leader_epoch <= partition.leader_epoch:
+        return Error.STALE_CONTROLLER_EPOCH
+    if told.state.leader == broker.broker_id:
+        _become_leader(broker, partition, told, now_ms)
+    else:
+        _become_follower(broker, partition, told, now_ms)
+    complete_delayed(broker, told.partition, now_ms)
+    return Error.NONE
+
+
+def _get_or_create(broker: Broker, told: PartitionState) -> Partition:
+    partition = broker.partitions.get(told.partition)
+    settings = topic_settings(told.settings, broker.settings)
+    if partition is not None:
+        return replace(partition, settings=settings)
+    stored = broker.stored.pop(told.partition, None)
+    if stored is None:
+        broker.do(CreateLog(told.partition, told.settings))
+        log, high_watermark = Log(), 0
+    else:
+        log = stored.log
+        high_watermark = max(log.start_offset, min(stored.high_watermark, log.end_offset))
+    return broker.put(Partition(told.partition, settings, log, high_watermark))
+
+
+def _become_leader(broker: Broker, partition: Partition, told: PartitionState, now_ms: int) -> None:
+    stop_following(broker, told.partition)
+    before = partition.log.epochs
+    partition = broker.put(
+        partitions.make_leader(
+            partition, told, broker_id=broker.broker_id, now_ms=now_ms, rules=broker.rules
+        )
+    )
+    note_epochs(broker, partition, before)
+    broker.note(
+        f"{told.partition}: leader in epoch {told.state.leader_epoch}, ISR {list(told.state.isr)},"
+        f" from offset {partition.log.end_offset}, high watermark {partition.high_watermark}"
+    )
+    broker.increment_high_watermark(partition, now_ms)
+
+
+def _become_follower(
+    broker: Broker, partition: Partition, told: PartitionState, now_ms: int
+) -> None:
+    """A new leader means truncation; the same leader in a newer epoch does not."""
+    before = partition.role
+    partition = broker.put(partitions.make_follower(partition, told))
+    leader = told.state.leader
+    same_leader = isinstance(before, Follower) and before.leader == leader
+    if same_leader and _is_followed(broker, told.partition):
+        return
+    stop_following(broker, told.partition)
+    broker.note(f"{told.partition}: follower of {leader} in epoch {told.state.leader_epoch}")
+    if leader != NO_LEADER:
+        begin_following(broker, partition, leader, now_ms)
+
+
+def _is_followed(broker: Broker, topic_partition: TopicPartition) -> bool:
+    return any(topic_partition in fetcher.followed for fetcher in broker.fetchers.values())
+
+
+def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) -> None:
+    """Stops replicas, and deletes their logs only where that is said."""
+    if _is_stale(broker, event.controller_epoch):
+        broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+        return
+    for topic_partition in event.partitions:
+        stop_following(broker, topic_partition)
+        partition = broker.partitions.get(topic_partition)
+        if partition is not None:
+            broker.put(replace(partition, role=Follower(NO_LEADER)))
+            complete_delayed(broker, topic_partition, now_ms)
+        if event.delete_partitions:
+            broker.partitions.pop(topic_partition, None)
+            broker.stored.pop(topic_partition, None)
+            broker.do(DeleteLog(topic_partition))
+    outcomes = tuple((topic_partition, Error.NONE) for topic_partition in event.partitions)
+    broker.do(RespondControl(event.request, Error.NONE, outcomes))
+    advance_all(broker, now_ms)
+
+
+def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: int) -> None:
+    if _is_stale(broker, event.controller_epoch):
+        broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+        return
+    metadata = with_partitions(broker.metadata, event.partitions)
+    broker.metadata = replace(
+        metadata,
+        brokers={known.broker_id: known for known in event.live_brokers},
+        controller_id=event.controller_id,
+    )
+    broker.do(RespondControl(event.request, Error.NONE))
+
+
+# --- the high watermark checkpoint (C7) ----------------------------------------------------------
+
+
+def _schedule_checkpoint(broker: Broker) -> None:
+    broker.set_timer(
+        HighWatermarkCheckpoint(), broker.settings.replica_high_watermark_checkpoint_interval_ms
+    )
+
+
+def checkpoint_high_watermarks(broker: Broker) -> None:
+    """All partitions of this broker, those too that no controller has named yet."""
+    high_watermarks = {tp: replica.high_watermark for tp, replica in broker.stored.items()}
+    for topic_partition, partition in broker.partitions.items():
+        high_watermarks[topic_partition] = partition.high_watermark
+    broker.do(WriteHighWatermarkCheckpoint(tuple(sorted(high_watermarks.items()))))
+
+
+def on_high_watermark_checkpoint(
+    broker: Broker, timer: HighWatermarkCheckpoint, now_ms: int
+) -> None:
+    checkpoint_high_watermarks(broker)
+    _schedule_checkpoint(broker)
+
+
+def led_partitions(broker: Broker) -> tuple[Partition, ...]:
+    return tuple(p for p in broker.partitions.values() if isinstance(p.role, Leader))

@@ -1,0 +1,337 @@
+"""The controller: elects leaders, takes dead replicas out of ISRs, tells all brokers (C1–C6).
+
+A partition is reconsidered when a broker that holds a replica of it comes or goes: its state is
+read, because its leader may have changed the ISR meanwhile; the next state is decided (election);
+it is written with the version that was read; when that is done the brokers are told. A lost race
+reads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from clusters.broker.replication import election
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.control import led_partitions
+from clusters.broker.replication.controller_state import Active, Loading, Standby
+from clusters.broker.replication.coordination import (
+    BrokersChanged,
+    ClusterLoaded,
+    ControllerChanged,
+    ControllerElected,
+    CoordinationRequest,
+    DeleteIsrChangeNotifications,
+    IsrChangeNotified,
+    LeaderAndIsrConflict,
+    LeaderAndIsrRead,
+    LeaderAndIsrWritten,
+    LoadCluster,
+    ReadLeaderAndIsr,
+    ResignController,
+    SessionExpired,
+    SessionStarted,
+    TopicsChanged,
+    TryBecomeController,
+    WriteLeaderAndIsr,
+)
+from clusters.broker.replication.effects import Coordinate, SendControl, StopSendingControl
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.isr import forget_pending_isr
+from clusters.broker.replication.messages import (
+    ControlResponded,
+    LeaderAndIsrRequested,
+    PartitionState,
+    UpdateMetadataRequested,
+)
+from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from clusters.broker.replication.settings import topic_settings
+from clusters.broker.replication.topics import complete_creations
+
+UNSENT = 0  # `request` of a message that this broker sends: the shell gives it a correlation id
+
+
+def _coordinate(broker: Broker, request: CoordinationRequest) -> None:
+    broker.do(Coordinate(request))
+
+
+def active(broker: Broker) -> Active | None:
+    return broker.controller if isinstance(broker.controller, Active) else None
+
+
+# --- becoming and ceasing to be ------------------------------------------------------------------
+
+
+def on_session_started(broker: Broker, event: SessionStarted, now_ms: int) -> None:
+    broker.controller = Standby(registered=True)
+    _coordinate(broker, TryBecomeController())
+
+
+def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> None:
+    """Neither controller nor registered any more; whatever was being written is unanswered."""
+    broker.controller = Standby(registered=False)
+    broker.do(StopSendingControl(None))
+    for partition in led_partitions(broker):
+        broker.put(forget_pending_isr(partition))
+
+
+def on_controller_changed(broker: Broker, event: ControllerChanged, now_ms: int) -> None:
+    if event.controller_id == broker.broker_id:
+        return
+    if not isinstance(broker.controller, Standby):
+        broker.note("another broker is the controller now")
+        broker.controller = Standby(registered=True)
+        broker.do(StopSendingControl(None))
+    if event.controller_id is None and broker.controller == Standby(registered=True):
+        _coordinate(broker, TryBecomeController())
+
+
+def on_controller_elected(broker: Broker, event: ControllerElected, now_ms: int) -> None:
+    broker.note(f"elected controller, epoch {event.controller_epoch}")
+    broker.controller = Loading(event.controller_epoch)
+    _coordinate(broker, LoadCluster(event.controller_epoch))
+
+
+def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None:
+    if broker.controller != Loading(event.controller_epoch):
+        return
+    broker.controller = Active(
+        event.controller_epoch, event.brokers, event.topics, dict(event.states)
+    )
+    known = tuple(event.states)
+    _tell_metadata(broker, known, event.brokers)
+    _tell_replicas(broker, known, event.brokers)
+    _reconsider(broker, _all_partitions(broker.controller))
+
+
+def on_control_responded(broker: Broker, event: ControlResponded, now_ms: int) -> None:
+    """A broker that knows a later controller says so: this one's time is over (C1)."""
+    controller = active(broker)
+    if controller is None or event.controller_epoch != controller.controller_epoch:
+        return
+    if event.error is Error.STALE_CONTROLLER_EPOCH:
+        broker.note("resigning: a later controller is known")
+        broker.controller = Standby(registered=True)
+        broker.do(StopSendingControl(None))
+        _coordinate(broker, ResignController())
+
+
+# --- brokers, topics, ISRs -----------------------------------------------------------------------
+
+
+def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> None:
+    """Who has come (or come back in a new session), who has gone (C2)."""
+    controller = active(broker)
+    if controller is None:
+        return
+    before = controller.brokers
+    gone = tuple(sorted(b for b in before if event.brokers.get(b) != before[b]))
+    come = tuple(sorted(b for b in event.brokers if before.get(b) != event.brokers[b]))
+    if not gone and not come:
+        return
+    broker.note(f"brokers gone {list(gone)}, come {list(come)}")
+    fallen = dict(controller.fallen)
+    for topic_partition in _all_partitions(controller):
+        # Gone and back in one look: it may have lost its tail, so it must be dead once.
+        bounced = set(gone) & set(come) & set(_replicas(controller, topic_partition))
+        if bounced:
+            fallen[topic_partition] = fallen.get(topic_partition, frozenset()) | bounced
+    broker.controller = replace(controller, brokers=event.brokers, fallen=fallen)
+    if gone:
+        broker.do(StopSendingControl(gone))
+    known = tuple(controller.states)
+    _tell_metadata(broker, (), [b for b in event.brokers if b not in come])
+    _tell_metadata(broker, known, come)
+    _tell_replicas(broker, known, come)
+    changed = set(gone) | set(come)
+    _reconsider(
+        broker,
+        [tp for tp in _all_partitions(controller) if changed & set(_replicas(controller, tp))],
+    )
+
+
+def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None:
+    controller = active(broker)
+    if controller is not None:
+        broker.controller = replace(controller, topics=event.topics)
+        new = [tp for tp in _all_partitions(broker.controller) if tp not in controller.states]
+        _reconsider(broker, new)
+
+
+def on_isr_change_notified(broker: Broker, event: IsrChangeNotified, now_ms: int) -> None:
+    """Reads what the leaders wrote, tells all brokers, deletes the notifications (I7)."""
+    if active(broker) is not None:
+        _reconsider(broker, event.partitions)
+        _coordinate(broker, DeleteIsrChangeNotifications(event.names))
+
+
+def _all_partitions(controller: Active) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, partition)
+        for topic, configuration in sorted(controller.topics.items())
+        for partition in sorted(configuration.assignment)
+    ]
+
+
+def _replicas(controller: Active, topic_partition: TopicPartition) -> tuple[int, ...]:
+    return tuple(controller.topics[topic_partition.topic].assignment[topic_partition.partition])
+
+
+# --- reconsidering a partition: read, decide, write, tell ----------------------------------------
+
+
+def _reconsider(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
+    controller = active(broker)
+    assert controller is not None
+    wanted = tuple(dict.fromkeys(partitions))
+    fresh = tuple(tp for tp in wanted if tp not in controller.reconsidering)
+    broker.controller = replace(
+        controller,
+        reconsidering=controller.reconsidering | set(fresh),
+        again=controller.again | (set(wanted) - set(fresh)),
+    )
+    if fresh:
+        _coordinate(broker, ReadLeaderAndIsr(fresh))
+
+
+def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int) -> None:
+    controller = active(broker)
+    if controller is None:
+        return
+    settled: list[tuple[TopicPartition, LeaderAndIsr | None]] = []
+    for topic_partition in event.partitions:
+        if topic_partition not in controller.reconsidering:
+            continue
+        state = event.states.get(topic_partition)
+        decided = _decide(broker, controller, topic_partition, state)
+        if decided is not None:
+            _coordinate(broker, WriteLeaderAndIsr(topic_partition, decided, True))
+        else:
+            settled.append((topic_partition, state))
+    _settle(broker, settled, changed=False)
+
+
+def _decide(
+    broker: Broker,
+    controller: Active,
+    topic_partition: TopicPartition,
+    state: LeaderAndIsr | None,
+) -> LeaderAndIsr | None:
+    configuration = controller.topics.get(topic_partition.topic)
+    if configuration is None:
+        return None
+    assigned = tuple(configuration.assignment[topic_partition.partition])
+    live = set(controller.brokers) - controller.fallen.get(topic_partition, frozenset())
+    if state is None:
+        return election.initial_state(assigned, live, controller.controller_epoch)
+    unclean = topic_settings(configuration.settings, broker.settings).unclean_leader_election_enable
+    return election.next_state(state, assigned, live, controller.controller_epoch, unclean=unclean)
+
+
+def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
+    if active(broker) is None:
+        return
+    broker.note(
+        f"{event.partition}: leader {event.state.leader}, epoch {event.state.leader_epoch},"
+        f" ISR {list(event.state.isr)}"
+    )
+    _settle(broker, [(event.partition, event.state)], changed=True)
+
+
+def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) -> None:
+    """Somebody else wrote first: read again, and decide anew."""
+    controller = active(broker)
+    if controller is not None and event.partition in controller.reconsidering:
+        _coordinate(broker, ReadLeaderAndIsr((event.partition,)))
+
+
+def _settle(
+    broker: Broker,
+    settled: list[tuple[TopicPartition, LeaderAndIsr | None]],
+    *,
+    changed: bool,
+) -> None:
+    """Ends the reconsideration of partitions, tells the brokers, and begins again where asked."""
+    controller = active(broker)
+    if controller is None or not settled:
+        return
+    names = {topic_partition for topic_partition, _ in settled}
+    states = dict(controller.states)
+    news = []
+    for topic_partition, state in settled:
+        if state is not None:
+            if states.get(topic_partition) != state:
+                news.append(topic_partition)
+            states[topic_partition] = state
+    again = tuple(sorted(names & (controller.again | set(controller.fallen))))
+    broker.controller = replace(
+        controller,
+        states=states,
+        reconsidering=controller.reconsidering - names,
+        again=controller.again - names,
+        fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in names},
+    )
+    if changed:
+        _tell_replicas(broker, tuple(news), controller.brokers)
+    if news:
+        _tell_metadata(broker, tuple(news), controller.brokers)
+    complete_creations(broker)
+    if again:
+        _reconsider(broker, again)
+
+
+# --- telling -------------------------------------------------------------------------------------
+
+
+def _partition_states(
+    controller: Active, partitions: Iterable[TopicPartition]
+) -> tuple[PartitionState, ...]:
+    return tuple(
+        PartitionState(
+            topic_partition,
+            controller.states[topic_partition],
+            _replicas(controller, topic_partition),
+            controller.topics[topic_partition.topic].settings,
+        )
+        for topic_partition in partitions
+        if topic_partition.topic in controller.topics
+    )
+
+
+def _tell_replicas(
+    broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
+) -> None:
+    """LeaderAndIsr, to each receiver for the partitions of which it holds a replica."""
+    controller = active(broker)
+    assert controller is not None
+    states = _partition_states(controller, partitions)
+    for receiver in sorted(set(receivers) & set(controller.brokers)):
+        held = tuple(told for told in states if receiver in told.replicas)
+        if not held:
+            continue
+        leaders = sorted({told.state.leader for told in held} & set(controller.brokers))
+        message = LeaderAndIsrRequested(
+            UNSENT,
+            broker.broker_id,
+            controller.controller_epoch,
+            held,
+            tuple(controller.brokers[leader] for leader in leaders),
+        )
+        broker.do(SendControl(receiver, message))
+
+
+def _tell_metadata(
+    broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
+) -> None:
+    """UpdateMetadata: these partitions, and always the whole list of live brokers."""
+    controller = active(broker)
+    assert controller is not None
+    message = UpdateMetadataRequested(
+        UNSENT,
+        broker.broker_id,
+        controller.controller_epoch,
+        _partition_states(controller, partitions),
+        tuple(controller.brokers[b] for b in sorted(controller.brokers)),
+    )
+    for receiver in sorted(set(receivers) & set(controller.brokers)):
+        broker.do(SendControl(receiver, message))

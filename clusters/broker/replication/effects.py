@@ -1,0 +1,292 @@
+"""What a broker must do, as data, in the order in which it must be done: the effects of the core.
+
+The order is a duty. A log effect (append, truncate, epoch checkpoint) comes before every answer or
+request that tells of it, and must have reached the operating system by then; it need not have
+reached the disk, because Kafka's replication does not fsync before it acknowledges. The shell does
+effects one by one and never reorders them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clusters.broker.replication.coordination import CoordinationRequest
+from clusters.broker.replication.epochs import Epochs
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.messages import (
+    EpochAsked,
+    FetchedPartition,
+    FetcherId,
+    LeaderAndIsrRequested,
+    OffsetAsked,
+    StopReplicaRequested,
+    Timer,
+    UpdateMetadataRequested,
+)
+from clusters.broker.replication.model import Batch, TopicPartition
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLog:
+    partition: TopicPartition
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLog:
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AppendToLog:
+    """Append batches. A leader's get their base offset and leader epoch written in (`assign`)."""
+
+    partition: TopicPartition
+    batches: tuple[Batch, ...]
+    assign: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Cut the log at this offset; where that is inside a batch, before it (then LogTruncated)."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateFullyAndStartAt:
+    """Drop the whole log; the next record has this offset."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceLogStartOffset:
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLeaderEpochCheckpoint:
+    partition: TopicPartition
+    epochs: Epochs
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHighWatermarkCheckpoint:
+    high_watermarks: tuple[tuple[TopicPartition, int], ...]
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    partition: TopicPartition
+    error: Error
+    base_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondProduce:
+    """`acks` 0 has no answer: the shell closes the connection where `results` has errors."""
+
+    request: int
+    acks: int
+    results: tuple[ProducedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Whole batches from the one that contains `offset`, none that begins at or after `end`."""
+
+    offset: int
+    end: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedResult:
+    partition: TopicPartition
+    error: Error
+    high_watermark: int
+    log_start_offset: int
+    records: LogSlice | None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondFetch:
+    request: int
+    results: tuple[FetchedResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffsetResult:
+    partition: TopicPartition
+    error: Error
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetForLeaderEpoch:
+    request: int
+    results: tuple[EpochEndOffsetResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResult:
+    """`look_up`: the shell finds the first record at or after this timestamp, below `end`."""
+
+    partition: TopicPartition
+    error: Error
+    offset: int
+    look_up: int | None = None
+    end: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RespondListOffsets:
+    request: int
+    results: tuple[OffsetResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondControl:
+    """The answer to LeaderAndIsr, StopReplica or UpdateMetadata."""
+
+    request: int
+    error: Error
+    partitions: tuple[tuple[TopicPartition, Error], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    topic: str
+    error: Error
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondCreateTopics:
+    request: int
+    results: tuple[TopicResult, ...]
+
+
+# --- requests to other brokers -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendFetch:
+    """The request of one fetch round; answered by FetchResponded or FetcherRequestFailed."""
+
+    fetcher: FetcherId
+    sequence: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffsetForLeaderEpoch:
+    fetcher: FetcherId
+    sequence: int
+    partitions: tuple[EpochAsked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendListOffsets:
+    fetcher: FetcherId
+    sequence: int
+    partitions: tuple[OffsetAsked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFetcher:
+    """The fetcher has no partition left: its connection can be closed."""
+
+    fetcher: FetcherId
+
+
+ControlRequest = LeaderAndIsrRequested | StopReplicaRequested | UpdateMetadataRequested
+
+
+@dataclass(frozen=True, slots=True)
+class SendControl:
+    """A controller's request to one broker.
+
+    Requests to one broker are sent one at a time, in order, and tried again until that broker
+    answers or StopSendingControl names it.
+    """
+
+    broker: int
+    message: ControlRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StopSendingControl:
+    """Forget what waits to be sent to these brokers (None: to all; this is no controller now)."""
+
+    brokers: tuple[int, ...] | None
+
+
+# --- time, and the coordination service ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Fire once, `delay_ms` from now; set again, it moves."""
+
+    timer: Timer
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    request: CoordinationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the broker's log: the only way in which the core speaks to people."""
+
+    text: str
+
+
+Effect = (
+    CreateLog
+    | DeleteLog
+    | AppendToLog
+    | TruncateLog
+    | TruncateFullyAndStartAt
+    | AdvanceLogStartOffset
+    | WriteLeaderEpochCheckpoint
+    | WriteHighWatermarkCheckpoint
+    | RespondProduce
+    | RespondFetch
+    | RespondOffsetForLeaderEpoch
+    | RespondListOffsets
+    | RespondControl
+    | RespondCreateTopics
+    | SendFetch
+    | SendOffsetForLeaderEpoch
+    | SendListOffsets
+    | CloseFetcher
+    | SendControl
+    | StopSendingControl
+    | SetTimer
+    | CancelTimer
+    | Coordinate
+    | Note
+)

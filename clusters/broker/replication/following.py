@@ -1,0 +1,415 @@
+"""What a follower does: truncate, fetch, append; and what it does about every error.
+
+One request of a fetcher is in flight at a time. `advance` looks at a fetcher and sends its next
+request: first what must be truncated, then the offsets of who is out of range, then the fetch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication import fetcher as fetchers
+from clusters.broker.replication import partition as partitions
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.effects import (
+    AdvanceLogStartOffset,
+    AppendToLog,
+    CloseFetcher,
+    SendFetch,
+    SendListOffsets,
+    SendOffsetForLeaderEpoch,
+    TruncateFullyAndStartAt,
+    TruncateLog,
+    WriteLeaderEpochCheckpoint,
+)
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.fetcher import (
+    AskForOffsets,
+    Delayed,
+    Fetcher,
+    Fetching,
+    FetchState,
+    Followed,
+    InFlight,
+    OutOfRange,
+    RetryLater,
+    StopFollowing,
+    Truncating,
+)
+from clusters.broker.replication.generation import Truncation
+from clusters.broker.replication.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    EpochAsked,
+    EpochEndOffset,
+    FetchedPartition,
+    FetcherBackoffOver,
+    FetcherId,
+    FetcherRequestFailed,
+    FetchResponded,
+    FetchResult,
+    ListedOffset,
+    ListOffsetsResponded,
+    LogTruncated,
+    OffsetAsked,
+    OffsetForLeaderEpochResponded,
+)
+from clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
+from clusters.broker.replication.partition import Follower, Partition
+
+# --- beginning and ending ------------------------------------------------------------------------
+
+
+def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: int) -> None:
+    """Adds a partition to the fetcher of its new leader, truncating by the generation's rule."""
+    topic_partition = partition.topic_partition
+    by_epoch = broker.rules.truncation is Truncation.TO_EPOCH_END_OFFSET
+    known = epoch_cache.latest_epoch(partition.log.epochs) != UNDEFINED_EPOCH
+    if by_epoch and known:
+        state: FetchState = Truncating()
+    else:
+        truncate(broker, partition, partition.high_watermark)
+        state = Fetching()
+    number = fetchers.fetcher_number(topic_partition, broker.settings.num_replica_fetchers)
+    fetcher_id = FetcherId(leader, number)
+    fetcher = broker.fetchers.get(fetcher_id) or Fetcher(fetcher_id, {})
+    broker.fetchers[fetcher_id] = fetchers.follow(
+        fetcher, topic_partition, Followed(partition.leader_epoch, state)
+    )
+
+
+def stop_following(broker: Broker, topic_partition: TopicPartition) -> None:
+    """Takes a partition out of whatever fetcher has it; a fetcher without any is closed."""
+    for fetcher_id, fetcher in tuple(broker.fetchers.items()):
+        if topic_partition not in fetcher.followed:
+            continue
+        left = fetchers.unfollow(fetcher, topic_partition)
+        if left.followed:
+            broker.fetchers[fetcher_id] = left
+        else:
+            del broker.fetchers[fetcher_id]
+            broker.cancel_timer(FetcherBackoffOver(fetcher_id))
+            broker.do(CloseFetcher(fetcher_id))
+
+
+def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
+    """Cuts a follower's log, and says so in the broker's log."""
+    if offset >= partition.log.end_offset:
+        return partition
+    broker.note(
+        f"{partition.topic_partition}: truncating from {partition.log.end_offset} to {offset},"
+        f" high watermark {partition.high_watermark}"
+    )
+    before = partition.log.epochs
+    partition = broker.put(partitions.truncate_to(partition, offset))
+    broker.do(TruncateLog(partition.topic_partition, partition.log.end_offset))
+    if partition.log.epochs != before:
+        broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
+    return partition
+
+
+def on_log_truncated(broker: Broker, event: LogTruncated, now_ms: int) -> None:
+    """The log could only be cut before the batch that contains the offset asked for."""
+    partition = broker.partitions[event.partition]
+    before = partition.log.epochs
+    partition = broker.put(partitions.truncate_to(partition, event.log_end_offset))
+    if partition.log.epochs != before:
+        broker.do(WriteLeaderEpochCheckpoint(event.partition, partition.log.epochs))
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+def advance(broker: Broker, fetcher_id: FetcherId, now_ms: int) -> None:
+    """Sends a fetcher's next request, unless one is in flight or all partitions are delayed."""
+    fetcher = broker.fetchers.get(fetcher_id)
+    if fetcher is None or fetcher.in_flight is not None:
+        return
+    fetcher = fetchers.wake(fetcher, now_ms)
+    broker.fetchers[fetcher_id] = fetcher
+    for send in (_send_epochs, _send_offsets, _send_fetch):
+        if send(broker, fetcher):
+            return
+    wakes_at_ms = fetchers.next_wake_ms(fetcher)
+    if wakes_at_ms is not None:
+        broker.set_timer(FetcherBackoffOver(fetcher_id), wakes_at_ms - now_ms)
+
+
+def advance_all(broker: Broker, now_ms: int) -> None:
+    for fetcher_id in sorted(broker.fetchers):
+        advance(broker, fetcher_id, now_ms)
+
+
+def _in_state(
+    broker: Broker, fetcher: Fetcher, state: type[FetchState]
+) -> list[tuple[TopicPartition, Followed, Partition]]:
+    return [
+        (topic_partition, followed, broker.partitions[topic_partition])
+        for topic_partition, followed in fetcher.followed.items()
+        if isinstance(followed.state, state)
+    ]
+
+
+def _sent(
+    broker: Broker, fetcher: Fetcher, chosen: list[tuple[TopicPartition, Followed, Partition]]
+) -> int:
+    """Notes what is in flight; returns the sequence number of the request."""
+    sequence = fetcher.next_sequence
+    sent = {tp: (followed, partition.log.end_offset) for tp, followed, partition in chosen}
+    broker.fetchers[fetcher.fetcher_id] = replace(
+        fetcher, in_flight=InFlight(sequence, sent), next_sequence=sequence + 1
+    )
+    return sequence
+
+
+def _send_epochs(broker: Broker, fetcher: Fetcher) -> bool:
+    chosen = _in_state(broker, fetcher, Truncating)
+    if chosen:
+        asked = tuple(
+            EpochAsked(tp, epoch_cache.latest_epoch(partition.log.epochs), followed.leader_epoch)
+            for tp, followed, partition in chosen
+        )
+        sequence = _sent(broker, fetcher, chosen)
+        broker.do(SendOffsetForLeaderEpoch(fetcher.fetcher_id, sequence, asked))
+    return bool(chosen)
+
+
+def _send_offsets(broker: Broker, fetcher: Fetcher) -> bool:
+    chosen = _in_state(broker, fetcher, OutOfRange)
+    if chosen:
+        asked = tuple(
+            OffsetAsked(
+                tp,
+                EARLIEST_TIMESTAMP
+                if isinstance(followed.state, OutOfRange) and followed.state.asks_earliest
+                else LATEST_TIMESTAMP,
+            )
+            for tp, followed, _ in chosen
+        )
+        sequence = _sent(broker, fetcher, chosen)
+        broker.do(SendListOffsets(fetcher.fetcher_id, sequence, asked))
+    return bool(chosen)
+
+
+def _send_fetch(broker: Broker, fetcher: Fetcher) -> bool:
+    """A fetch tells the leader this follower's log end offset: that is its fetch offset."""
+    chosen = _in_state(broker, fetcher, Fetching)
+    if chosen:
+        settings = broker.settings
+        asked = tuple(
+            FetchedPartition(
+                tp,
+                fetch_offset=partition.log.end_offset,
+                max_bytes=settings.replica_fetch_max_bytes,
+                log_start_offset=partition.log.start_offset,
+                current_leader_epoch=followed.leader_epoch,
+            )
+            for tp, followed, partition in chosen
+        )
+        broker.do(
+            SendFetch(
+                fetcher.fetcher_id,
+                _sent(broker, fetcher, chosen),
+                max_wait_ms=settings.replica_fetch_wait_max_ms,
+                min_bytes=settings.replica_fetch_min_bytes,
+                max_bytes=settings.replica_fetch_response_max_bytes,
+                partitions=asked,
+            )
+        )
+    return bool(chosen)
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def _take_answer(broker: Broker, fetcher_id: FetcherId, sequence: int) -> InFlight | None:
+    """Ends the request in flight; None where the answer is to one that is long forgotten."""
+    fetcher = broker.fetchers.get(fetcher_id)
+    if fetcher is None or fetcher.in_flight is None or fetcher.in_flight.sequence != sequence:
+        return None
+    in_flight = fetcher.in_flight
+    broker.fetchers[fetcher_id] = replace(fetcher, in_flight=None)
+    return in_flight
+
+
+def _still_meant(
+    broker: Broker, fetcher_id: FetcherId, in_flight: InFlight, topic_partition: TopicPartition
+) -> Partition | None:
+    """The partition, if an answer about it still fits what it is now."""
+    fetcher = broker.fetchers.get(fetcher_id)
+    partition = broker.partitions.get(topic_partition)
+    if fetcher is None or partition is None or topic_partition not in in_flight.sent:
+        return None
+    followed, offset = in_flight.sent[topic_partition]
+    if fetcher.followed.get(topic_partition) != followed:
+        return None
+    if partition.log.end_offset != offset or not isinstance(partition.role, Follower):
+        return None
+    return partition
+
+
+def _set_state(
+    broker: Broker, fetcher_id: FetcherId, topic_partition: TopicPartition, state: FetchState
+) -> None:
+    fetcher = broker.fetchers[fetcher_id]
+    followed = replace(fetcher.followed[topic_partition], state=state)
+    broker.fetchers[fetcher_id] = fetchers.move_to_end(fetcher, topic_partition, followed)
+
+
+def _delay(
+    broker: Broker, fetcher_id: FetcherId, topic_partition: TopicPartition, now_ms: int
+) -> None:
+    until_ms = now_ms + broker.settings.replica_fetch_backoff_ms
+    broker.fetchers[fetcher_id] = fetchers.delay(
+        broker.fetchers[fetcher_id], topic_partition, until_ms
+    )
+
+
+def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> None:
+    """Ends a fetch round: append, high watermark, and the next round."""
+    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    if in_flight is None:
+        return
+    for result in event.results:
+        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
+        if partition is None:
+            continue
+        if result.error is Error.NONE:
+            _append(broker, event.fetcher, partition, result, now_ms)
+        else:
+            _react(broker, event.fetcher, partition, result.error, now_ms)
+    advance(broker, event.fetcher, now_ms)
+
+
+def _append(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: FetchResult,
+    now_ms: int,
+) -> None:
+    topic_partition = partition.topic_partition
+    if result.batches and result.batches[0].base_offset != partition.log.end_offset:
+        # F8: never an append. The leader answered another question than was asked.
+        broker.note(
+            f"{topic_partition}: the response begins at {result.batches[0].base_offset},"
+            f" the log ends at {partition.log.end_offset}"
+        )
+        _delay(broker, fetcher_id, topic_partition, now_ms)
+        return
+    before = partition.log
+    partition = broker.put(
+        partitions.append_as_follower(
+            partition,
+            result.batches,
+            leader_high_watermark=result.high_watermark,
+            leader_log_start_offset=result.log_start_offset,
+            rules=broker.rules,
+        )
+    )
+    if result.batches:
+        broker.do(AppendToLog(topic_partition, result.batches, assign=False))
+        fetcher = broker.fetchers[fetcher_id]
+        broker.fetchers[fetcher_id] = fetchers.move_to_end(
+            fetcher, topic_partition, fetcher.followed[topic_partition]
+        )
+    if partition.log.start_offset != before.start_offset:
+        broker.do(AdvanceLogStartOffset(topic_partition, partition.log.start_offset))
+    if partition.log.epochs != before.epochs:
+        broker.do(WriteLeaderEpochCheckpoint(topic_partition, partition.log.epochs))
+
+
+def _react(
+    broker: Broker, fetcher_id: FetcherId, partition: Partition, error: Error, now_ms: int
+) -> None:
+    topic_partition = partition.topic_partition
+    broker.note(f"{topic_partition}: {fetcher_id.leader} answers {error.name}")
+    match fetchers.reaction_to(error):
+        case RetryLater():
+            _delay(broker, fetcher_id, topic_partition, now_ms)
+        case StopFollowing():
+            stop_following(broker, topic_partition)
+        case AskForOffsets():
+            _set_state(broker, fetcher_id, topic_partition, OutOfRange(asks_earliest=False))
+
+
+def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
+    """Truncates to where the leader says that this log's latest epoch ends (KIP-101)."""
+    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    if in_flight is None:
+        return
+    for result in event.results:
+        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
+        if partition is None:
+            continue
+        if result.error is Error.NONE:
+            truncate(broker, partition, _truncation_offset(partition, result))
+            _set_state(broker, event.fetcher, result.partition, Fetching())
+        else:
+            _react(broker, event.fetcher, partition, result.error, now_ms)
+    advance(broker, event.fetcher, now_ms)
+
+
+def _truncation_offset(partition: Partition, answer: EpochEndOffset) -> int:
+    """Where the leader does not know the epoch, the high watermark has to do (KIP-101)."""
+    if answer.end_offset < 0:
+        return partition.high_watermark
+    return min(answer.end_offset, partition.log.end_offset)
+
+
+def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:
+    """OFFSET_OUT_OF_RANGE, cases A, B1 and B2 of seed 000."""
+    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    if in_flight is None:
+        return
+    for result in event.results:
+        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
+        if partition is None:
+            continue
+        if result.error is not Error.NONE:
+            _react(broker, event.fetcher, partition, result.error, now_ms)
+        else:
+            state = in_flight.sent[result.partition][0].state
+            asked_earliest = isinstance(state, OutOfRange) and state.asks_earliest
+            _adjust(broker, event.fetcher, partition, result, asked_earliest=asked_earliest)
+    advance(broker, event.fetcher, now_ms)
+
+
+def _adjust(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    listed: ListedOffset,
+    *,
+    asked_earliest: bool,
+) -> None:
+    topic_partition = partition.topic_partition
+    state: FetchState = Fetching()
+    if asked_earliest:
+        if listed.offset > partition.log.end_offset:  # A: all that this log had is gone there
+            broker.put(partitions.start_afresh_at(partition, listed.offset))
+            broker.do(TruncateFullyAndStartAt(topic_partition, listed.offset))
+            broker.do(WriteLeaderEpochCheckpoint(topic_partition, ()))
+        # else B2: the leader has grown past this log's end meanwhile; go on from there.
+    elif listed.offset < partition.log.end_offset:  # B1: the leader's log is shorter
+        truncate(broker, partition, listed.offset)
+    else:
+        state = OutOfRange(asks_earliest=True)
+    _set_state(broker, fetcher_id, topic_partition, state)
+
+
+def on_request_failed(broker: Broker, event: FetcherRequestFailed, now_ms: int) -> None:
+    """No answer, no truncation (E4): wait, and ask again whoever leads by then."""
+    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    if in_flight is None:
+        return
+    fetcher = broker.fetchers[event.fetcher]
+    for topic_partition in tuple(fetcher.followed):
+        if not isinstance(broker.fetchers[event.fetcher].followed[topic_partition].state, Delayed):
+            _delay(broker, event.fetcher, topic_partition, now_ms)
+    advance(broker, event.fetcher, now_ms)
+
+
+def on_backoff_over(broker: Broker, timer: FetcherBackoffOver, now_ms: int) -> None:
+    advance(broker, timer.fetcher, now_ms)

@@ -1,0 +1,393 @@
+"""What a leader does: append what is produced, serve what is fetched, say where epochs end.
+
+Delayed requests are completed here too: `complete_delayed` is called by whoever moved a log end,
+a high watermark, an ISR or a role.
+"""
+
+from __future__ import annotations
+
+from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication import partition as partitions
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.effects import (
+    AppendToLog,
+    EpochEndOffsetResult,
+    FetchedResult,
+    LogSlice,
+    OffsetResult,
+    ProducedPartition,
+    RespondFetch,
+    RespondListOffsets,
+    RespondOffsetForLeaderEpoch,
+    RespondProduce,
+    WriteLeaderEpochCheckpoint,
+)
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.isr import maybe_expand_isr
+from clusters.broker.replication.messages import (
+    ACKS_ALL,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    DelayedOperationExpired,
+    FetchedPartition,
+    FetchRequested,
+    ListOffsetsRequested,
+    OffsetAsked,
+    OffsetForLeaderEpochRequested,
+    ProducedBatch,
+    ProduceRequested,
+    RequestAbandoned,
+)
+from clusters.broker.replication.model import Batch, TopicPartition
+from clusters.broker.replication.partition import Leader, Partition, isr_of
+from clusters.broker.replication.purgatory import (
+    Appended,
+    DelayedFetch,
+    DelayedOperation,
+    DelayedProduce,
+    FetchBaseline,
+    bytes_readable,
+    produce_outcome,
+)
+
+CONSUMER = -1
+UNKNOWN = -1
+
+# --- produce -------------------------------------------------------------------------------------
+
+
+def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
+    """Appends what may be appended, and answers by acks: never, now, or when HW has passed it."""
+    if event.acks not in (0, 1, ACKS_ALL):
+        appended = {
+            tp: Appended(Error.INVALID_REQUIRED_ACKS, UNKNOWN, UNKNOWN)
+            for tp, _ in event.partitions
+        }
+        _respond_produce(broker, event.request, 1, appended)
+        return
+    appended = {
+        tp: _append(broker, tp, batches, event.acks, now_ms) for tp, batches in event.partitions
+    }
+    if event.acks == ACKS_ALL:
+        waiting = DelayedProduce(event.request, appended)
+        if not _try_complete_produce(broker, waiting):
+            _park(broker, waiting, tuple(appended), event.timeout_ms)
+    else:
+        _respond_produce(broker, event.request, event.acks, appended)
+
+
+def _append(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    produced: tuple[ProducedBatch, ...],
+    acks: int,
+    now_ms: int,
+) -> Appended:
+    error = _refusal(broker, topic_partition, produced, acks)
+    if error is not Error.NONE:
+        return Appended(error, UNKNOWN, UNKNOWN)
+    partition = broker.partitions[topic_partition]
+    batches: list[Batch] = []
+    base_offset = partition.log.end_offset
+    epoch = partition.leader_epoch if broker.rules.records_epochs else UNKNOWN
+    for batch in produced:
+        batches.append(Batch(base_offset, batch.count, epoch, batch.size, batch.identity))
+        base_offset += batch.count
+    before = partition.log.epochs
+    first_offset = partition.log.end_offset
+    partition = broker.put(partitions.append_as_leader(partition, tuple(batches), broker.rules))
+    broker.do(AppendToLog(topic_partition, tuple(batches), assign=True))
+    note_epochs(broker, partition, before)
+    broker.increment_high_watermark(partition, now_ms)
+    complete_delayed(broker, topic_partition, now_ms)
+    return Appended(Error.NONE, first_offset, base_offset)
+
+
+def _refusal(
+    broker: Broker,
+    topic_partition: TopicPartition,
+    produced: tuple[ProducedBatch, ...],
+    acks: int,
+) -> Error:
+    """Why a produce request may not be appended; NONE where it may."""
+    partition = broker.partitions.get(topic_partition)
+    if partition is None or not isinstance(partition.role, Leader):
+        return _not_led(broker, topic_partition)
+    if not all(batch.valid for batch in produced):
+        return Error.CORRUPT_MESSAGE
+    if any(batch.size > partition.settings.max_message_bytes for batch in produced):
+        return Error.RECORD_TOO_LARGE
+    if acks == ACKS_ALL and len(isr_of(partition)) < partition.settings.min_insync_replicas:
+        return Error.NOT_ENOUGH_REPLICAS
+    return Error.NONE
+
+
+def _not_led(broker: Broker, topic_partition: TopicPartition) -> Error:
+    topic, partition = topic_partition
+    if topic_partition in broker.partitions or partition in broker.metadata.topics.get(topic, {}):
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _respond_produce(
+    broker: Broker, request: int, acks: int, appended: dict[TopicPartition, Appended]
+) -> None:
+    results = []
+    for topic_partition, outcome in appended.items():
+        partition = broker.partitions.get(topic_partition)
+        results.append(
+            ProducedPartition(
+                topic_partition,
+                outcome.error,
+                outcome.base_offset if outcome.error is Error.NONE else UNKNOWN,
+                partition.log.start_offset if partition else UNKNOWN,
+            )
+        )
+    broker.do(RespondProduce(request, acks, tuple(results)))
+
+
+def _try_complete_produce(broker: Broker, waiting: DelayedProduce) -> bool:
+    outcomes = {
+        tp: produce_outcome(appended, broker.led(tp)) for tp, appended in waiting.partitions.items()
+    }
+    if any(outcome is None for outcome in outcomes.values()):
+        return False
+    _finish_produce(broker, waiting, otherwise=Error.NONE)
+    return True
+
+
+def _finish_produce(broker: Broker, waiting: DelayedProduce, *, otherwise: Error) -> None:
+    """Answers a produce request; a partition that still waits gets the error `otherwise`."""
+    finished = {}
+    for tp, appended in waiting.partitions.items():
+        outcome = produce_outcome(appended, broker.led(tp))
+        error = otherwise if outcome is None else outcome
+        finished[tp] = Appended(error, appended.base_offset, appended.required_offset)
+    _respond_produce(broker, waiting.request, ACKS_ALL, finished)
+
+
+# --- fetch ---------------------------------------------------------------------------------------
+
+
+def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
+    """Takes a follower's position into account, then answers, now or later (F6).
+
+    In this order (seed 003): the leader's copy of the follower's LEO, the ISR, the high watermark,
+    the answer with that high watermark in it.
+    """
+    if event.replica_id != CONSUMER:
+        for asked in event.partitions:
+            _record_position(broker, event.replica_id, asked, now_ms)
+    baselines = {
+        asked.partition: FetchBaseline(
+            asked.bytes_available,
+            broker.partitions[asked.partition].log.appended_bytes
+            if asked.partition in broker.partitions
+            else 0,
+        )
+        for asked in event.partitions
+    }
+    waiting = DelayedFetch(event, baselines)
+    if event.max_wait_ms <= 0 or _fetch_is_ready(broker, waiting):
+        _respond_fetch(broker, waiting)
+    else:
+        watched = tuple(asked.partition for asked in event.partitions)
+        _park(broker, waiting, watched, event.max_wait_ms)
+
+
+def _record_position(broker: Broker, replica_id: int, asked: FetchedPartition, now_ms: int) -> None:
+    partition = broker.led(asked.partition)
+    if partition is None or _fetch_error(broker, asked, replica_id) is not Error.NONE:
+        return
+    if not isinstance(partition.role, Leader) or replica_id not in partition.role.remotes:
+        broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
+        return
+    before = partition.high_watermark
+    partition = broker.put(
+        partitions.record_follower_fetch(
+            partition,
+            replica_id,
+            fetch_offset=asked.fetch_offset,
+            log_start_offset=asked.log_start_offset,
+            now_ms=now_ms,
+            rules=broker.rules,
+        )
+    )
+    maybe_expand_isr(broker, partition, replica_id)
+    partition = broker.increment_high_watermark(broker.partitions[asked.partition], now_ms)
+    if partition.high_watermark != before:
+        complete_delayed(broker, asked.partition, now_ms)
+
+
+def _fetch_error(broker: Broker, asked: FetchedPartition, replica_id: int) -> Error:
+    partition = broker.led(asked.partition)
+    if partition is None:
+        return _not_led(broker, asked.partition)
+    if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
+        return Error.OFFSET_OUT_OF_RANGE
+    return Error.NONE
+
+
+def _readable_end(partition: Partition, replica_id: int) -> int:
+    """Followers read to the log end offset, consumers to the high watermark (F7)."""
+    if replica_id == CONSUMER:
+        return partition.high_watermark
+    assert isinstance(partition.role, Leader)
+    # A broker that is no assigned replica gets nothing (F12).
+    return partition.log.end_offset if replica_id in partition.role.remotes else 0
+
+
+def _fetch_is_ready(broker: Broker, waiting: DelayedFetch) -> bool:
+    """Whether an answer is due: nothing was asked for, an error shows, or enough is readable."""
+    message = waiting.message
+    readable = 0
+    for asked in message.partitions:
+        partition = broker.led(asked.partition)
+        if partition is None or _fetch_error(broker, asked, message.replica_id) is not Error.NONE:
+            return True
+        readable += bytes_readable(
+            partition,
+            fetch_offset=asked.fetch_offset,
+            end=_readable_end(partition, message.replica_id),
+            baseline=waiting.baselines[asked.partition],
+        )
+    return not message.partitions or readable >= max(1, message.min_bytes)
+
+
+def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
+    message = waiting.message
+    results = []
+    for asked in message.partitions:
+        error = _fetch_error(broker, asked, message.replica_id)
+        partition = broker.led(asked.partition)
+        if partition is None:
+            results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
+            continue
+        end = _readable_end(partition, message.replica_id)
+        readable = error is Error.NONE and asked.fetch_offset < end
+        results.append(
+            FetchedResult(
+                asked.partition,
+                error,
+                partition.high_watermark,
+                partition.log.start_offset,
+                LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
+            )
+        )
+    broker.do(RespondFetch(message.request, tuple(results)))
+
+
+# --- offsets -------------------------------------------------------------------------------------
+
+
+def on_offset_for_leader_epoch(
+    broker: Broker, event: OffsetForLeaderEpochRequested, now_ms: int
+) -> None:
+    """Same epoch: the LEO. Older epoch: where the next one starts (E3)."""
+    results = []
+    for asked in event.partitions:
+        partition = broker.led(asked.partition)
+        if partition is None:
+            error = _not_led(broker, asked.partition)
+            results.append(EpochEndOffsetResult(asked.partition, error, UNKNOWN))
+        else:
+            end_offset = epoch_cache.end_offset_for(
+                partition.log.epochs, asked.leader_epoch, partition.log.end_offset
+            )
+            results.append(EpochEndOffsetResult(asked.partition, Error.NONE, end_offset))
+    broker.do(RespondOffsetForLeaderEpoch(event.request, tuple(results)))
+
+
+def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) -> None:
+    """Earliest is the log start offset; latest is HW for consumers, LEO for replicas."""
+    results = tuple(_list_offset(broker, asked, event.replica_id) for asked in event.partitions)
+    broker.do(RespondListOffsets(event.request, results))
+
+
+def _list_offset(broker: Broker, asked: OffsetAsked, replica_id: int) -> OffsetResult:
+    partition = broker.led(asked.partition)
+    if partition is None:
+        return OffsetResult(asked.partition, _not_led(broker, asked.partition), UNKNOWN)
+    end = partition.high_watermark if replica_id == CONSUMER else partition.log.end_offset
+    if asked.timestamp == EARLIEST_TIMESTAMP:
+        return OffsetResult(asked.partition, Error.NONE, partition.log.start_offset)
+    if asked.timestamp == LATEST_TIMESTAMP:
+        return OffsetResult(asked.partition, Error.NONE, end)
+    return OffsetResult(asked.partition, Error.NONE, UNKNOWN, look_up=asked.timestamp, end=end)
+
+
+# --- waiting -------------------------------------------------------------------------------------
+
+
+def _park(
+    broker: Broker,
+    operation: DelayedOperation,
+    watched: tuple[TopicPartition, ...],
+    timeout_ms: int,
+) -> None:
+    broker.delayed[operation.request] = operation
+    for topic_partition in watched:
+        broker.watchers[topic_partition] = (
+            *broker.watchers.get(topic_partition, ()),
+            operation.request,
+        )
+    broker.set_timer(DelayedOperationExpired(operation.request), timeout_ms)
+
+
+def _unpark(broker: Broker, operation: DelayedOperation) -> None:
+    del broker.delayed[operation.request]
+    watched = (
+        tuple(operation.partitions)
+        if isinstance(operation, DelayedProduce)
+        else tuple(operation.baselines)
+    )
+    for topic_partition in watched:
+        left = tuple(r for r in broker.watchers[topic_partition] if r != operation.request)
+        if left:
+            broker.watchers[topic_partition] = left
+        else:
+            del broker.watchers[topic_partition]
+
+
+def complete_delayed(broker: Broker, topic_partition: TopicPartition, now_ms: int) -> None:
+    """Answers the requests that watch a partition and need wait no longer."""
+    for request in broker.watchers.get(topic_partition, ()):
+        operation = broker.delayed[request]
+        match operation:
+            case DelayedProduce():
+                done = _try_complete_produce(broker, operation)
+            case DelayedFetch():
+                done = _fetch_is_ready(broker, operation)
+                if done:
+                    _respond_fetch(broker, operation)
+        if done:
+            _unpark(broker, operation)
+            broker.cancel_timer(DelayedOperationExpired(request))
+
+
+def on_delayed_operation_expired(
+    broker: Broker, timer: DelayedOperationExpired, now_ms: int
+) -> None:
+    operation = broker.delayed.get(timer.request)
+    match operation:
+        case None:
+            return
+        case DelayedProduce():
+            _finish_produce(broker, operation, otherwise=Error.REQUEST_TIMED_OUT)
+        case DelayedFetch():
+            _respond_fetch(broker, operation)
+    _unpark(broker, operation)
+
+
+def on_request_abandoned(broker: Broker, event: RequestAbandoned, now_ms: int) -> None:
+    """Nobody waits for the answer any more. What was appended stays appended."""
+    operation = broker.delayed.get(event.request)
+    if operation is not None:
+        _unpark(broker, operation)
+        broker.cancel_timer(DelayedOperationExpired(event.request))
+
+
+def note_epochs(broker: Broker, partition: Partition, before: epoch_cache.Epochs) -> None:
+    """Has the epoch checkpoint written where the cache has changed."""
+    if partition.log.epochs != before:
+        broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))

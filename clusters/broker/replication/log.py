@@ -1,0 +1,71 @@
+"""A log as replication sees it: where it starts and ends, its epochs, how much was appended.
+
+The batches themselves, on disk or in a simulation, are the shell's; every change here comes with
+an effect that makes the same change there. The end offset moves by append and truncation only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication.epochs import Epochs
+from clusters.broker.replication.errors import IllegalReplicaStateError
+from clusters.broker.replication.model import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """`appended_bytes` only grows: differences tell a delayed fetch how much has arrived."""
+
+    start_offset: int = 0
+    end_offset: int = 0
+    epochs: Epochs = ()
+    appended_bytes: int = 0
+
+
+def append(log: Log, batches: tuple[Batch, ...], *, record_epochs: bool) -> Log:
+    """Appends batches that begin exactly at the log end offset; anything else is an error (F8)."""
+    end_offset, epochs, size = log.end_offset, log.epochs, 0
+    for batch in batches:
+        if batch.base_offset != end_offset:
+            raise IllegalReplicaStateError(
+                f"a batch at offset {batch.base_offset} does not follow log end offset {end_offset}"
+            )
+        if record_epochs:
+            epochs = epoch_cache.assign(epochs, batch.leader_epoch, batch.base_offset)
+        end_offset = batch.next_offset
+        size += batch.size
+    return replace(
+        log,
+        end_offset=end_offset,
+        epochs=epochs,
+        appended_bytes=log.appended_bytes + size,
+    )
+
+
+def truncate_to(log: Log, offset: int) -> Log:
+    """Cuts the log's end; an offset at or past the end changes nothing."""
+    if offset >= log.end_offset:
+        return log
+    end_offset = max(offset, log.start_offset)
+    return replace(
+        log, end_offset=end_offset, epochs=epoch_cache.truncate_from_end(log.epochs, end_offset)
+    )
+
+
+def start_afresh_at(log: Log, offset: int) -> Log:
+    """Drops everything; the next record has this offset."""
+    return replace(log, start_offset=offset, end_offset=offset, epochs=())
+
+
+def advance_start_offset(log: Log, offset: int) -> Log:
+    """Moves the log start offset forward, never past the end."""
+    start_offset = min(max(offset, log.start_offset), log.end_offset)
+    if start_offset == log.start_offset:
+        return log
+    return replace(
+        log,
+        start_offset=start_offset,
+        epochs=epoch_cache.truncate_from_start(log.epochs, start_offset),
+    )

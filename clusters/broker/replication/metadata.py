@@ -1,0 +1,27 @@
+"""The metadata cache: what the controller has told this broker of the whole cluster (C4, C8).
+
+A frozen value, replaced when UpdateMetadata comes. Metadata requests are answered from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from clusters.broker.replication.messages import PartitionState
+from clusters.broker.replication.model import BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    topics: Mapping[str, Mapping[int, PartitionState]] = field(default_factory=dict)
+    controller_id: int = -1
+
+
+def with_partitions(metadata: Metadata, told: tuple[PartitionState, ...]) -> Metadata:
+    topics = dict(metadata.topics)
+    for partition_state in told:
+        topic, partition = partition_state.partition
+        topics[topic] = {**topics.get(topic, {}), partition: partition_state}
+    return replace(metadata, topics=topics)

@@ -1,0 +1,86 @@
+"""Requests that wait for a condition: delayed produce and delayed fetch. Pure functions.
+
+Here is what each waits for; when to look again (an append, a moved high watermark, a changed
+role, a timer) is the broker's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.messages import FetchRequested
+from clusters.broker.replication.model import TopicPartition
+from clusters.broker.replication.partition import Leader, Partition, isr_of
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """One partition of a produce request: appended at `base_offset`, done when HW ≥ required."""
+
+    error: Error
+    base_offset: int
+    required_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedProduce:
+    """An acks=all produce request whose records are not yet below the high watermark."""
+
+    request: int
+    partitions: Mapping[TopicPartition, Appended]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchBaseline:
+    """What a fetch could have read of a partition when it was parked."""
+
+    bytes_available: int
+    appended_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedFetch:
+    """A fetch that found too little to read."""
+
+    message: FetchRequested
+    baselines: Mapping[TopicPartition, FetchBaseline]
+
+    @property
+    def request(self) -> int:
+        return self.message.request
+
+
+DelayedOperation = DelayedProduce | DelayedFetch
+
+
+def produce_outcome(waiting: Appended, partition: Partition | None) -> Error | None:
+    """The final error (or NONE) of one partition, or None while it must still wait.
+
+    Where HW got there but the ISR has shrunk below min.insync.replicas meanwhile, the record is
+    in the log and stays there, and the producer hears NOT_ENOUGH_REPLICAS_AFTER_APPEND (seed 000).
+    """
+    if waiting.error is not Error.NONE:
+        return waiting.error
+    if partition is None or not isinstance(partition.role, Leader):
+        return Error.NOT_LEADER_OR_FOLLOWER
+    if partition.high_watermark < waiting.required_offset:
+        return None
+    if len(isr_of(partition)) < partition.settings.min_insync_replicas:
+        return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return Error.NONE
+
+
+def bytes_readable(
+    partition: Partition, *, fetch_offset: int, end: int, baseline: FetchBaseline
+) -> int:
+    """How much a fetch could read now; 0 where nothing lies between its offset and `end`.
+
+    Above the high watermark a consumer reads nothing; what lies below it is not measured apart
+    from what lies above, so this can be too large by what is not yet committed.
+    """
+    if fetch_offset >= end:
+        return 0
+    arrived = partition.log.appended_bytes - baseline.appended_bytes
+    return max(1, baseline.bytes_available + arrived)

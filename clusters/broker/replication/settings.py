@@ -1,0 +1,92 @@
+"""The broker settings that replication reads: Kafka's names, Kafka's defaults, checked once.
+
+A field's Kafka name is its own with dots for underscores. Settings of the log, the listeners and
+the coordination service are read where they are used; all come from the same flat mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import get_type_hints
+
+from clusters.broker.replication.generation import Generation
+
+
+class InvalidSettingError(Exception):
+    """A setting whose value is not of its type or out of its range."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """Durations in milliseconds, sizes in bytes."""
+
+    auto_create_topics_enable: bool = True
+    default_replication_factor: int = 1
+    message_max_bytes: int = 1_000_012
+    min_insync_replicas: int = 1
+    num_partitions: int = 1
+    num_replica_fetchers: int = 1
+    replica_fetch_backoff_ms: int = 1_000
+    replica_fetch_max_bytes: int = 1_048_576
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_response_max_bytes: int = 10_485_760
+    replica_fetch_wait_max_ms: int = 500
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    replica_lag_time_max_ms: int = 10_000
+    unclean_leader_election_enable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What a topic may set for itself, resolved against its broker's settings."""
+
+    min_insync_replicas: int
+    max_message_bytes: int
+    unclean_leader_election_enable: bool
+
+
+def _as_bool(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidSettingError(f"{name} must be true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _as_int(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidSettingError(f"{name} must be a whole number, not {text!r}") from None
+
+
+def replication_settings(given: Mapping[str, str], generation: Generation) -> ReplicationSettings:
+    """Reads the settings of replication out of all of a broker's settings.
+
+    Raises InvalidSettingError with one sentence. Names that are not replication's are left alone.
+    """
+    values: dict[str, bool | int] = {
+        "unclean_leader_election_enable": generation.unclean_leader_election_enable
+    }
+    types = get_type_hints(ReplicationSettings)
+    for field in fields(ReplicationSettings):
+        name = field.name.replace("_", ".")
+        if name in given:
+            parse = _as_bool if types[field.name] is bool else _as_int
+            values[field.name] = parse(name, given[name])
+    return ReplicationSettings(**values)  # type: ignore[arg-type]
+
+
+def topic_settings(given: Mapping[str, str], broker: ReplicationSettings) -> TopicSettings:
+    """A topic's settings; `max.message.bytes` is the topic's name for `message.max.bytes`."""
+    return TopicSettings(
+        min_insync_replicas=_as_int(
+            "min.insync.replicas", given.get("min.insync.replicas", str(broker.min_insync_replicas))
+        ),
+        max_message_bytes=_as_int(
+            "max.message.bytes", given.get("max.message.bytes", str(broker.message_max_bytes))
+        ),
+        unclean_leader_election_enable=_as_bool(
+            "unclean.leader.election.enable",
+            given.get("unclean.leader.election.enable", str(broker.unclean_leader_election_enable)),
+        ),
+    )

@@ -1,0 +1,116 @@
+"""The one entrance: an event goes in, the broker changes, effects come out in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from clusters.broker.replication import (
+    control,
+    controlling,
+    following,
+    isr,
+    leading,
+    topics,
+)
+from clusters.broker.replication import coordination as heard
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.effects import Effect
+from clusters.broker.replication.errors import IllegalReplicaStateError
+
+Handler = Callable[[Broker, Any, int], None]
+
+
+def _on_written(broker: Broker, event: heard.LeaderAndIsrWritten, now_ms: int) -> None:
+    if event.by_controller:
+        controlling.on_state_written(broker, event, now_ms)
+    elif isr.on_isr_written(broker, event, now_ms):
+        leading.complete_delayed(broker, event.partition, now_ms)
+
+
+def _on_conflict(broker: Broker, event: heard.LeaderAndIsrConflict, now_ms: int) -> None:
+    if event.by_controller:
+        controlling.on_state_conflict(broker, event, now_ms)
+    else:
+        isr.on_isr_conflict(broker, event, now_ms)
+
+
+def _on_timer(broker: Broker, event: told.TimerFired, now_ms: int) -> None:
+    _TIMERS[type(event.timer)](broker, event.timer, now_ms)
+
+
+_TIMERS: Final[Mapping[type, Handler]] = {
+    told.IsrExpiration: isr.on_isr_expiration,
+    told.IsrChangePropagation: isr.on_isr_change_propagation,
+    told.HighWatermarkCheckpoint: control.on_high_watermark_checkpoint,
+    told.DelayedOperationExpired: leading.on_delayed_operation_expired,
+    told.FetcherBackoffOver: following.on_backoff_over,
+}
+
+_HANDLERS: Final[Mapping[type, Handler]] = {
+    told.TimerFired: _on_timer,
+    # clients and followers
+    told.ProduceRequested: leading.on_produce,
+    told.FetchRequested: leading.on_fetch,
+    told.OffsetForLeaderEpochRequested: leading.on_offset_for_leader_epoch,
+    told.ListOffsetsRequested: leading.on_list_offsets,
+    told.RequestAbandoned: leading.on_request_abandoned,
+    told.CreateTopicsRequested: topics.on_create_topics,
+    told.TopicWanted: topics.on_topic_wanted,
+    # the leader that this broker follows
+    told.FetchResponded: following.on_fetch_responded,
+    told.OffsetForLeaderEpochResponded: following.on_epochs_responded,
+    told.ListOffsetsResponded: following.on_offsets_responded,
+    told.FetcherRequestFailed: following.on_request_failed,
+    told.LogTruncated: following.on_log_truncated,
+    # the controller
+    told.LeaderAndIsrRequested: control.on_leader_and_isr,
+    told.StopReplicaRequested: control.on_stop_replica,
+    told.UpdateMetadataRequested: control.on_update_metadata,
+    told.ControlResponded: controlling.on_control_responded,
+    # the coordination service
+    heard.SessionStarted: controlling.on_session_started,
+    heard.SessionExpired: controlling.on_session_expired,
+    heard.ControllerElected: controlling.on_controller_elected,
+    heard.ControllerChanged: controlling.on_controller_changed,
+    heard.ClusterLoaded: controlling.on_cluster_loaded,
+    heard.BrokersChanged: controlling.on_brokers_changed,
+    heard.TopicsChanged: controlling.on_topics_changed,
+    heard.LeaderAndIsrRead: controlling.on_leader_and_isr_read,
+    heard.LeaderAndIsrWritten: _on_written,
+    heard.LeaderAndIsrConflict: _on_conflict,
+    heard.IsrChangeNotified: controlling.on_isr_change_notified,
+    heard.TopicCreated: topics.on_topic_created,
+}
+
+
+def step(broker: Broker, event: object, now_ms: int) -> tuple[Effect, ...]:
+    """Changes the broker by one event; returns what must be done now, in order.
+
+    `now_ms` never goes back. Raises IllegalReplicaStateError where the event cannot be.
+    """
+    handler = _HANDLERS.get(type(event))
+    if handler is None:
+        raise IllegalReplicaStateError(f"no broker is ever told {type(event).__name__}")
+    handler(broker, event, now_ms)
+    effects = tuple(broker.effects)
+    broker.effects.clear()
+    return effects
+
+
+def begin(broker: Broker) -> tuple[Effect, ...]:
+    """The first effects of a broker that has just started: its periodic timers."""
+    broker.set_timer(told.IsrExpiration(), max(1, broker.settings.replica_lag_time_max_ms // 2))
+    broker.set_timer(told.IsrChangePropagation(), isr.PROPAGATION_INTERVAL_MS)
+    effects = tuple(broker.effects)
+    broker.effects.clear()
+    return effects
+
+
+def shut_down(broker: Broker) -> tuple[Effect, ...]:
+    """The last effects of a broker that stops cleanly: its high watermarks are checkpointed."""
+    control.checkpoint_high_watermarks(broker)
+    effects = tuple(broker.effects)
+    broker.effects.clear()
+    return effects
