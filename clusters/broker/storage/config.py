@@ -1,0 +1,106 @@
+"""The settings of a log, by Kafka's names and with Kafka's defaults.
+
+A broker names a default (`log.segment.bytes`), a topic overrides it (`segment.bytes`). Settings
+that are not about the log on disk are not here, and unknown ones are not an error: one mapping
+holds a whole broker's settings.
+Source: "Broker Configs" and "Topic Configs" in Kafka's documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+LONG_MAX: Final = 2**63 - 1
+_HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    segment_bytes: int = 1024**3
+    segment_ms: int = 7 * 24 * _HOUR_MS
+    segment_index_bytes: int = 10 * 1024**2
+    index_interval_bytes: int = 4096
+    flush_messages: int = LONG_MAX
+    flush_ms: int = LONG_MAX
+    retention_ms: int = 7 * 24 * _HOUR_MS  # negative: kept for ever
+    retention_bytes: int = -1  # negative: without limit
+    cleanup_policy: str = "delete"
+    message_timestamp_type: str = "CreateTime"
+    max_message_bytes: int = 1024**2 + 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    field: str
+    topic_name: str
+    # The broker's names with the factor that gives the topic's unit; the first that is set wins.
+    broker_names: tuple[tuple[str, int], ...]
+    is_number: bool = True
+
+
+_SETTINGS: Final = (
+    _Setting("segment_bytes", "segment.bytes", (("log.segment.bytes", 1),)),
+    _Setting("segment_ms", "segment.ms", (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
+    _Setting("segment_index_bytes", "segment.index.bytes", (("log.index.size.max.bytes", 1),)),
+    _Setting("index_interval_bytes", "index.interval.bytes", (("log.index.interval.bytes", 1),)),
+    _Setting("flush_messages", "flush.messages", (("log.flush.interval.messages", 1),)),
+    _Setting(
+        "flush_ms",
+        "flush.ms",
+        (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    ),
+    _Setting(
+        "retention_ms",
+        "retention.ms",
+        (
+            ("log.retention.ms", 1),
+            ("log.retention.minutes", _MINUTE_MS),
+            ("log.retention.hours", _HOUR_MS),
+        ),
+    ),
+    _Setting("retention_bytes", "retention.bytes", (("log.retention.bytes", 1),)),
+    _Setting("cleanup_policy", "cleanup.policy", (("log.cleanup.policy", 1),), is_number=False),
+    _Setting(
+        "message_timestamp_type",
+        "message.timestamp.type",
+        (("log.message.timestamp.type", 1),),
+        is_number=False,
+    ),
+    _Setting("max_message_bytes", "max.message.bytes", (("message.max.bytes", 1),)),
+)
+
+
+class SettingError(ValueError):
+    """A setting has a value that it cannot have."""
+
+
+def log_config(broker: Mapping[str, str], topic: Mapping[str, str] | None = None) -> LogConfig:
+    """The topic's own settings over the broker's over Kafka's defaults."""
+    chosen: dict[str, str | int] = {}
+    for setting in _SETTINGS:
+        value = _value(setting, broker, topic or {})
+        if value is not None:
+            chosen[setting.field] = value
+    return LogConfig(**chosen)  # type: ignore[arg-type]
+
+
+def _value(
+    setting: _Setting, broker: Mapping[str, str], topic: Mapping[str, str]
+) -> str | int | None:
+    names = ((setting.topic_name, 1, topic), *((n, f, broker) for n, f in setting.broker_names))
+    for name, factor, settings in names:
+        text = settings.get(name)
+        if text is None or text == "":
+            continue
+        return _number(name, text) * factor if setting.is_number else text
+    return None
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SettingError(f"Set {name} to a whole number, not to {text!r}.") from None

@@ -1,0 +1,387 @@
+"""The log of one replica: segments in a directory `<topic>-<partition>`.
+
+Synchronous and for one thread. It stores what it is given: offsets and leader epochs are in the
+batches already, who may append, read or truncate is for replication to say. It knows neither the
+high watermark (callers pass it) nor compaction.
+Rules: offsets only grow; a truncation cuts at a batch boundary; everything below the recovery point
+has been flushed; the recovery point never lies beyond the log end offset.
+Source: "Log" in the implementation part of Kafka's documentation, KIP-101 (epochs), KIP-107
+(delete records).
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from clusters.broker.replication.model import EpochEntry, TopicPartition
+from clusters.broker.storage.checkpoints import sync_directory
+from clusters.broker.storage.config import LogConfig
+from clusters.broker.storage.epoch_cache import EpochCache
+from clusters.broker.storage.errors import (
+    OffsetOutOfRangeError,
+    StorageError,
+    UnexpectedAppendOffsetError,
+)
+from clusters.broker.storage.record_batch import BatchHeader, Bytes
+from clusters.broker.storage.segment import LOG_SUFFIX, Segment
+
+DELETED_SUFFIX: Final = "-delete"
+
+Clock = Callable[[], int]
+_LEFT_BY_A_CRASH: Final = (".deleted", ".cleaned", ".swap", ".tmp")
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Log:
+    """Open one with `Log.open`; `on_truncation` hears of each lowered recovery point."""
+
+    def __init__(
+        self,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        clock: Clock,
+        on_truncation: Callable[[], None],
+    ) -> None:
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.log_start_offset = 0
+        self.recovery_point = 0
+        self.epochs = EpochCache(directory)
+        self._clock = clock
+        self._on_truncation = on_truncation
+        self._segments: list[Segment] = []
+        self._last_flush_ms = clock()
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        recovery_point: int = 0,
+        clean_shutdown: bool = False,
+        *,
+        log_start_offset: int = 0,
+        clock: Clock = wall_clock_ms,
+        on_truncation: Callable[[], None] = lambda: None,
+    ) -> Log:
+        """Open or create a log; what lies behind the recovery point is checked unless clean."""
+        log = cls(directory, topic_partition, config, clock, on_truncation)
+        try:
+            is_new = not directory.exists()
+            directory.mkdir(exist_ok=True)
+            if is_new:
+                sync_directory(directory.parent)
+            log._load(recovery_point, clean_shutdown, log_start_offset)
+        except OSError as error:
+            raise StorageError(directory.parent, str(error)) from error
+        return log
+
+    def _load(self, recovery_point: int, clean_shutdown: bool, log_start_offset: int) -> None:
+        for path in self.directory.iterdir():
+            if path.suffix in _LEFT_BY_A_CRASH:
+                path.unlink()
+        bases = sorted(int(path.stem) for path in self.directory.glob(f"*{LOG_SUFFIX}"))
+        epochs: list[EpochEntry] = []
+        for number, base in enumerate(bases):
+            segment = self._open_segment(base)
+            self._segments.append(segment)
+            ends_at = bases[number + 1] if number + 1 < len(bases) else None
+            if clean_shutdown or (ends_at is not None and ends_at <= recovery_point):
+                segment.load()
+                continue
+            cut, found = segment.recover()
+            epochs += found
+            if cut:
+                for later in bases[number + 1 :]:
+                    self._open_segment(later).delete()
+                break
+        if not self._segments:
+            self._segments.append(self._open_segment(log_start_offset))
+        self.log_start_offset = max(log_start_offset, self._segments[0].base_offset)
+        self.recovery_point = min(recovery_point, self.log_end_offset)
+        for entry in epochs:
+            self.epochs.assign(entry.epoch, entry.start_offset)
+        self.epochs.truncate_from_end(self.log_end_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+        if self.log_start_offset > self.log_end_offset:  # the log lost more than was deleted
+            self.truncate_fully_and_start_at(self.log_start_offset)
+
+    def _open_segment(self, base_offset: int) -> Segment:
+        return Segment(self.directory, base_offset, self.config, self._clock())
+
+    def reconfigure(self, config: LogConfig) -> None:
+        """Take new settings; sizes of indexes that are open already stay."""
+        self.config = config
+        for segment in self._segments:
+            segment.config = config
+
+    # --- what there is -------------------------------------------------------------------------
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._segments[-1].next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segment_base_offsets(self) -> tuple[int, ...]:
+        return tuple(segment.base_offset for segment in self._segments)
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def append(self, batches: Bytes, headers: Sequence[BatchHeader]) -> None:
+        """Append sound batches that carry their offsets and epochs; flush where it is due."""
+        if not headers:
+            return
+        end_offset = self._segments[-1].next_offset
+        if headers[0].base_offset < end_offset:
+            raise UnexpectedAppendOffsetError(
+                f"{self.topic_partition}: offset {headers[0].base_offset} was offered, the log "
+                f"ends at {end_offset}"
+            )
+        try:
+            active = self._segments[-1]
+            if active.should_roll(len(batches), headers, self._clock()):
+                active = self._roll(headers[0].base_offset)
+            for header in headers:
+                self.epochs.assign(header.leader_epoch, header.base_offset)
+            active.append(batches, headers)
+        except OSError as error:
+            raise self._failed(error) from error
+        if active.next_offset - self.recovery_point >= self.config.flush_messages:
+            self.flush()
+
+    def _roll(self, base_offset: int) -> Segment:
+        """Close the active segment for appends, flushed, and begin a new one."""
+        active = self._segments[-1]
+        active.become_inactive()
+        self.flush()
+        segment = self._open_segment(base_offset)
+        segment.next_offset = base_offset
+        segment.save_indexes()
+        sync_directory(self.directory)
+        self._segments.append(segment)
+        return segment
+
+    def flush(self) -> None:
+        """fsync all that was not; then the recovery point is the log end offset."""
+        try:
+            for segment in self._segments[self._segment_number(self.recovery_point) :]:
+                segment.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+        self.recovery_point = self.log_end_offset
+        self._last_flush_ms = self._clock()
+
+    def maybe_flush(self) -> bool:
+        """For a timer: flush what `flush.ms` says may not wait longer."""
+        is_due = self._clock() - self._last_flush_ms >= self.config.flush_ms
+        if not is_due or self.recovery_point == self.log_end_offset:
+            return False
+        self.flush()
+        return True
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read(self, offset: int, max_offset: int, max_bytes: int, min_one_batch: bool) -> bytes:
+        """Whole batches from the one that contains `offset` on, out of one segment.
+
+        None of them begins at or after `max_offset`. They fit into `max_bytes`, except that the
+        first one comes whatever its size if `min_one_batch`.
+        """
+        self._require_in_range(offset)
+        if offset >= min(max_offset, self.log_end_offset):
+            return b""
+        number = self._segment_number(offset)
+        if offset >= self._segments[number].next_offset:  # a gap between two segments
+            number += 1
+        segment = self._segments[number]
+        try:
+            start, _ = segment.position_of(offset)
+            end = segment.end_below(max_offset)
+            if end - start > max_bytes:
+                first, fitting = segment.end_within(start, max_bytes)
+                end = fitting if fitting >= first else (first if min_one_batch else start)
+            return segment.read(start, end) if end > start else b""
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def bytes_from(self, offset: int) -> int:
+        """Bytes from the batch that contains `offset` to the end of the log."""
+        if offset >= self.log_end_offset:
+            return 0
+        self._require_in_range(offset)
+        number = self._segment_number(offset)
+        start, _ = self._segments[number].position_of(offset)
+        return sum(segment.size for segment in self._segments[number:]) - start
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record that is not older; None where there is none."""
+        for segment in self._segments:
+            if segment.max_timestamp >= timestamp_ms:
+                found = segment.first_at_or_after(timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def _require_in_range(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic_partition}: offset {offset} is outside of "
+                f"{self.log_start_offset}..{self.log_end_offset}"
+            )
+
+    def _segment_number(self, offset: int) -> int:
+        """The segment that an offset belongs to; the first one for offsets before it."""
+        if offset >= self._segments[-1].base_offset:
+            return len(self._segments) - 1
+        bases = [segment.base_offset for segment in self._segments]
+        return max(0, bisect_right(bases, offset) - 1)
+
+    # --- cutting -------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut at the batch that contains `offset`; the new log end offset, at most `offset`."""
+        if offset >= self.log_end_offset:
+            return self.log_end_offset
+        if offset < self._segments[0].base_offset:
+            return self.truncate_fully_and_start_at(offset)
+        try:
+            while self._segments[-1].base_offset > offset:
+                self._segments.pop().delete()
+            end_offset = self._segments[-1].truncate_to(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+        self._cut_at(end_offset)
+        return end_offset
+
+    def truncate_fully_and_start_at(self, offset: int) -> int:
+        """Drop everything; the log is empty and begins at `offset`."""
+        try:
+            while self._segments:
+                self._segments.pop().delete()
+            self._segments.append(self._open_segment(offset))
+            sync_directory(self.directory)
+        except OSError as error:
+            raise self._failed(error) from error
+        self.log_start_offset = offset
+        self.epochs.clear()
+        self._cut_at(offset)
+        return offset
+
+    def _cut_at(self, end_offset: int) -> None:
+        self.epochs.truncate_from_end(end_offset)
+        if self.recovery_point > end_offset:
+            self.recovery_point = end_offset
+        self._on_truncation()
+
+    # --- retention -----------------------------------------------------------------------------
+
+    def delete_records_before(self, offset: int) -> bool:
+        """Raise the log start offset (never beyond the end); segments wholly below it go."""
+        if offset <= self.log_start_offset:
+            return False
+        if offset > self.log_end_offset:
+            self._require_in_range(offset)
+        self.log_start_offset = offset
+        self._delete_first_segments(self._count_first_segments(self._is_below_start))
+        self.epochs.truncate_from_start(offset)
+        return True
+
+    def apply_retention(self, now_ms: int, high_watermark: int) -> int:
+        """Delete segments by time and by size, none above the high watermark; the log start.
+
+        The active segment goes too when all of its records are too old.
+        """
+        if "delete" in self.config.cleanup_policy:
+            too_old = self._count_first_segments(lambda s: self._is_too_old(s, now_ms))
+            self._delete_for_retention(too_old, high_watermark)
+            self._delete_for_retention(self._count_too_much(), high_watermark)
+        return self.log_start_offset
+
+    def _is_below_start(self, segment: Segment) -> bool:
+        is_active = segment is self._segments[-1]
+        return not is_active and segment.next_offset <= self.log_start_offset
+
+    def _is_too_old(self, segment: Segment, now_ms: int) -> bool:
+        retention_ms = self.config.retention_ms
+        if retention_ms < 0 or segment.size == 0 or segment.max_timestamp < 0:
+            return False
+        return now_ms - segment.max_timestamp > retention_ms
+
+    def _count_too_much(self) -> int:
+        excess = self.size_bytes - self.config.retention_bytes
+        if self.config.retention_bytes < 0:
+            return 0
+        count = 0
+        while count < len(self._segments) - 1 and excess >= self._segments[count].size:
+            excess -= self._segments[count].size
+            count += 1
+        return count
+
+    def _count_first_segments(self, is_deletable: Callable[[Segment], bool]) -> int:
+        count = 0
+        while count < len(self._segments) and is_deletable(self._segments[count]):
+            count += 1
+        return count
+
+    def _delete_for_retention(self, count: int, high_watermark: int) -> None:
+        while count and self._segments[count - 1].next_offset > high_watermark:
+            count -= 1
+        if not count:
+            return
+        try:
+            if count == len(self._segments):
+                self._roll(self.log_end_offset)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._delete_first_segments(count)
+        self.log_start_offset = max(self.log_start_offset, self._segments[0].base_offset)
+        self.epochs.truncate_from_start(self.log_start_offset)
+
+    def _delete_first_segments(self, count: int) -> None:
+        try:
+            for segment in self._segments[:count]:
+                segment.delete()
+        except OSError as error:
+            raise self._failed(error) from error
+        del self._segments[:count]
+
+    # --- ending --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Leave the files as they are; `flush` first for a clean shutdown."""
+        try:
+            for segment in self._segments:
+                segment.save_indexes()
+                segment.close()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def delete(self) -> None:
+        """Close the log and remove its directory; the name goes first."""
+        self.close()
+        doomed = self.directory.with_name(f"{self.directory.name}{DELETED_SUFFIX}")
+        try:
+            self.directory.rename(doomed)
+            sync_directory(doomed.parent)
+            shutil.rmtree(doomed)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> StorageError:
+        return StorageError(self.directory.parent, str(error))

@@ -1,0 +1,188 @@
+"""A broker's log directory: the logs in it, its checkpoints, its owner and its lock.
+
+One of possibly several (`log.dirs`); it knows nothing of the others. A clean shutdown flushes every
+log and leaves `.kafka_cleanshutdown`; without that marker each log is recovered from its recovery
+point on when the directory is opened again.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from clusters.broker.replication.model import TopicPartition
+from clusters.broker.storage import checkpoints
+from clusters.broker.storage.config import log_config
+from clusters.broker.storage.directory_lock import DirectoryLock
+from clusters.broker.storage.errors import StorageError
+from clusters.broker.storage.log import DELETED_SUFFIX, Clock, Log, wall_clock_ms
+
+_PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_KRAFT_METADATA: Final = "__cluster_metadata"
+
+
+def partition_directories(log_directory: Path) -> dict[TopicPartition, Path]:
+    """The replicas in a log directory, in order; KRaft's metadata log is none."""
+    found = {}
+    for path in sorted(log_directory.iterdir()):
+        match = _PARTITION_DIRECTORY.fullmatch(path.name)
+        if match and path.is_dir() and match["topic"] != _KRAFT_METADATA:
+            found[TopicPartition(match["topic"], int(match["partition"]))] = path
+    return dict(sorted(found.items()))
+
+
+class LogDirectory:
+    """Open one with `LogDirectory.open`; end it with `shutdown`."""
+
+    def __init__(
+        self, path: Path, lock: DirectoryLock, settings: Mapping[str, str], clock: Clock
+    ) -> None:
+        self.path = path
+        self.logs: dict[TopicPartition, Log] = {}
+        self.was_clean = (path / checkpoints.CLEAN_SHUTDOWN).exists()
+        self._lock = lock
+        self._settings = settings
+        self._clock = clock
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        broker_id: int,
+        settings: Mapping[str, str],
+        *,
+        cluster_id: str | None = None,
+        topic_settings: Mapping[str, Mapping[str, str]] | None = None,
+        clock: Clock = wall_clock_ms,
+    ) -> LogDirectory:
+        """Lock the directory, see whose it is, load and recover its logs."""
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = DirectoryLock(path)
+        except OSError as error:
+            raise StorageError(path, str(error)) from error
+        try:
+            _claim(path, broker_id, cluster_id)
+            directory = cls(path, lock, settings, clock)
+            directory._load(topic_settings or {})
+        except OSError as error:
+            lock.release()
+            raise StorageError(path, str(error)) from error
+        except BaseException:
+            lock.release()
+            raise
+        return directory
+
+    def _load(self, topic_settings: Mapping[str, Mapping[str, str]]) -> None:
+        for doomed in self.path.glob(f"*{DELETED_SUFFIX}"):
+            shutil.rmtree(doomed)
+        recovery_points = checkpoints.read_offsets(self.path / checkpoints.RECOVERY_POINTS)
+        start_offsets = checkpoints.read_offsets(self.path / checkpoints.LOG_START_OFFSETS)
+        for tp, directory in partition_directories(self.path).items():
+            self.logs[tp] = Log.open(
+                directory,
+                tp,
+                log_config(self._settings, topic_settings.get(tp.topic)),
+                recovery_points.get(tp, 0),
+                self.was_clean,
+                log_start_offset=start_offsets.get(tp, 0),
+                clock=self._clock,
+                on_truncation=self.checkpoint_recovery_points,
+            )
+        # From here on a crash is a crash.
+        (self.path / checkpoints.CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        self.checkpoint_recovery_points()
+
+    # --- logs ----------------------------------------------------------------------------------
+
+    def create_log(
+        self, topic_partition: TopicPartition, topic_settings: Mapping[str, str] | None = None
+    ) -> Log:
+        """The log of a partition, made if it is not there yet."""
+        log = self.logs.get(topic_partition)
+        if log is None:
+            log = Log.open(
+                self.path / str(topic_partition),
+                topic_partition,
+                log_config(self._settings, topic_settings),
+                clock=self._clock,
+                on_truncation=self.checkpoint_recovery_points,
+            )
+            self.logs[topic_partition] = log
+        return log
+
+    def reconfigure(self, topic: str, topic_settings: Mapping[str, str]) -> None:
+        """Give a topic's logs its settings, over the broker's."""
+        config = log_config(self._settings, topic_settings)
+        for tp, log in self.logs.items():
+            if tp.topic == topic:
+                log.reconfigure(config)
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Remove a log and what the checkpoints say of it."""
+        self.logs.pop(topic_partition).delete()
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        high_watermarks = self.read_high_watermarks()
+        if high_watermarks.pop(topic_partition, None) is not None:
+            self.write_high_watermarks(high_watermarks)
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def read_high_watermarks(self) -> dict[TopicPartition, int]:
+        return checkpoints.read_offsets(self.path / checkpoints.HIGH_WATERMARKS)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        checkpoints.write_offsets(self.path / checkpoints.HIGH_WATERMARKS, high_watermarks)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Say on disk up to where each log was flushed; due by timer and after a truncation."""
+        points = {tp: log.recovery_point for tp, log in self.logs.items()}
+        checkpoints.write_offsets(self.path / checkpoints.RECOVERY_POINTS, points)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Only those that the segments' names do not tell."""
+        offsets = {
+            tp: log.log_start_offset
+            for tp, log in self.logs.items()
+            if log.log_start_offset > log.segment_base_offsets[0]
+        }
+        checkpoints.write_offsets(self.path / checkpoints.LOG_START_OFFSETS, offsets)
+
+    def flush_dirty_logs(self) -> None:
+        """For a timer: flush the logs whose `flush.ms` has passed."""
+        for log in self.logs.values():
+            log.maybe_flush()
+
+    # --- ending --------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """A clean end: flush all, write the checkpoints, then the marker."""
+        try:
+            for log in self.logs.values():
+                log.flush()
+                log.close()
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+            checkpoints.replace_file(self.path / checkpoints.CLEAN_SHUTDOWN, "")
+        finally:
+            self._lock.release()
+
+
+def _claim(path: Path, broker_id: int, cluster_id: str | None) -> None:
+    """A directory belongs to one broker of one cluster."""
+    owner = checkpoints.read_meta_properties(path)
+    if owner is None:
+        checkpoints.write_meta_properties(path, broker_id, cluster_id)
+        return
+    for name, ours in (("broker.id", str(broker_id)), ("cluster.id", cluster_id)):
+        theirs = owner.get(name)
+        if ours is not None and theirs is not None and theirs != ours:
+            raise StorageError(
+                path,
+                f"its meta.properties says {name}={theirs}, this broker has {ours}; "
+                "give each broker a directory of its own",
+            )

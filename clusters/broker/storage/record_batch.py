@@ -1,0 +1,249 @@
+"""Record batches of format v2: headers, checksum, offsets in place, and their records.
+
+Not a codec for producers: batches are taken as clients made them and pass through unopened. Only
+the base offset and the partition leader epoch are ever written, which the checksum leaves out for
+that reason; a log append time is covered by it, so the checksum is made anew. Records are decoded
+to look into a log (a replica's log after a run, an offset for a timestamp).
+kio's own record reader is not used because it cuts timestamps to seconds.
+Source: KIP-98, "Record Batch" in Kafka's documentation of its message format.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+from kio.serial.errors import BufferUnderflow
+from kio.serial.readers import read_signed_varint, read_signed_varlong
+
+from clusters.broker.storage.compression import decompress
+from clusters.broker.storage.errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    InvalidRecordError,
+    TruncatedBatchError,
+)
+
+Bytes = bytes | bytearray | memoryview
+
+MAGIC: Final = 2
+HEADER_SIZE: Final = 61
+NO_TIMESTAMP: Final = -1
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_PREFIX: Final = struct.Struct(">qi4xb")  # base offset, length, magic: alike in all formats
+_SIZE_OVERHEAD: Final = 12  # base offset and length are not counted by the length
+_CHECKSUM_POSITION: Final = 17
+_CHECKSUMMED_FROM: Final = 21
+_MAX_TIMESTAMP_POSITION: Final = 35
+_COMPRESSION_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes at the start of a batch, field by field, in their order."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    checksum: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        return self.length + _SIZE_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def offset_count(self) -> int:
+        """Offsets that the batch takes; compaction may have left fewer records."""
+        return self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & _COMPRESSION_MASK
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
+    """Read one header and see that the whole batch is there; the checksum is not looked at."""
+    available = len(buffer) - position
+    if available < _PREFIX.size:
+        raise TruncatedBatchError(f"{available} bytes are too few for a record batch")
+    _, length, magic = _PREFIX.unpack_from(buffer, position)
+    if magic != MAGIC:
+        raise CorruptBatchError(f"magic is {magic}, expected {MAGIC}")
+    size = length + _SIZE_OVERHEAD
+    if size < HEADER_SIZE:
+        raise CorruptBatchError(f"length {length} is too small for a record batch")
+    if available < size:
+        raise TruncatedBatchError(f"{available} of {size} bytes of a record batch are there")
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.base_offset < 0 or header.last_offset_delta < 0 or header.record_count < 0:
+        raise CorruptBatchError("a negative offset or count in the header of a record batch")
+    return header
+
+
+def read_header(buffer: Bytes, position: int) -> BatchHeader:
+    """A header whose batch was found sound before; its body need not be in `buffer`."""
+    if len(buffer) - position < HEADER_SIZE:
+        raise TruncatedBatchError("the bytes end inside of a batch's header")
+    header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    if header.magic != MAGIC or header.length + _SIZE_OVERHEAD < HEADER_SIZE:
+        raise CorruptBatchError(f"no record batch where one was expected (magic {header.magic})")
+    return header
+
+
+def validate_checksum(buffer: Bytes, position: int, header: BatchHeader) -> None:
+    covered = memoryview(buffer)[position + _CHECKSUMMED_FROM : position + header.size]
+    if crc32c(covered) != header.checksum:
+        raise CorruptBatchError(f"checksum mismatch in the batch at offset {header.base_offset}")
+
+
+def parse_batches(buffer: Bytes, max_batch_size: int | None = None) -> list[BatchHeader]:
+    """The headers of all batches in `buffer`, which must hold whole, sound batches only."""
+    headers = []
+    position = 0
+    while position < len(buffer):
+        header = parse_header(buffer, position)
+        if max_batch_size is not None and header.size > max_batch_size:
+            raise BatchTooLargeError(
+                f"a record batch of {header.size} bytes, more than {max_batch_size}"
+            )
+        validate_checksum(buffer, position, header)
+        headers.append(header)
+        position += header.size
+    return headers
+
+
+def validate_produced(header: BatchHeader) -> None:
+    """What a leader asks of a client's batch beyond soundness: its count and its offsets agree."""
+    if header.record_count == 0 or header.offset_count != header.record_count:
+        raise InvalidRecordError(
+            f"a batch of {header.record_count} records takes {header.offset_count} offsets"
+        )
+    if header.is_control:
+        raise InvalidRecordError("a producer may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecordError("a batch with a producer id has no sequence number")
+
+
+def assign(
+    buffer: bytearray | memoryview,
+    base_offset: int,
+    leader_epoch: int,
+    log_append_time_ms: int | None = None,
+) -> list[BatchHeader]:
+    """Give the batches consecutive offsets and an epoch, in place; their new headers."""
+    headers = []
+    position = 0
+    while position < len(buffer):
+        header = parse_header(buffer, position)
+        if log_append_time_ms is not None:
+            _stamp(buffer, position, header, log_append_time_ms)
+        struct.pack_into(">q", buffer, position, base_offset)
+        struct.pack_into(">i", buffer, position + _SIZE_OVERHEAD, leader_epoch)
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        headers.append(header)
+        base_offset += header.offset_count
+        position += header.size
+    return headers
+
+
+def _stamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, ms: int) -> None:
+    struct.pack_into(
+        ">h", buffer, position + _CHECKSUMMED_FROM, header.attributes | _LOG_APPEND_TIME
+    )
+    struct.pack_into(">q", buffer, position + _MAX_TIMESTAMP_POSITION, ms)
+    covered = memoryview(buffer)[position + _CHECKSUMMED_FROM : position + header.size]
+    struct.pack_into(">I", buffer, position + _CHECKSUM_POSITION, crc32c(covered))
+
+
+def records(buffer: Bytes, position: int, header: BatchHeader) -> Iterator[Record]:
+    """The records of one batch, decompressed where they must be."""
+    body = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    data = decompress(header.compression, body)
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            record, at = _read_record(data, at, header)
+            yield record
+    except (BufferUnderflow, ValueError, IndexError) as error:
+        raise CorruptBatchError(
+            f"the records of the batch at offset {header.base_offset} end early: {error}"
+        ) from error
+
+
+def _read_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:
+    length, size = read_signed_varint(data, at)
+    at += size
+    end = at + length
+    if length < 0 or end > len(data):
+        raise ValueError(f"a record of {length} bytes, {len(data) - at} are left")
+    at += 1  # attributes: none are defined
+    timestamp_delta, size = read_signed_varlong(data, at)
+    at += size
+    offset_delta, size = read_signed_varint(data, at)
+    at += size
+    key, at = _read_bytes(data, at, end)
+    value, at = _read_bytes(data, at, end)
+    header_count, size = read_signed_varint(data, at)
+    at += size
+    record_headers = []
+    for _ in range(header_count):
+        name, at = _read_bytes(data, at, end)
+        content, at = _read_bytes(data, at, end)
+        record_headers.append((name or b"", content))
+    timestamp = header.base_timestamp + timestamp_delta
+    if header.uses_log_append_time:
+        timestamp = header.max_timestamp
+    offset = header.base_offset + offset_delta
+    return Record(offset, timestamp, key, value, tuple(record_headers)), end
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, size = read_signed_varint(data, at)
+    at += size
+    if length < 0:
+        return None, at
+    if at + length > end:
+        raise ValueError(f"a field of {length} bytes, {end - at} are left")
+    return data[at : at + length], at + length

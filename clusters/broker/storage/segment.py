@@ -1,0 +1,264 @@
+"""One segment of a log: a `.log` file of record batches with its two sparse indexes.
+
+Not thread-safe and without a clock of its own. Appends go to a known position (`pwrite`), so that a
+write that fails halfway leaves bytes behind the end, which the next one overwrites, and never a
+hole. What is on disk is trusted only up to the recovery point; behind it `recover` reads all.
+Rule: an index entry is due when more than `index.interval.bytes` were appended since the last one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from clusters.broker.replication.model import EpochEntry
+from clusters.broker.storage.config import LogConfig
+from clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
+from clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from clusters.broker.storage.record_batch import (
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Bytes,
+    parse_header,
+    read_header,
+    records,
+    validate_checksum,
+)
+from clusters.broker.storage.scan import scan
+
+LOG_SUFFIX: Final = ".log"
+_OTHER_SUFFIXES: Final = (".txnindex", ".snapshot")  # left by a real Kafka
+_WALK_BYTES: Final = 8192
+
+
+def segment_name(base_offset: int) -> str:
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    def __init__(self, directory: Path, base_offset: int, config: LogConfig, now_ms: int) -> None:
+        name = segment_name(base_offset)
+        index_bytes = config.segment_index_bytes
+        self.base_offset = base_offset
+        self.path = directory / (name + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(directory / f"{name}.index", base_offset, index_bytes)
+        self.time_index = TimeIndex(directory / f"{name}.timeindex", base_offset, index_bytes)
+        self.config = config
+        self._created_ms = now_ms
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+        self.size = os.fstat(self._descriptor).st_size
+        self._forget_contents()
+
+    def _forget_contents(self) -> None:
+        self.next_offset = self.base_offset
+        self.max_timestamp = NO_TIMESTAMP
+        self._offset_of_max_timestamp = self.base_offset
+        self._first_timestamp = NO_TIMESTAMP
+        self._unindexed_bytes = 0
+
+    # --- opening -------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Take the indexes at their word and read only what lies behind their last entry."""
+        if not (self.offset_index.load() and self.time_index.load()):
+            self.recover()
+            return
+        self.max_timestamp, self._offset_of_max_timestamp = self.time_index.last
+        last = self.offset_index.last.position
+        if len(self.offset_index) and last >= self.size:
+            self.recover()
+            return
+        if self.size:
+            self._first_timestamp = next(self.headers_from(0))[1].max_timestamp
+        try:
+            for position, header in self.headers_from(last):
+                if position + header.size > self.size:
+                    raise CorruptBatchError(f"{self.path} ends inside of a batch")
+                self._note(header)
+        except RecordBatchError:
+            self.recover()
+            return
+        self._unindexed_bytes = self.size - last
+
+    def recover(self) -> tuple[int, list[EpochEntry]]:
+        """Read every batch, cut at the first bad one, rebuild the indexes.
+
+        Returns the bytes that were cut, and the leader epochs of what stays.
+        """
+        self.offset_index.reset()
+        self.time_index.reset()
+        self._forget_contents()
+        end, self.size = self.size, 0
+        epochs: list[EpochEntry] = []
+        try:
+            for _, header, _, _ in scan(self._descriptor, end, _parse_sound):
+                if header.base_offset < self.next_offset:
+                    raise CorruptBatchError(f"offset {header.base_offset} comes twice")
+                self._index(header)
+                if not epochs or header.leader_epoch > epochs[-1].epoch:
+                    epochs.append(EpochEntry(header.leader_epoch, header.base_offset))
+        except RecordBatchError:
+            os.ftruncate(self._descriptor, self.size)
+        self.offset_index.save()
+        self.time_index.save()
+        return end - self.size, epochs
+
+    # --- appending -----------------------------------------------------------------------------
+
+    def should_roll(self, size: int, headers: Sequence[BatchHeader], now_ms: int) -> bool:
+        """By size, by time, by a full index, or because an offset is too far from the base."""
+        if self.size == 0:
+            return False
+        return (
+            self.size + size > self.config.segment_bytes
+            or self._waited_ms(headers, now_ms) > self.config.segment_ms
+            or self.offset_index.is_full
+            or self.time_index.is_full
+            or headers[-1].last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+        )
+
+    def _waited_ms(self, headers: Sequence[BatchHeader], now_ms: int) -> int:
+        """Time in a segment passes with its records' timestamps, if they have any."""
+        newest = max(header.max_timestamp for header in headers)
+        if self._first_timestamp == NO_TIMESTAMP or newest == NO_TIMESTAMP:
+            return now_ms - self._created_ms
+        return newest - self._first_timestamp
+
+    def append(self, batches: Bytes, headers: Sequence[BatchHeader]) -> None:
+        written = os.pwrite(self._descriptor, batches, self.size)
+        while written < len(batches):
+            rest = memoryview(batches)[written:]
+            written += os.pwrite(self._descriptor, rest, self.size + written)
+        for header in headers:
+            self._index(header)
+
+    def _index(self, header: BatchHeader) -> None:
+        """Account for the batch that begins at `size`."""
+        if self.size == 0:
+            self._first_timestamp = header.max_timestamp
+        self._note(header)
+        if self._unindexed_bytes > self.config.index_interval_bytes:
+            self.offset_index.append(header.last_offset, self.size)
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+            self._unindexed_bytes = 0
+        size = header.size
+        self._unindexed_bytes += size
+        self.size += size
+
+    def _note(self, header: BatchHeader) -> None:
+        self.next_offset = header.next_offset
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self._offset_of_max_timestamp = header.last_offset
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from a batch boundary on."""
+        chunk = b""
+        start = position
+        while position < self.size:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                start, at = position, 0
+                chunk = os.pread(self._descriptor, _WALK_BYTES, position)
+            header = read_header(chunk, at)
+            yield position, header
+            position += header.size
+
+    def position_of(self, offset: int) -> tuple[int, int]:
+        """Position and base offset of the batch that contains `offset`, or of the next one."""
+        if offset >= self.next_offset:
+            return self.size, self.next_offset
+        for position, header in self.headers_from(self.offset_index.position_for(offset)):
+            if header.next_offset > offset:
+                return position, header.base_offset
+        return self.size, self.next_offset
+
+    def end_below(self, offset: int) -> int:
+        """Where the first batch begins that begins at or after `offset`."""
+        if offset >= self.next_offset:
+            return self.size
+        position, base_offset = self.position_of(offset)
+        if base_offset >= offset:
+            return position
+        return position + next(self.headers_from(position))[1].size
+
+    def end_within(self, start: int, max_bytes: int) -> tuple[int, int]:
+        """Ends of the first batch from `start` on, and of the last that fits into `max_bytes`."""
+        first = start + next(self.headers_from(start))[1].size
+        limit = start + max_bytes
+        if limit >= self.size:
+            return first, self.size
+        end = max(start, self.offset_index.position_before(limit))
+        for position, header in self.headers_from(end):
+            if position + header.size > limit:
+                break
+            end = position + header.size
+        return first, end
+
+    def read(self, start: int, end: int) -> bytes:
+        return os.pread(self._descriptor, end - start, start)
+
+    def first_at_or_after(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record from `start_offset` on that is not older."""
+        begin = max(self.time_index.offset_before(timestamp_ms), start_offset)
+        position, _ = self.position_of(begin)
+        for at, header in self.headers_from(position):
+            if header.max_timestamp < timestamp_ms or header.next_offset <= start_offset:
+                continue
+            batch = self.read(at, at + header.size)
+            for record in records(batch, 0, header):
+                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                    return record.timestamp_ms, record.offset
+        return None
+
+    # --- ending --------------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut off the batch that contains `offset` and all later ones; the new end offset."""
+        position, base_offset = self.position_of(offset)
+        os.ftruncate(self._descriptor, position)
+        self.size = position
+        self.offset_index.truncate_to_position(position)
+        self.time_index.truncate_to_offset(base_offset)
+        end_offset = min(offset, base_offset)
+        self.next_offset = end_offset
+        self.max_timestamp, self._offset_of_max_timestamp = self.time_index.last
+        last = self.offset_index.last.position
+        for _, header in self.headers_from(last):
+            self._note(header)
+        self.next_offset = end_offset
+        self._unindexed_bytes = position - last
+        return end_offset
+
+    def become_inactive(self) -> None:
+        """No more appends: the time index ends with the segment's largest timestamp."""
+        if self.size:
+            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
+
+    def flush(self) -> None:
+        os.fdatasync(self._descriptor)
+        self.save_indexes(sync=True)
+
+    def save_indexes(self, sync: bool = False) -> None:
+        self.offset_index.save(sync)
+        self.time_index.save(sync)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def delete(self) -> None:
+        self.close()
+        others = (self.path.with_suffix(suffix) for suffix in _OTHER_SUFFIXES)
+        for path in (self.path, self.offset_index.path, self.time_index.path, *others):
+            path.unlink(missing_ok=True)
+
+
+def _parse_sound(buffer: bytes, position: int) -> BatchHeader:
+    header = parse_header(buffer, position)
+    validate_checksum(buffer, position, header)
+    return header
