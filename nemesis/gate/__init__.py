@@ -1,0 +1,1 @@
+"""The fetch gate: one process that is every link of a cluster on one machine."""

@@ -1,0 +1,287 @@
+"""A connection through the gate: an accepted socket, a dialled one, and a lane each way.
+
+The near side is who connected (the link's source), the far side is where the listener leads to
+(its destination). Client and coordination links copy bytes; replication links read frames.
+Kafka's clients never half-close: an end of stream means that its sender is gone. What it sent
+before is still delivered, in order; what is on its way to it is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from nemesis.gate.exchange import EpochNews, Exchange, Message
+from nemesis.gate.frames import FrameSplitter, MalformedStreamError
+from nemesis.gate.lane import HoldEnd, Lane, Parcel
+from nemesis.gate.model import Endpoint, LinkSpec, Rule
+
+if TYPE_CHECKING:
+    from nemesis.gate.switch import Switch
+
+
+class Side(asyncio.Protocol):
+    """One socket of a connection. `lane` is fed by what it receives."""
+
+    __slots__ = ("connection", "gone", "lane", "splitter", "transport", "write_paused")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.transport: asyncio.Transport | None = None
+        self.splitter = FrameSplitter()
+        self.gone = False
+        self.write_paused = False
+        self.lane: Lane
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.connection.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.received(self, data)
+
+    def eof_received(self) -> bool:
+        self.connection.ended(self)
+        return True  # the transport stays open until the lane has drained
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self.connection.ended(self)
+        self.connection.left(self)
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+        self.connection.refresh_reading()
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        self.connection.refresh_reading()
+
+    def write(self, data: bytes) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def read(self, wanted: bool) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        if wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
+
+class Connection:
+    """Both sides, both lanes, and what the gate knows of who talks to whom."""
+
+    def __init__(self, number: int, link: LinkSpec, switch: Switch) -> None:
+        self.number = number
+        self.link = link
+        self._switch = switch
+        self.near, self.far = Side(self), Side(self)
+        self.near.lane = self._lane(self.far)
+        self.far.lane = self._lane(self.near)
+        self.exchange: Exchange | None = None
+        if link.purpose == "replication":
+            self.exchange = switch.new_exchange(cast(int, link.destination))
+        self.closed = asyncio.Event()
+        self._delivering: Side | None = None  # a dead broker's side, until its last byte is out
+
+    def _lane(self, output: Side) -> Lane:
+        return Lane(self._switch.clock_ns, output.write, self._parcel_left, self.finish)
+
+    @property
+    def source(self) -> Endpoint | None:
+        return self.link.source if self.exchange is None else self.exchange.source
+
+    @property
+    def destination(self) -> Endpoint:
+        return self.link.destination
+
+    def _ends(self, side: Side) -> tuple[Endpoint | None, Endpoint | None]:
+        """From where to where the lane of a side leads."""
+        if side is self.near:
+            return self.source, self.destination
+        return self.destination, self.source
+
+    def touches(self, broker: int) -> bool:
+        return broker in (self.source, self.destination)
+
+    def joined(self, side: Side) -> None:
+        """A socket is there. Nothing is read before both are."""
+        if self.near.transport is None or self.far.transport is None:
+            side.read(False)
+            return
+        self._switch.connection_opened(self)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow the network's state: which lanes are open, how slow they are, what is read."""
+        network, why = self._switch.network, self.link.purpose
+        severed = network.is_severed(self.source, self.destination)
+        for side in (self.near, self.far):
+            if side is self._delivering:
+                continue
+            source, destination = self._ends(side)
+            side.lane.blocked = severed or network.is_cut(source, destination, why)
+            side.lane.delay_ns = network.delay_ms(source, destination, why) * 1_000_000
+        self.near.lane.pump()
+        self.far.lane.pump()
+        self.refresh_reading()
+
+    def refresh_reading(self) -> None:
+        for side, peer in ((self.near, self.far), (self.far, self.near)):
+            side.read(not (side.lane.blocked or side.lane.full or peer.write_paused))
+
+    def received(self, side: Side, data: bytes) -> None:
+        peer = self.far if side is self.near else self.near
+        if self.exchange is not None:
+            self._received_frames(side, self.exchange, data)
+        elif peer.gone:
+            return
+        elif side.lane.clear:
+            peer.write(data)
+        else:
+            side.lane.push(Parcel(data))
+            self.refresh_reading()
+
+    def _received_frames(self, side: Side, exchange: Exchange, data: bytes) -> None:
+        try:
+            frames = side.splitter.feed(data)
+        except MalformedStreamError as error:
+            self._switch.malformed(self, str(error))
+            self.destroy("discarded")
+            return
+        for frame in frames:
+            message = self._read(side, exchange, frame)
+            if not self._push(side, Parcel(frame, message)):
+                return
+        if side.lane.queue:
+            self.refresh_reading()
+
+    def _read(self, side: Side, exchange: Exchange, frame: bytes) -> Message | EpochNews | None:
+        """What a frame is. One that the gate cannot read passes, and is reported."""
+        now_ns, known = self._switch.clock_ns(), exchange.source
+        message: Message | EpochNews | None = None
+        try:
+            if side is self.near:
+                message = exchange.request(frame, now_ns)
+            else:
+                message = exchange.response(frame, now_ns)
+        except MalformedStreamError as error:
+            self._switch.malformed(self, str(error))
+        if exchange.source != known:
+            self.refresh()
+        return message
+
+    def _push(self, side: Side, parcel: Parcel) -> bool:
+        """Let a rule take the message, else queue it; False: the connection is no more."""
+        if (self.far if side is self.near else self.near).gone:
+            self._lost(parcel)
+            return True
+        if isinstance(parcel.message, Message):
+            rule = self._switch.judge(parcel.message)
+            if rule is not None and rule.action == "drop":
+                parcel.message.lost("dropped")
+                self._switch.finished(parcel.message)
+                self._switch.dropped(rule, parcel.message)
+                self.destroy("discarded")
+                return False
+            if rule is not None:
+                self._obey(rule, parcel, parcel.message)
+        side.lane.push(parcel)
+        return True
+
+    def _obey(self, rule: Rule, parcel: Parcel, message: Message) -> None:
+        if rule.action == "hold":
+            parcel.hold = self._switch.hold(rule, message, self)
+        else:
+            parcel.not_before_ns = self._switch.clock_ns() + rule.delay_ms * 1_000_000
+
+    def _parcel_left(self, parcel: Parcel, now_ns: int) -> None:
+        if isinstance(parcel.message, EpochNews):
+            self._switch.learned(parcel.message)
+        elif parcel.message is not None:
+            parcel.message.left(now_ns)
+            self._switch.left(parcel.message)
+
+    def pump(self) -> None:
+        """Something that waited may go on."""
+        self.near.lane.pump()
+        self.far.lane.pump()
+        self.refresh_reading()
+
+    def ended(self, side: Side) -> None:
+        """A side is gone: deliver what it sent, then close; drop what it will not receive."""
+        if side.gone:
+            return
+        side.gone = True
+        peer = self.far if side is self.near else self.near
+        self._lose(peer.lane, "closed", self._ends(side)[0])
+        self._switch.sender_closed(parcel.hold for parcel in side.lane.queue)
+        side.lane.end()
+
+    def finish(self) -> None:
+        """Close both sides, once what was written to them is out."""
+        self._close(flush=True)
+
+    def left(self, side: Side) -> None:
+        """A socket is closed. The connection is over when both are."""
+        if self.near.transport is None and self.far.transport is None:
+            self._lose(self.near.lane, "closed", self.destination)
+            self._lose(self.far.lane, "closed", self.source)
+            self._forget()
+
+    def destroy(self, fate: HoldEnd) -> None:
+        """Close both sides at once; whatever waits or is buffered is thrown away."""
+        self._lose(self.near.lane, fate, None)
+        self._lose(self.far.lane, fate, None)
+        self._close(flush=False)
+
+    async def deliver(self, broker: int) -> None:
+        """Deliver what a dead broker had sent, held or not, to its end; then close."""
+        side = self.near if self.source == broker else self.far
+        peer = self.far if side is self.near else self.near
+        source, destination = self._ends(side)
+        if self._switch.network.is_cut(source, destination, self.link.purpose):
+            self.destroy("discarded")
+            return
+        self._delivering = side
+        self._lose(peer.lane, "discarded", None)
+        for parcel in side.lane.queue:
+            if parcel.hold is not None:
+                self._switch.end_hold(parcel.hold, "released")
+        side.lane.hurry()
+        side.lane.blocked = False
+        self.pump()
+        await self.closed.wait()
+
+    def _lose(self, lane: Lane, how: HoldEnd, closed_by: Endpoint | None) -> None:
+        for parcel in lane.purge():
+            if parcel.hold is not None and parcel.held:
+                self._switch.end_hold(parcel.hold, how, closed_by)
+            self._lost(parcel)
+
+    def _lost(self, parcel: Parcel) -> None:
+        if isinstance(parcel.message, Message):
+            parcel.message.lost("discarded")
+            self._switch.finished(parcel.message)
+
+    def _close(self, *, flush: bool) -> None:
+        for side in (self.near, self.far):
+            side.gone = True
+            if side.transport is None:
+                continue
+            if flush:
+                side.transport.close()
+            else:
+                side.transport.abort()
+        if self.near.transport is None and self.far.transport is None:
+            self._forget()
+
+    def _forget(self) -> None:
+        if self.closed.is_set():
+            return
+        self.closed.set()
+        if self.exchange is not None:
+            self._switch.unanswered(self.exchange.unanswered())
+        self._switch.connection_closed(self)

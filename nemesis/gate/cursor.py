@@ -1,0 +1,77 @@
+"""Reads the primitive types of Kafka's protocol from a buffer, one after the other.
+
+For the old message versions that kio does not have. Big endian; only the non-flexible forms.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import TypeVar
+
+from nemesis.gate.frames import MalformedStreamError
+
+_T = TypeVar("_T")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class Cursor:
+    """A position in a buffer, which every read moves on."""
+
+    __slots__ = ("buffer", "offset")
+
+    def __init__(self, buffer: bytes, offset: int = 0) -> None:
+        self.buffer = buffer
+        self.offset = offset
+
+    def int8(self) -> int:
+        return int.from_bytes(self._take(1), "big", signed=True)
+
+    def int16(self) -> int:
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        return self._number(_INT32)
+
+    def int64(self) -> int:
+        return self._number(_INT64)
+
+    def string(self) -> str:
+        return self.nullable_string() or ""
+
+    def nullable_string(self) -> str | None:
+        length = self.int16()
+        if length < 0:
+            return None
+        try:
+            return self._take(length).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedStreamError(f"a string is not UTF-8: {error}") from None
+
+    def skip_bytes(self) -> int:
+        """Pass over a byte field; its size, 0 for null."""
+        size = max(self.int32(), 0)
+        self._take(size, copy=False)
+        return size
+
+    def array(self, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
+        count = self.int32()
+        if count > len(self.buffer) - self.offset:  # an element takes a byte at least
+            raise MalformedStreamError(f"an array of {count} elements in {len(self.buffer)} bytes")
+        return tuple(read(self) for _ in range(count))
+
+    def _number(self, form: struct.Struct) -> int:
+        try:
+            (value,) = form.unpack_from(self.buffer, self.offset)
+        except struct.error:
+            raise MalformedStreamError("the message ends too early") from None
+        self.offset += form.size
+        return int(value)
+
+    def _take(self, size: int, *, copy: bool = True) -> bytes:
+        start, self.offset = self.offset, self.offset + size
+        if self.offset > len(self.buffer):
+            raise MalformedStreamError("the message ends too early")
+        return self.buffer[start : self.offset] if copy else b""

@@ -1,0 +1,259 @@
+"""Bytes to messages, by api and version. Pure.
+
+kio reads what it has (Fetch v4 to v18, OffsetForLeaderEpoch v2 to v4); the older versions and
+LeaderAndIsr, which Kafka 4 removed, are read here. A version that is in no table is None: the
+message passes, unread.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
+from nemesis.gate import messages as m
+from nemesis.gate.cursor import Cursor
+from nemesis.gate.frames import MalformedStreamError
+
+_FRAME_LENGTH_BYTES: Final = 4
+_FLEXIBLE_FROM: Final = {m.FETCH: 12, m.OFFSET_FOR_LEADER_EPOCH: 4}
+_BROKER_CLIENT = re.compile(r"broker-(\d+)-")
+_CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
+FETCH_VERSIONS: Final = range(0, 19)
+EPOCH_VERSIONS: Final = range(0, 5)
+LEADER_AND_ISR_VERSIONS: Final = range(0, 3)
+
+
+def request_header(frame: bytes) -> m.RequestHeader:
+    """The header of a request frame."""
+    cursor = Cursor(frame, _FRAME_LENGTH_BYTES)
+    key, version, correlation_id = cursor.int16(), cursor.int16(), cursor.int32()
+    client_id = cursor.nullable_string()
+    if _is_flexible(key, version):
+        cursor.offset = _after_tags(frame, cursor.offset)
+    return m.RequestHeader(key, version, correlation_id, client_id, cursor.offset)
+
+
+def correlation_id(frame: bytes) -> int:
+    """The correlation id of a response frame."""
+    return Cursor(frame, _FRAME_LENGTH_BYTES).int32()
+
+
+def source_broker(header: m.RequestHeader) -> int | None:
+    """The broker that a request's header names as its sender, if it does.
+
+    Replica fetchers are "broker-N-fetcher-K" from Kafka 0.11 on; a controller is its bare id.
+    """
+    client_id = header.client_id or ""
+    if found := _BROKER_CLIENT.match(client_id):
+        return int(found.group(1))
+    if header.api_key in _CONTROLLER_APIS and client_id.isdecimal():
+        return int(client_id)
+    return None
+
+
+def fetch_request(frame: bytes, header: m.RequestHeader) -> m.FetchRequest | None:
+    version = header.api_version
+    if version not in FETCH_VERSIONS:
+        return None
+    if version < 4:
+        return _old_fetch_request(Cursor(frame, header.size), version)
+    raw = _kio("fetch", version, "request", frame, header.size)
+    return m.FetchRequest(
+        replica_id=int(raw.replica_id if version < 15 else raw.replica_state.replica_id),
+        session_id=int(raw.session_id) if version >= 7 else 0,
+        session_epoch=int(raw.session_epoch) if version >= 7 else -1,
+        partitions={
+            (_topic(topic), int(entry.partition)): m.FetchPartition(
+                int(entry.fetch_offset),
+                _known(entry.current_leader_epoch) if version >= 9 else None,
+            )
+            for topic in raw.topics
+            for entry in topic.partitions
+        },
+        forgotten=tuple(
+            (_topic(topic), int(partition))
+            for topic in (raw.forgotten_topics_data if version >= 7 else ())
+            for partition in topic.partitions
+        ),
+    )
+
+
+def fetch_response(frame: bytes, version: int) -> m.FetchResponse:
+    if version < 4:
+        return _old_fetch_response(Cursor(frame, _FRAME_LENGTH_BYTES + 4), version)
+    raw = _kio("fetch", version, "response", frame, _response_body(frame, m.FETCH, version))
+    return m.FetchResponse(
+        error=int(raw.error_code) if version >= 7 else 0,
+        session_id=int(raw.session_id) if version >= 7 else 0,
+        partitions={
+            (_topic(topic), int(entry.partition_index)): m.FetchedPartition(
+                error=int(entry.error_code),
+                high_watermark=int(entry.high_watermark),
+                log_start_offset=_known(entry.log_start_offset) if version >= 5 else None,
+                records_bytes=len(entry.records or b""),
+            )
+            for topic in raw.responses
+            for entry in topic.partitions
+        },
+    )
+
+
+def epoch_request(frame: bytes, header: m.RequestHeader) -> m.EpochRequest | None:
+    version = header.api_version
+    if version not in EPOCH_VERSIONS:
+        return None
+    if version < 2:
+        cursor = Cursor(frame, header.size)
+        pairs = _by_topic(cursor, lambda c: (c.int32(), c.int32()))
+        return m.EpochRequest(None, pairs)
+    raw = _kio("offset_for_leader_epoch", version, "request", frame, header.size)
+    return m.EpochRequest(
+        replica_id=int(raw.replica_id) if version >= 3 else None,
+        partitions={
+            (str(topic.topic), int(entry.partition)): int(entry.leader_epoch)
+            for topic in raw.topics
+            for entry in topic.partitions
+        },
+    )
+
+
+def epoch_response(frame: bytes, version: int) -> m.EpochResponse:
+    if version < 2:
+        cursor = Cursor(frame, _FRAME_LENGTH_BYTES + 4)
+        return m.EpochResponse(_by_topic(cursor, lambda c: _old_epoch_end(c, version)))
+    body = _response_body(frame, m.OFFSET_FOR_LEADER_EPOCH, version)
+    raw = _kio("offset_for_leader_epoch", version, "response", frame, body)
+    return m.EpochResponse(
+        {
+            (str(topic.topic), int(entry.partition)): int(entry.error_code)
+            for topic in raw.topics
+            for entry in topic.partitions
+        }
+    )
+
+
+def leader_and_isr(
+    frame: bytes, header: m.RequestHeader
+) -> dict[m.TopicPartition, m.LeaderEpoch] | None:
+    """Who leads what, in which epoch, as a controller tells a broker."""
+    version = header.api_version
+    if version not in LEADER_AND_ISR_VERSIONS:
+        return None
+    cursor = Cursor(frame, header.size)
+    cursor.int32()  # controller_id
+    cursor.int32()  # controller_epoch
+    if version < 2:
+        return dict(cursor.array(lambda c: _partition_state(c, c.string(), version)))
+    cursor.int64()  # broker_epoch
+    by_topic = cursor.array(_topic_states)
+    return dict(state for states in by_topic for state in states)
+
+
+def _topic_states(cursor: Cursor) -> tuple[tuple[m.TopicPartition, m.LeaderEpoch], ...]:
+    topic = cursor.string()
+    return cursor.array(lambda c: _partition_state(c, topic, 2))
+
+
+def _partition_state(
+    cursor: Cursor, topic: str, version: int
+) -> tuple[m.TopicPartition, m.LeaderEpoch]:
+    partition = cursor.int32()
+    cursor.int32()  # controller_epoch
+    state = m.LeaderEpoch(leader=cursor.int32(), leader_epoch=cursor.int32())
+    cursor.array(Cursor.int32)  # isr
+    cursor.int32()  # zk_version
+    cursor.array(Cursor.int32)  # replicas
+    if version >= 1:
+        cursor.int8()  # is_new
+    return (topic, partition), state
+
+
+def _old_fetch_request(cursor: Cursor, version: int) -> m.FetchRequest:
+    replica_id = cursor.int32()
+    cursor.int32()  # max_wait_ms
+    cursor.int32()  # min_bytes
+    if version >= 3:
+        cursor.int32()  # max_bytes
+    pairs = _by_topic(cursor, _old_fetch_partition)
+    return m.FetchRequest(replica_id, 0, -1, pairs, ())
+
+
+def _old_fetch_partition(cursor: Cursor) -> tuple[int, m.FetchPartition]:
+    partition, fetch_offset = cursor.int32(), cursor.int64()
+    cursor.int32()  # partition_max_bytes
+    return partition, m.FetchPartition(fetch_offset)
+
+
+def _old_fetch_response(cursor: Cursor, version: int) -> m.FetchResponse:
+    if version >= 1:
+        cursor.int32()  # throttle_time_ms
+    return m.FetchResponse(0, 0, _by_topic(cursor, _old_fetched_partition))
+
+
+def _old_fetched_partition(cursor: Cursor) -> tuple[int, m.FetchedPartition]:
+    partition, error, high_watermark = cursor.int32(), cursor.int16(), cursor.int64()
+    return partition, m.FetchedPartition(error, high_watermark, None, cursor.skip_bytes())
+
+
+def _old_epoch_end(cursor: Cursor, version: int) -> tuple[int, int]:
+    error, partition = cursor.int16(), cursor.int32()
+    if version >= 1:
+        cursor.int32()  # leader_epoch
+    cursor.int64()  # end_offset
+    return partition, error
+
+
+def _by_topic(
+    cursor: Cursor, read: Callable[[Cursor], tuple[int, Any]]
+) -> dict[m.TopicPartition, Any]:
+    by_topic = cursor.array(lambda c: (c.string(), c.array(read)))
+    return {(topic, n): value for topic, entries in by_topic for n, value in entries}
+
+
+@lru_cache
+def _reader(api: str, version: int, kind: str) -> Any:
+    module = importlib.import_module(f"kio.schema.{api}.v{version}.{kind}")
+    name = "".join(part.capitalize() for part in (*api.split("_"), kind))
+    return entity_reader(getattr(module, name))
+
+
+def _kio(api: str, version: int, kind: str, frame: bytes, offset: int) -> Any:
+    try:
+        entity, size = _reader(api, version, kind)(frame, offset)
+    except (SerialError, ValueError, KeyError) as error:
+        raise MalformedStreamError(f"{api} {kind} v{version}: {error}") from None
+    if offset + size != len(frame):
+        raise MalformedStreamError(f"{api} {kind} v{version}: bytes are left over")
+    return entity
+
+
+def _topic(entity: Any) -> str:
+    """A topic's name, or its id as text where a message has no name."""
+    name = getattr(entity, "topic", None)
+    return str(entity.topic_id) if name is None else str(name)
+
+
+def _known(value: int) -> int | None:
+    return None if value < 0 else int(value)
+
+
+def _is_flexible(api_key: int, version: int) -> bool:
+    return version >= _FLEXIBLE_FROM.get(api_key, 1 << 15)
+
+
+def _response_body(frame: bytes, api_key: int, version: int) -> int:
+    start = _FRAME_LENGTH_BYTES + 4
+    return _after_tags(frame, start) if _is_flexible(api_key, version) else start
+
+
+def _after_tags(frame: bytes, offset: int) -> int:
+    """Where the tagged fields of a header end. No header that Kafka has defined carries any."""
+    if offset >= len(frame) or frame[offset] != 0:
+        raise MalformedStreamError("a header with tagged fields, or cut short")
+    return offset + 1

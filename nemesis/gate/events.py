@@ -1,0 +1,91 @@
+"""What the gate reports, as plain values that become one line of JSON each.
+
+The event names and their fields, the contract with `client.Gate`:
+
+    ready              ports: {link name: port}
+    round              phase: started | answered | delivered, and the numbers of the round
+    hold_started       the message: hold, rule, api, message, source, destination, partitions
+    hold_sender_closed who sent the held message has closed the connection; the hold goes on
+    hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
+    dropped            rule and message
+    epoch_learned      broker, topic, partition, leader, leader_epoch
+    connection_opened, connection_closed    connection, link, source, destination
+    malformed          connection, link, reason; a stream that is no frames is closed
+    unread_version     api_key, api_version: passed, but neither counted nor matched
+    rounds_not_reported    count: the reader of the events was too slow
+
+Every event has `at_ns`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from nemesis.gate.exchange import Message, Round
+from nemesis.gate.lane import Hold
+from nemesis.gate.model import Subscription
+
+Event = dict[str, Any]
+PHASES = {"request": "started", "response": "answered"}
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """Which rounds are reported."""
+
+    subscriptions: tuple[Subscription, ...] = ()
+    everything: bool = False  # while rules exist
+
+    def covers(self, entry: Round) -> bool:
+        return self.everything or any(
+            subscription.covers(entry.follower, entry.leader, entry.topic, entry.partition)
+            for subscription in self.subscriptions
+        )
+
+
+def round_event(entry: Round, phase: str, at_ns: int) -> Event:
+    event: Event = {
+        "event": "round",
+        "phase": phase,
+        "at_ns": at_ns,
+        "follower": entry.follower,
+        "leader": entry.leader,
+        "topic": entry.topic,
+        "partition": entry.partition,
+        "leader_epoch": entry.leader_epoch,
+        "round": entry.round,
+        "fetch_offset": entry.fetch_offset,
+    }
+    if phase != "started":
+        event["high_watermark"] = entry.high_watermark
+        event["log_start_offset"] = entry.log_start_offset
+        event["records_bytes"] = entry.records_bytes
+        event["error"] = entry.error
+    return event
+
+
+def message_fields(message: Message) -> Event:
+    """What a message is, for the events about holds and drops."""
+    facts = message.facts
+    return {
+        "api": facts.api,
+        "message": facts.message,
+        "source": facts.source,
+        "destination": facts.destination,
+        "partitions": [
+            {"topic": entry.topic, "partition": entry.partition, **entry.numbers}
+            for entry in facts.partitions
+        ],
+    }
+
+
+def hold_event(name: str, hold: Hold, at_ns: int) -> Event:
+    event: Event = {"event": name, "at_ns": at_ns, "hold": hold.id, "rule": hold.rule}
+    event |= message_fields(hold.message)
+    event["held_ns"] = at_ns - hold.started_ns
+    event["sender_closed"] = hold.sender_closed
+    if hold.ended is not None:
+        event["how"] = hold.ended
+        event["closed_by"] = hold.closed_by
+    return event

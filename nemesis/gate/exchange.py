@@ -1,0 +1,241 @@
+"""Requests and responses of one replication connection, and the fetch rounds that they are. Pure.
+
+Matches a response with its request by correlation id, learns which broker asks, and builds what
+rules look at and what is recorded. Moves no byte and decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nemesis.gate import decode
+from nemesis.gate import messages as m
+from nemesis.gate.frames import MalformedStreamError
+from nemesis.gate.rounds import RoundCounter
+from nemesis.gate.rules import MessageFacts, PartitionFacts
+from nemesis.gate.sessions import FetchSession
+
+Fate = Literal["passed", "held", "discarded", "dropped"]
+
+
+@dataclass(slots=True)
+class Round:
+    """A fetch round of one partition, as far as it has come: a row of results.schema."""
+
+    follower: int
+    leader: int
+    topic: str
+    partition: int
+    leader_epoch: int | None
+    round: int
+    requested_ns: int
+    fetch_offset: int
+    forwarded_ns: int | None = None
+    responded_ns: int | None = None
+    delivered_ns: int | None = None
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+    records_bytes: int | None = None
+    error: int | None = None
+    request_fate: Fate = "discarded"  # until it has left
+    response_fate: Fate | None = None
+    held_ns: int = 0
+    recorded: bool = False
+
+    def answered(self, answer: m.FetchedPartition | None, error: int, now_ns: int) -> None:
+        """The response has come; without an answer for this partition if it says `error`."""
+        self.responded_ns = now_ns
+        self.response_fate = "discarded"  # until it has left
+        self.error = error
+        if answer is not None:
+            self.error = answer.error
+            self.high_watermark = answer.high_watermark
+            self.log_start_offset = answer.log_start_offset
+            self.records_bytes = answer.records_bytes
+
+    def facts(self) -> PartitionFacts:
+        return PartitionFacts(
+            self.topic,
+            self.partition,
+            {
+                "round": self.round,
+                "fetch_offset": self.fetch_offset,
+                "high_watermark": self.high_watermark,
+                "leader_epoch": self.leader_epoch,
+                "records_bytes": self.records_bytes,
+                "log_start_offset": self.log_start_offset,
+                "error": self.error,
+            },
+        )
+
+
+@dataclass(slots=True)
+class Message:
+    """A request or response that rules may take, and the rounds that it belongs to."""
+
+    facts: MessageFacts
+    rounds: tuple[Round, ...] = ()
+    held_ns: int = 0
+
+    def left(self, now_ns: int) -> None:
+        """It is on its way to its destination."""
+        fate: Fate = "held" if self.held_ns else "passed"
+        for entry in self.rounds:
+            entry.held_ns += self.held_ns
+            if self.facts.message == "request":
+                entry.forwarded_ns, entry.request_fate = now_ns, fate
+            else:
+                entry.delivered_ns, entry.response_fate = now_ns, fate
+
+    def lost(self, fate: Fate) -> None:
+        """It never will be."""
+        for entry in self.rounds:
+            entry.held_ns += self.held_ns
+            if self.facts.message == "request":
+                entry.request_fate = fate
+            else:
+                entry.response_fate = fate
+
+
+@dataclass(frozen=True, slots=True)
+class EpochNews:
+    """A LeaderAndIsr request: counts from the moment that it leaves for its broker."""
+
+    broker: int
+    states: Mapping[m.TopicPartition, m.LeaderEpoch]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request whose response will be read."""
+
+    api_key: int
+    api_version: int
+    asked: dict[m.TopicPartition, m.FetchPartition]
+    rounds: tuple[Round, ...]
+    partitions: tuple[PartitionFacts, ...]
+
+
+@dataclass(slots=True)
+class Exchange:
+    """The state of one connection to the replication listener of `destination`."""
+
+    destination: int
+    counter: RoundCounter
+    topic_names: Mapping[str, str]  # topic id → name, as far as the gate was told
+    unread: Callable[[int, int], None]  # called with an api and version that is in no table
+    source: int | None = None
+    session: FetchSession = field(default_factory=FetchSession)
+    waiting: dict[int, _Asked] = field(default_factory=dict)  # by correlation id
+
+    def request(self, frame: bytes, now_ns: int) -> Message | EpochNews | None:
+        """Read a request; None: nothing that rules or rounds are about."""
+        header = decode.request_header(frame)
+        if self.source is None:
+            self.source = decode.source_broker(header)
+        if header.api_key == m.FETCH:
+            return self._fetch(frame, header, now_ns)
+        if header.api_key == m.OFFSET_FOR_LEADER_EPOCH:
+            return self._epoch(frame, header)
+        if header.api_key == m.LEADER_AND_ISR:
+            states = decode.leader_and_isr(frame, header)
+            if states is not None:
+                return EpochNews(self.destination, states)
+            self.unread(header.api_key, header.api_version)
+        return None
+
+    def response(self, frame: bytes, now_ns: int) -> Message | None:
+        """Read a response; None: not to a request that was read."""
+        if not self.waiting:
+            return None
+        asked = self.waiting.pop(decode.correlation_id(frame), None)
+        if asked is None:
+            return None
+        if asked.api_key == m.FETCH:
+            return self._fetched(frame, asked, now_ns)
+        answer = decode.epoch_response(frame, asked.api_version)
+        partitions = tuple(
+            PartitionFacts(p.topic, p.partition, {**p.numbers, "error": _error_of(answer, p)})
+            for p in asked.partitions
+        )
+        return Message(self._facts("offset_for_leader_epoch", "response", partitions))
+
+    def unanswered(self) -> tuple[Round, ...]:
+        """The rounds that wait for a response; forgets them."""
+        rounds = tuple(entry for asked in self.waiting.values() for entry in asked.rounds)
+        self.waiting.clear()
+        return rounds
+
+    def _fetch(self, frame: bytes, header: m.RequestHeader, now_ns: int) -> Message | None:
+        request = decode.fetch_request(frame, header)
+        if request is None:
+            self.unread(header.api_key, header.api_version)
+            return None
+        if request.replica_id < 0:  # a consumer
+            return None
+        if self.source is None:
+            self.source = request.replica_id
+        asked = self.session.request(request)
+        rounds = tuple(
+            self._new_round(request.replica_id, partition, entry, now_ns)
+            for partition, entry in asked.items()
+        )
+        self.waiting[header.correlation_id] = _Asked(m.FETCH, header.api_version, asked, rounds, ())
+        facts = self._facts("fetch", "request", tuple(entry.facts() for entry in rounds))
+        return Message(facts, rounds)
+
+    def _new_round(
+        self, follower: int, key: m.TopicPartition, entry: m.FetchPartition, now_ns: int
+    ) -> Round:
+        topic, partition = key
+        name = self.topic_names.get(topic, topic)
+        epoch, number = self.counter.next_round(
+            follower, self.destination, (name, partition), entry.leader_epoch
+        )
+        offset = entry.fetch_offset
+        return Round(follower, self.destination, name, partition, epoch, number, now_ns, offset)
+
+    def _fetched(self, frame: bytes, asked: _Asked, now_ns: int) -> Message:
+        try:
+            response = decode.fetch_response(frame, asked.api_version)
+        except MalformedStreamError:
+            self.waiting[decode.correlation_id(frame)] = asked  # its rounds end unanswered
+            raise
+        answers = self.session.response(response, asked.asked)
+        for key, entry in zip(asked.asked, asked.rounds, strict=True):
+            entry.answered(answers.get(key), response.error, now_ns)
+        facts = self._facts("fetch", "response", tuple(entry.facts() for entry in asked.rounds))
+        return Message(facts, asked.rounds)
+
+    def _epoch(self, frame: bytes, header: m.RequestHeader) -> Message | None:
+        request = decode.epoch_request(frame, header)
+        if request is None:
+            self.unread(header.api_key, header.api_version)
+            return None
+        if self.source is None and request.replica_id is not None and request.replica_id >= 0:
+            self.source = request.replica_id
+        partitions = tuple(
+            PartitionFacts(topic, partition, {"leader_epoch": epoch})
+            for (topic, partition), epoch in request.partitions.items()
+        )
+        self.waiting[header.correlation_id] = _Asked(
+            m.OFFSET_FOR_LEADER_EPOCH, header.api_version, {}, (), partitions
+        )
+        return Message(self._facts("offset_for_leader_epoch", "request", partitions))
+
+    def _facts(
+        self,
+        api: Literal["fetch", "offset_for_leader_epoch"],
+        message: Literal["request", "response"],
+        partitions: tuple[PartitionFacts, ...],
+    ) -> MessageFacts:
+        travels = message == "request"
+        source = self.source if travels else self.destination
+        destination = self.destination if travels else self.source
+        return MessageFacts(api, message, source, destination, partitions)
+
+
+def _error_of(answer: m.EpochResponse, facts: PartitionFacts) -> int | None:
+    return answer.partitions.get((facts.topic, facts.partition))

@@ -1,0 +1,207 @@
+"""The nouns of the gate: links, rules, cuts, and its configuration. Values only, no IO.
+
+A *link* is (from, to, purpose). An endpoint is a broker's id, or "client" (whoever uses a client
+listener), or "coordination" (ZooKeeper). A message or a byte has a *source* and a *destination*
+in the direction in which it travels: a Fetch request goes follower → leader, its response goes
+leader → follower.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar, cast
+
+from clusters.errors import UsageError
+from nemesis.gate.where import parse_where
+
+Purpose = Literal["client", "replication", "coordination"]
+Endpoint = int | str
+CLIENT: Final = "client"
+COORDINATION: Final = "coordination"
+LOOPBACK: Final = "127.0.0.1"
+
+Api = Literal["fetch", "offset_for_leader_epoch"]
+MessageKind = Literal["request", "response"]
+Action = Literal["hold", "drop", "delay"]
+InFlight = Literal["discarded", "delivered"]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a listener leads to."""
+
+    port: int
+    host: str = LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """One listener. `source` None: learned from each connection's first request."""
+
+    name: str
+    purpose: Purpose
+    source: Endpoint | None
+    destination: Endpoint
+    target: Target | None = None  # None: not yet known, connections are closed
+    port: int = 0  # 0: the gate chooses
+
+
+@dataclass(frozen=True, slots=True)
+class GateConfig:
+    """What a gate process is started with."""
+
+    run: Path  # the run directory
+    clock_origin_ns: int  # a time.monotonic_ns(): all *_ns are relative to it
+    links: tuple[LinkSpec, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "run": str(self.run),
+                "clock_origin_ns": self.clock_origin_ns,
+                "links": [asdict(link) for link in self.links],
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> GateConfig:
+        raw = json.loads(text)
+        links = tuple(_link(link) for link in raw["links"])
+        return cls(Path(raw["run"]), raw["clock_origin_ns"], links)
+
+
+def cluster_links(
+    brokers: Sequence[int],
+    *,
+    replication: Mapping[int, int] | None = None,
+    client: Mapping[int, int] | None = None,
+    coordination: int | None = None,
+) -> tuple[LinkSpec, ...]:
+    """The links of a cluster: "replication-N", "client-N" and "coordination-N" of each broker N.
+
+    The mappings are the brokers' real ports, as far as they are known; `coordination` is
+    ZooKeeper's.
+    """
+    links: list[LinkSpec] = []
+    for n in brokers:
+        replica, clients = _target(replication, n), _target(client, n)
+        zookeeper = None if coordination is None else Target(coordination)
+        links += [
+            LinkSpec(f"replication-{n}", "replication", None, n, replica),
+            LinkSpec(f"client-{n}", "client", CLIENT, n, clients),
+            LinkSpec(f"coordination-{n}", "coordination", n, COORDINATION, zookeeper),
+        ]
+    return tuple(links)
+
+
+def _target(ports: Mapping[int, int] | None, broker: int) -> Target | None:
+    return None if ports is None or broker not in ports else Target(ports[broker])
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which messages of a replication link the gate takes, and what it does with them.
+
+    hold: the message waits, and what is behind it on that connection in that direction queues.
+    drop: it is thrown away and the connection closed, for a message that TCP loses is a broken
+    connection. delay: it, and so what is behind it, leaves `delay_ms` later.
+
+    A field that is None matches all. A message is about many partitions: it matches if one of
+    them does, and it is taken whole.
+    """
+
+    id: str
+    action: Action
+    message: MessageKind
+    api: Literal["fetch", "offset_for_leader_epoch", "any"] = "fetch"
+    source: int | None = None  # in the direction in which the message travels
+    destination: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    where: str = ""  # e.g. "high_watermark >= 2 and fetch_offset < 3"
+    times: int | None = None  # how many messages it takes; None: all
+    delay_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _one_of("action", self.action, ("hold", "drop", "delay"))
+        _one_of("message", self.message, ("request", "response"))
+        _one_of("api", self.api, ("fetch", "offset_for_leader_epoch", "any"))
+        parse_where(self.where)
+        if self.action == "delay" and self.delay_ms <= 0:
+            raise UsageError(f"rule {self.id!r} delays by {self.delay_ms} ms: give delay_ms >= 1")
+        if self.times is not None and self.times < 1:
+            raise UsageError(f"rule {self.id!r} takes {self.times} messages: give times >= 1")
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Rule:
+        return from_dict(cls, raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """No byte passes from source to destination. None: any endpoint, any purpose."""
+
+    source: Endpoint | None
+    destination: Endpoint | None
+    purpose: Purpose | None = None
+
+    def covers(self, source: Endpoint | None, destination: Endpoint | None, why: Purpose) -> bool:
+        """Whether a direction of a connection is cut. An unknown end matches only None."""
+        return (
+            self.source in (None, source)
+            and self.destination in (None, destination)
+            and self.purpose in (None, why)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Every byte of a direction leaves `delay_ms` after it came."""
+
+    where: Cut
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which rounds are reported as events. None: all."""
+
+    id: str
+    follower: int | None = None
+    leader: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+
+    def covers(self, follower: int, leader: int, topic: str, partition: int) -> bool:
+        return (
+            self.follower in (None, follower)
+            and self.leader in (None, leader)
+            and self.topic in (None, topic)
+            and self.partition in (None, partition)
+        )
+
+
+def from_dict(kind: type[_T], raw: Mapping[str, Any]) -> _T:
+    """A dataclass from a mapping of its fields; UsageError says which name is none."""
+    names = tuple(entry.name for entry in fields(cast(Any, kind)))
+    for name in raw:
+        _one_of(f"field of a {kind.__name__.lower()}", name, names)
+    try:
+        return kind(**raw)
+    except TypeError as error:
+        raise UsageError(f"a {kind.__name__.lower()} is not complete: {error}") from None
+
+
+def _link(raw: Mapping[str, Any]) -> LinkSpec:
+    target = None if raw.get("target") is None else Target(**raw["target"])
+    return LinkSpec(**{**raw, "target": target})
+
+
+def _one_of(what: str, value: object, allowed: Iterable[str]) -> None:
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise UsageError(f"{value!r} is no {what}: must be one of {', '.join(allowed)}")

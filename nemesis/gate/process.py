@@ -1,0 +1,161 @@
+"""The gate as a process: its listeners, and its control stream on standard input and output.
+
+It lives as long as its standard input is open, and so no longer than its harness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from clusters.errors import UsageError
+from nemesis.gate.connection import Connection, Side
+from nemesis.gate.control import Controls, obey
+from nemesis.gate.events import Event
+from nemesis.gate.model import LOOPBACK, GateConfig, LinkSpec, Target
+from nemesis.gate.recorder import RoundRecorder
+from nemesis.gate.switch import Switch
+
+UNREPORTED_BYTES_MAX: Final = 32 * 1024 * 1024  # of events that the harness has not read
+COMMAND_BYTES_MAX: Final = 1024 * 1024
+_TICK_S: Final = 0.5
+
+
+class EventStream:
+    """Lines of JSON to standard output. Rounds, and only rounds, are left out if it is full."""
+
+    def __init__(self, transport: asyncio.WriteTransport, clock_ns: Callable[[], int]) -> None:
+        self._transport = transport
+        self._clock_ns = clock_ns
+        self._not_reported = 0
+
+    def emit(self, event: Event) -> None:
+        if self._transport.is_closing():  # the harness is gone, and this process will be soon
+            return
+        full = self._transport.get_write_buffer_size() > UNREPORTED_BYTES_MAX
+        if full and event.get("event") == "round":
+            self._not_reported += 1
+            return
+        if self._not_reported and not full:
+            count, self._not_reported = self._not_reported, 0
+            missing = {"event": "rounds_not_reported", "at_ns": self._clock_ns(), "count": count}
+            self._write(missing)
+        self._write(event)
+
+    def _write(self, event: Event) -> None:
+        self._transport.write(json.dumps(event, separators=(",", ":")).encode() + b"\n")
+
+
+class Listeners:
+    """The listening sockets, and where each leads to."""
+
+    def __init__(self, switch: Switch) -> None:
+        self._switch = switch
+        self._links: dict[str, LinkSpec] = {}
+        self._servers: list[asyncio.Server] = []
+        self._dials: set[asyncio.Task[None]] = set()
+
+    async def open(self, link: LinkSpec) -> int:
+        """Listen for a link; the port."""
+        loop = asyncio.get_running_loop()
+        self._links[link.name] = link
+        server = await loop.create_server(
+            lambda: self._accept(link.name), LOOPBACK, link.port, backlog=1024
+        )
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    def set_target(self, name: str, target: Target) -> None:
+        """Where new connections of a link lead to from now on."""
+        if name not in self._links:
+            raise UsageError(f"there is no link {name!r}: must be one of {', '.join(self._links)}")
+        self._links[name] = replace(self._links[name], target=target)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._dials:
+            task.cancel()
+
+    def _accept(self, name: str) -> asyncio.Protocol:
+        link = self._links[name]
+        connection = self._switch.accept(link)
+        if connection is None:
+            return _Refusal()
+        task = asyncio.get_running_loop().create_task(self._dial(connection))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+        return connection.near
+
+    async def _dial(self, connection: Connection) -> None:
+        target = cast(Target, connection.link.target)
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: connection.far, target.host, target.port)
+        except OSError:  # the target is down: so is this connection
+            connection.destroy("discarded")
+            return
+        if connection.closed.is_set():  # whoever connected has left meanwhile
+            _abort(connection.far)
+
+
+class _Refusal(asyncio.Protocol):
+    """Closes what was accepted."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
+def _abort(side: Side) -> None:
+    if side.transport is not None:
+        side.transport.abort()
+
+
+async def serve(config: GateConfig) -> None:
+    """Be the gate until standard input ends, or a signal says so."""
+    loop = asyncio.get_running_loop()
+
+    def clock_ns() -> int:
+        return time.monotonic_ns() - config.clock_origin_ns
+
+    output, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout.buffer)
+    stream = EventStream(output, clock_ns)
+    recorder = RoundRecorder(config.run)
+    switch = Switch(clock_ns, stream.emit, recorder)
+    listeners = Listeners(switch)
+    ports = {link.name: await listeners.open(link) for link in config.links}
+    stream.emit({"event": "ready", "at_ns": clock_ns(), "ports": ports})
+    ticking = loop.create_task(_tick(recorder, clock_ns))
+    obeying = loop.create_task(_obey_all(Controls(switch, recorder, listeners.set_target), stream))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, obeying.cancel)
+    try:
+        await asyncio.wait((ticking, obeying), return_when=asyncio.FIRST_COMPLETED)
+        if not obeying.done():
+            await ticking  # it never ends by itself: raise what it failed with
+    finally:
+        ticking.cancel()
+        listeners.close()
+        switch.close()
+        output.close()
+
+
+async def _obey_all(controls: Controls, stream: EventStream) -> None:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=COMMAND_BYTES_MAX)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    while line := await reader.readline():
+        answer: dict[str, Any] = await obey(controls, line)
+        stream.emit(answer)
+
+
+async def _tick(recorder: RoundRecorder, clock_ns: Callable[[], int]) -> None:
+    while True:
+        await asyncio.sleep(_TICK_S)
+        recorder.tick(clock_ns())

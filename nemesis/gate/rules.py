@@ -1,0 +1,88 @@
+"""Asks one question of each message: which rule takes it? Pure; the first that matches wins.
+
+A rule decides when a message reaches the gate, not later: what already waits is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from clusters.errors import UsageError
+from nemesis.gate.model import Api, MessageKind, Rule
+from nemesis.gate.where import parse_where
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What a message says of one partition, and what the gate knows of it."""
+
+    topic: str
+    partition: int
+    numbers: Mapping[str, int | None]  # by the names in where.NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFacts:
+    """A message as rules see it."""
+
+    api: Api
+    message: MessageKind
+    source: int | None
+    destination: int | None
+    partitions: tuple[PartitionFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A rule and how many messages it has taken."""
+
+    rule: Rule
+    taken: int = 0
+
+    @property
+    def spent(self) -> bool:
+        return self.rule.times is not None and self.taken >= self.rule.times
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBook:
+    """The rules in force, in the order in which they were installed."""
+
+    installed: tuple[Installed, ...] = ()
+
+    def install(self, rule: Rule) -> RuleBook:
+        if any(entry.rule.id == rule.id for entry in self.installed):
+            raise UsageError(f"there is a rule {rule.id!r} already: remove it or choose another id")
+        return RuleBook((*self.installed, Installed(rule)))
+
+    def remove(self, rule_id: str) -> RuleBook:
+        return RuleBook(tuple(entry for entry in self.installed if entry.rule.id != rule_id))
+
+    def judge(self, message: MessageFacts) -> tuple[RuleBook, Rule | None]:
+        """The rule that takes this message, or None: it passes; and the book afterwards."""
+        for index, entry in enumerate(self.installed):
+            if not entry.spent and matches(entry.rule, message):
+                counted = replace(entry, taken=entry.taken + 1)
+                book = (*self.installed[:index], counted, *self.installed[index + 1 :])
+                return RuleBook(book), entry.rule
+        return self, None
+
+
+def matches(rule: Rule, message: MessageFacts) -> bool:
+    """Whether a rule is about this message."""
+    return (
+        rule.message == message.message
+        and rule.api in ("any", message.api)
+        and rule.source in (None, message.source)
+        and rule.destination in (None, message.destination)
+        and any(_about(rule, partition) for partition in message.partitions)
+    )
+
+
+def _about(rule: Rule, facts: PartitionFacts) -> bool:
+    return (
+        rule.topic in (None, facts.topic)
+        and rule.partition in (None, facts.partition)
+        and all(comparison.holds(facts.numbers) for comparison in parse_where(rule.where))
+    )

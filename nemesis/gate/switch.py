@@ -1,0 +1,289 @@
+"""The gate's state and what may be done to it: links, rules, holds, cuts, deaths.
+
+Knows sockets only through its connections, and the harness only through `emit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from clusters.errors import UsageError
+from nemesis.gate.connection import Connection
+from nemesis.gate.events import (
+    PHASES,
+    Event,
+    Interest,
+    hold_event,
+    message_fields,
+    round_event,
+)
+from nemesis.gate.exchange import EpochNews, Exchange, Message, Round
+from nemesis.gate.lane import Hold, HoldEnd
+from nemesis.gate.model import Cut, Endpoint, InFlight, LinkSpec, Rule, Subscription
+from nemesis.gate.network import Network
+from nemesis.gate.recorder import RoundRecorder
+from nemesis.gate.rounds import RoundCounter
+from nemesis.gate.rules import RuleBook
+
+BURY_DEADLINE_S: Final = 5.0
+
+
+class Switch:
+    """Everything that the connections of a gate share."""
+
+    def __init__(
+        self,
+        clock_ns: Callable[[], int],
+        emit: Callable[[Event], None],
+        recorder: RoundRecorder,
+    ) -> None:
+        self.clock_ns = clock_ns
+        self.network = Network()
+        self.topic_names: dict[str, str] = {}
+        self._emit = emit
+        self._recorder = recorder
+        self._rules = RuleBook()
+        self._interest = Interest()
+        self._counter = RoundCounter()
+        self._connections: dict[int, Connection] = {}
+        self._connection_count = 0
+        self._holds: dict[int, tuple[Hold, Connection]] = {}
+        self._hold_count = 0
+        self._unread: set[tuple[int, int]] = set()
+
+    # What the harness asks for.
+
+    def install(self, rule: Rule) -> None:
+        self._set_rules(self._rules.install(rule))
+
+    def remove(self, rule_id: str) -> None:
+        """The rule takes no more messages; what it holds stays held."""
+        self._set_rules(self._rules.remove(rule_id))
+
+    def release(self, rule_id: str, *, keep: bool = False) -> int:
+        """Let go what a rule holds, in the order in which it came; the rule is removed."""
+        return self._end_holds(rule_id, "released", keep=keep)
+
+    def discard(self, rule_id: str, *, keep: bool = False) -> int:
+        """Throw away what a rule holds, and so close its connections; the rule is removed."""
+        return self._end_holds(rule_id, "discarded", keep=keep)
+
+    def cut(self, cut: Cut) -> None:
+        self._change_network(self.network.cut(cut))
+
+    def heal(self, cut: Cut | None, *, reset: bool = False) -> None:
+        """Undo a cut (None: all); with `reset`, connections that it had stopped are closed."""
+        before = self.network
+        after = before.heal(cut)
+        if reset:
+            for connection in self._all():
+                if _is_cut(connection, before) and not _is_cut(connection, after):
+                    connection.destroy("discarded")
+        self._change_network(after)
+
+    def slow(self, where: Cut, delay_ms: int) -> None:
+        self._change_network(self.network.slow(where, delay_ms))
+
+    def sever(self, broker: int) -> None:
+        """From now on no byte passes to or from a broker."""
+        self._change_network(self.network.sever(broker))
+
+    async def bury(self, broker: int, in_flight: InFlight) -> None:
+        """A severed broker is dead: throw away or deliver what it had sent, and close."""
+        if not self.network.is_severed(broker):
+            raise UsageError(f"broker {broker} is not severed: sever it before it is killed")
+        touching = [each for each in self._all() if each.touches(broker)]
+        if in_flight == "discarded":
+            for connection in touching:
+                connection.destroy("discarded")
+            return
+        try:
+            async with asyncio.timeout(BURY_DEADLINE_S):
+                await asyncio.gather(*(each.deliver(broker) for each in touching))
+        except TimeoutError:
+            raise UsageError(
+                f"what broker {broker} had sent was not all delivered in {BURY_DEADLINE_S:.0f} s:"
+                " is it dead, and do its peers read?"
+            ) from None
+
+    def revive(self, broker: int) -> None:
+        """A broker that was severed may be reached again."""
+        self._change_network(self.network.revive(broker))
+
+    def subscribe(self, subscription: Subscription) -> None:
+        others = self._subscriptions_but(subscription.id)
+        self._interest = Interest((*others, subscription), self._interest.everything)
+
+    def unsubscribe(self, subscription_id: str) -> None:
+        others = self._subscriptions_but(subscription_id)
+        self._interest = Interest(others, self._interest.everything)
+
+    # What the connections tell.
+
+    def accept(self, link: LinkSpec) -> Connection | None:
+        """A connection for a socket that was accepted; None: refuse it."""
+        if link.target is None or self.network.is_severed(link.source, link.destination):
+            return None
+        self._connection_count += 1
+        connection = Connection(self._connection_count, link, self)
+        self._connections[connection.number] = connection
+        return connection
+
+    def new_exchange(self, destination: int) -> Exchange:
+        return Exchange(destination, self._counter, self.topic_names, self._note_unread)
+
+    def judge(self, message: Message) -> Rule | None:
+        """A message has come: report its rounds, and say which rule takes it."""
+        self._report(message.rounds, PHASES[message.facts.message])
+        if not self._rules.installed:
+            return None
+        self._rules, rule = self._rules.judge(message.facts)
+        return rule
+
+    def hold(self, rule: Rule, message: Message, connection: Connection) -> Hold:
+        self._hold_count += 1
+        hold = Hold(self._hold_count, rule.id, message, self.clock_ns())
+        self._holds[hold.id] = (hold, connection)
+        self._emit(hold_event("hold_started", hold, hold.started_ns))
+        return hold
+
+    def end_hold(self, hold: Hold, how: HoldEnd, closed_by: Endpoint | None = None) -> None:
+        if self._holds.pop(hold.id, None) is None:
+            return
+        now_ns = self.clock_ns()
+        hold.ended, hold.closed_by = how, closed_by
+        hold.message.held_ns = now_ns - hold.started_ns
+        self._emit(hold_event("hold_ended", hold, now_ns))
+
+    def sender_closed(self, holds: Iterable[Hold | None]) -> None:
+        for hold in holds:
+            if hold is not None and hold.ended is None:
+                hold.sender_closed = True
+                self._emit(hold_event("hold_sender_closed", hold, self.clock_ns()))
+
+    def dropped(self, rule: Rule, message: Message) -> None:
+        event = {"event": "dropped", "at_ns": self.clock_ns(), "rule": rule.id}
+        self._emit(event | message_fields(message))
+
+    def left(self, message: Message) -> None:
+        """A message is on its way to its destination."""
+        if message.facts.message == "response":
+            self._report(message.rounds, "delivered")
+            self.finished(message)
+
+    def finished(self, message: Message) -> None:
+        """The rounds of a message have come as far as they will."""
+        self.unanswered(message.rounds)
+
+    def unanswered(self, rounds: Iterable[Round]) -> None:
+        now_ns = self.clock_ns()
+        for entry in rounds:
+            self._recorder.add(entry, now_ns)
+
+    def learned(self, news: EpochNews) -> None:
+        fresh = self._counter.learn(news.broker, news.states)
+        for (topic, partition), state in fresh.items():
+            self._emit(
+                {
+                    "event": "epoch_learned",
+                    "at_ns": self.clock_ns(),
+                    "broker": news.broker,
+                    "topic": topic,
+                    "partition": partition,
+                    "leader": state.leader,
+                    "leader_epoch": state.leader_epoch,
+                }
+            )
+
+    def connection_opened(self, connection: Connection) -> None:
+        self._emit(self._about(connection, "connection_opened"))
+
+    def connection_closed(self, connection: Connection) -> None:
+        self._connections.pop(connection.number, None)
+        self._emit(self._about(connection, "connection_closed"))
+
+    def malformed(self, connection: Connection, reason: str) -> None:
+        self._emit(self._about(connection, "malformed") | {"reason": reason})
+
+    def close(self) -> None:
+        """Close every connection at once and write what was recorded."""
+        for connection in self._all():
+            connection.destroy("discarded")
+        self._recorder.roll()
+
+    def state(self) -> Event:
+        """What is in force, for whoever asks."""
+        return {
+            "rules": [
+                {"rule": entry.rule.id, "taken": entry.taken} for entry in self._rules.installed
+            ],
+            "holds": [
+                hold_event("hold", hold, self.clock_ns()) for hold, _ in self._holds.values()
+            ],
+            "connections": [self._about(each, "connection") for each in self._all()],
+            "severed": list(self.network.severed),
+        }
+
+    def _set_rules(self, rules: RuleBook) -> None:
+        self._rules = rules
+        self._interest = Interest(self._interest.subscriptions, bool(rules.installed))
+
+    def _subscriptions_but(self, subscription_id: str) -> tuple[Subscription, ...]:
+        return tuple(each for each in self._interest.subscriptions if each.id != subscription_id)
+
+    def _end_holds(self, rule_id: str, how: HoldEnd, *, keep: bool) -> int:
+        if not keep:
+            self.remove(rule_id)
+        held = [pair for pair in self._holds.values() if pair[0].rule == rule_id]
+        for hold, connection in held:
+            self.end_hold(hold, how)
+            if how == "discarded":
+                connection.destroy("discarded")
+            else:
+                connection.pump()
+        return len(held)
+
+    def _change_network(self, network: Network) -> None:
+        self.network = network
+        for connection in self._all():
+            connection.refresh()
+
+    def _all(self) -> list[Connection]:
+        return list(self._connections.values())
+
+    def _report(self, rounds: Iterable[Round], phase: str) -> None:
+        interest = self._interest
+        if interest.everything or interest.subscriptions:
+            now_ns = self.clock_ns()
+            for entry in rounds:
+                if interest.covers(entry):
+                    self._emit(round_event(entry, phase, now_ns))
+
+    def _note_unread(self, api_key: int, api_version: int) -> None:
+        if (api_key, api_version) not in self._unread:
+            self._unread.add((api_key, api_version))
+            self._emit(
+                {
+                    "event": "unread_version",
+                    "at_ns": self.clock_ns(),
+                    "api_key": api_key,
+                    "api_version": api_version,
+                }
+            )
+
+    def _about(self, connection: Connection, event: str) -> Event:
+        return {
+            "event": event,
+            "at_ns": self.clock_ns(),
+            "connection": connection.number,
+            "link": connection.link.name,
+            "source": connection.source,
+            "destination": connection.destination,
+        }
+
+
+def _is_cut(connection: Connection, network: Network) -> bool:
+    ends, why = (connection.source, connection.destination), connection.link.purpose
+    return network.is_cut(*ends, why) or network.is_cut(ends[1], ends[0], why)
