@@ -1,0 +1,110 @@
+"""The settings of a broker process, from a file of Kafka's `server.properties` form.
+
+Names and defaults are Kafka's; the one of our own is `neaptide.generation`. What replication and
+the log read of the same file is checked there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from clusters.broker.replication.generation import GENERATIONS, Generation
+from clusters.broker.replication.model import Endpoint
+from clusters.broker.replication.settings import (
+    InvalidSettingError,
+    ReplicationSettings,
+    replication_settings,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """`advertised` is what others are told to connect to; `listeners` is what is bound."""
+
+    broker_id: int
+    generation: Generation
+    listeners: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    inter_broker_listener: str
+    log_directory: Path
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    socket_request_max_bytes: int
+    replica_socket_timeout_ms: int
+    rack: str | None
+    replication: ReplicationSettings
+    settings: Mapping[str, str]
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """`name=value` lines; `#` and `!` begin comments."""
+    settings = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not line or line[0] in "#!":
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise InvalidSettingError(f"line {number} is not of the form name=value: {line!r}")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def write_properties(settings: Mapping[str, str]) -> str:
+    return "".join(f"{name}={settings[name]}\n" for name in sorted(settings))
+
+
+def parse_endpoints(name: str, text: str) -> tuple[Endpoint, ...]:
+    """`CLIENT://127.0.0.1:9092,REPLICATION://127.0.0.1:9093`."""
+    endpoints = []
+    for part in text.split(","):
+        listener, separator, address = part.strip().partition("://")
+        host, colon, port = address.rpartition(":")
+        if not (separator and colon and port.isdigit()):
+            raise InvalidSettingError(f"{name}: {part!r} is not of the form NAME://host:port")
+        endpoints.append(Endpoint(listener, host, int(port)))
+    return tuple(endpoints)
+
+
+def server_config(settings: Mapping[str, str]) -> ServerConfig:
+    """Raises InvalidSettingError with one sentence."""
+    generation_name = _required(settings, "neaptide.generation")
+    if generation_name not in GENERATIONS:
+        known = ", ".join(GENERATIONS)
+        raise InvalidSettingError(f"neaptide.generation must be one of {known}")
+    generation = GENERATIONS[generation_name]
+    listeners = parse_endpoints("listeners", _required(settings, "listeners"))
+    advertised = settings.get("advertised.listeners")
+    return ServerConfig(
+        broker_id=_number(settings, "broker.id", None),
+        generation=generation,
+        listeners=listeners,
+        advertised=(
+            parse_endpoints("advertised.listeners", advertised) if advertised else listeners
+        ),
+        inter_broker_listener=settings.get("inter.broker.listener.name", listeners[0].listener),
+        log_directory=Path(_required(settings, "log.dirs")),
+        zookeeper_connect=_required(settings, "zookeeper.connect"),
+        zookeeper_session_timeout_ms=_number(settings, "zookeeper.session.timeout.ms", 6_000),
+        socket_request_max_bytes=_number(settings, "socket.request.max.bytes", 104_857_600),
+        replica_socket_timeout_ms=_number(settings, "replica.socket.timeout.ms", 30_000),
+        rack=settings.get("broker.rack"),
+        replication=replication_settings(settings, generation),
+        settings=dict(settings),
+    )
+
+
+def _required(settings: Mapping[str, str], name: str) -> str:
+    if not settings.get(name):
+        raise InvalidSettingError(f"{name} is not set")
+    return settings[name]
+
+
+def _number(settings: Mapping[str, str], name: str, default: int | None) -> int:
+    text = _required(settings, name) if default is None else settings.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidSettingError(f"{name} must be a whole number, not {text!r}") from None

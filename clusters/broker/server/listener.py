@@ -1,0 +1,118 @@
+"""Connections that others made to this broker: frames in, one request at a time, frames out.
+
+Like Kafka, a connection has one request under way: the next is looked at when the answer is
+written, so that answers come in order and a pipelining producer keeps its order too. Bytes that
+are no Kafka request close the connection, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from clusters.broker.wire.codec import LENGTH_BYTES, MalformedMessageError
+
+_log = logging.getLogger("listener")
+_MAX_QUEUED_FRAMES = 16
+
+
+class RequestHandler(Protocol):
+    """Handles one frame; answers by `connection.respond`, now or later. May raise
+    MalformedMessageError."""
+
+    def __call__(self, connection: Connection, frame: bytes) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    def __init__(
+        self,
+        listener: str,
+        max_bytes: int,
+        handle: RequestHandler,
+        on_opened: Callable[[Connection], None],
+        on_closed: Callable[[Connection], None],
+    ) -> None:
+        self.listener = listener
+        self.peer = "?"
+        self._max_bytes = max_bytes
+        self._handle = handle
+        self._on_opened = on_opened
+        self._on_closed = on_closed
+        self._received = bytearray()
+        self._frames: deque[bytes] = deque()
+        self._busy = False
+        self._transport: asyncio.Transport | None = None
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = str(transport.get_extra_info("peername"))
+        self._on_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        try:
+            self._split()
+        except MalformedMessageError as error:
+            self.refuse(error)
+            return
+        self._next()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._frames.clear()
+        self._on_closed(self)
+
+    # --- requests ---
+
+    def _split(self) -> None:
+        position = 0
+        received = self._received
+        while len(received) - position >= LENGTH_BYTES:
+            length = int.from_bytes(
+                received[position : position + LENGTH_BYTES], "big", signed=True
+            )
+            if not 0 < length <= self._max_bytes:
+                raise MalformedMessageError(f"a request of {length} bytes")
+            end = position + LENGTH_BYTES + length
+            if len(received) < end:
+                break
+            self._frames.append(bytes(received[position + LENGTH_BYTES : end]))
+            position = end
+        del received[:position]
+        if self._transport and len(self._frames) > _MAX_QUEUED_FRAMES:
+            self._transport.pause_reading()
+
+    def _next(self) -> None:
+        while self._frames and not self._busy and self._transport is not None:
+            frame = self._frames.popleft()
+            self._busy = True
+            try:
+                self._handle(self, frame)
+            except MalformedMessageError as error:
+                self.refuse(error)
+        if self._transport and len(self._frames) <= _MAX_QUEUED_FRAMES:
+            self._transport.resume_reading()
+
+    def respond(self, frame: bytes | None) -> None:
+        """Ends the request under way. None: it has no answer (acks=0)."""
+        if self._transport is None:
+            return
+        if frame is not None:
+            self._transport.write(frame)
+        self._busy = False
+        if self._frames:
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def refuse(self, error: Exception) -> None:
+        _log.warning("closing the connection from %s on %s: %s", self.peer, self.listener, error)
+        self.close()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

@@ -1,0 +1,214 @@
+"""Kafka's requests, as kio decodes them, to events of the core. Pure functions.
+
+Records of a produce request stay with the shell: the event names them by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.model import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from clusters.broker.storage.errors import RecordBatchError
+from clusters.broker.storage.record_batch import parse_batches, validate_produced
+
+Settings = Callable[[str], Mapping[str, str]]
+
+
+def milliseconds(duration: Any) -> int:
+    return int(duration.total_seconds() * 1000)
+
+
+def produce(request: int, entity: Any) -> told.ProduceRequested:
+    return told.ProduceRequested(
+        request,
+        int(entity.acks),
+        milliseconds(entity.timeout),
+        tuple(
+            (
+                TopicPartition(str(topic.name), int(partition.index)),
+                _produced_batches(bytes(partition.records or b"")),
+            )
+            for topic in entity.topic_data
+            for partition in topic.partition_data
+        ),
+    )
+
+
+def _produced_batches(records: bytes) -> tuple[told.ProducedBatch, ...]:
+    """Batches with their bytes as identity; one that is not valid where anything is wrong."""
+    try:
+        headers = parse_batches(records)
+        for header in headers:
+            validate_produced(header)
+    except RecordBatchError:
+        headers = []
+    if not headers:
+        return (told.ProducedBatch(0, len(records), records, valid=False),)
+    batches, position = [], 0
+    for header in headers:
+        part = records[position : position + header.size] if len(headers) > 1 else records
+        batches.append(told.ProducedBatch(header.offset_count, header.size, part))
+        position += header.size
+    return tuple(batches)
+
+
+def fetch(
+    request: int, entity: Any, bytes_available: Callable[[TopicPartition, int], int]
+) -> told.FetchRequested:
+    min_bytes = int(entity.min_bytes)
+    asked = []
+    for topic in entity.topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(str(topic.topic), int(partition.partition))
+            offset = int(partition.fetch_offset)
+            # Measured only where it matters: one byte is there, or nothing is.
+            available = bytes_available(topic_partition, offset) if min_bytes > 1 else 0
+            asked.append(
+                told.FetchedPartition(
+                    topic_partition,
+                    offset,
+                    int(partition.partition_max_bytes),
+                    bytes_available=available,
+                    log_start_offset=int(getattr(partition, "log_start_offset", -1)),
+                )
+            )
+    return told.FetchRequested(
+        request,
+        int(entity.replica_id),
+        milliseconds(entity.max_wait),
+        min_bytes,
+        tuple(asked),
+    )
+
+
+def list_offsets(request: int, entity: Any) -> told.ListOffsetsRequested:
+    return told.ListOffsetsRequested(
+        request,
+        int(entity.replica_id),
+        tuple(
+            told.OffsetAsked(
+                TopicPartition(str(topic.name), int(partition.partition_index)),
+                int(partition.timestamp),
+            )
+            for topic in entity.topics
+            for partition in topic.partitions
+        ),
+    )
+
+
+def offset_for_leader_epoch(request: int, entity: Any) -> told.OffsetForLeaderEpochRequested:
+    return told.OffsetForLeaderEpochRequested(
+        request,
+        tuple(
+            told.EpochAsked(
+                TopicPartition(str(topic.topic), int(partition.partition)),
+                int(partition.leader_epoch),
+                int(partition.current_leader_epoch),
+            )
+            for topic in entity.topics
+            for partition in topic.partitions
+        ),
+    )
+
+
+def create_topics(request: int, entity: Any) -> told.CreateTopicsRequested:
+    return told.CreateTopicsRequested(
+        request,
+        tuple(
+            told.NewTopic(
+                str(topic.name),
+                int(topic.num_partitions),
+                int(topic.replication_factor),
+                {
+                    int(given.partition_index): tuple(int(b) for b in given.broker_ids)
+                    for given in topic.assignments
+                },
+                {str(given.name): str(given.value or "") for given in topic.configs},
+            )
+            for topic in entity.topics
+        ),
+        milliseconds(entity.timeout),
+        bool(entity.validate_only),
+    )
+
+
+# --- of the controller ---------------------------------------------------------------------------
+
+
+def leader_and_isr(
+    request: int, entity: Any, settings_of: Settings, listener: str
+) -> told.LeaderAndIsrRequested:
+    return told.LeaderAndIsrRequested(
+        request,
+        int(entity.controller_id),
+        int(entity.controller_epoch),
+        _partition_states(entity.topic_states, settings_of),
+        tuple(
+            BrokerRegistration(
+                int(live.broker_id), (Endpoint(listener, str(live.host), int(live.port)),)
+            )
+            for live in entity.live_leaders
+        ),
+    )
+
+
+def update_metadata(request: int, entity: Any) -> told.UpdateMetadataRequested:
+    return told.UpdateMetadataRequested(
+        request,
+        int(entity.controller_id),
+        int(entity.controller_epoch),
+        _partition_states(entity.topic_states, lambda _: {}),
+        tuple(
+            BrokerRegistration(
+                int(live.broker_id),
+                tuple(
+                    Endpoint(str(end.listener), str(end.host), int(end.port))
+                    for end in live.endpoints
+                ),
+                live.rack,
+            )
+            for live in entity.live_brokers
+        ),
+    )
+
+
+def stop_replica(request: int, entity: Any) -> told.StopReplicaRequested:
+    return told.StopReplicaRequested(
+        request,
+        int(entity.controller_id),
+        int(entity.controller_epoch),
+        bool(entity.delete_partitions),
+        tuple(
+            TopicPartition(str(topic.topic), int(partition))
+            for topic in entity.topics
+            for partition in topic.partitions
+        ),
+    )
+
+
+def _partition_states(
+    topic_states: Iterable[Any], settings_of: Settings
+) -> tuple[told.PartitionState, ...]:
+    return tuple(
+        told.PartitionState(
+            TopicPartition(str(topic.topic), int(partition.partition)),
+            LeaderAndIsr(
+                int(partition.leader),
+                int(partition.leader_epoch),
+                tuple(int(b) for b in partition.isr),
+                int(partition.controller_epoch),
+                int(partition.zk_version),
+            ),
+            tuple(int(b) for b in partition.replicas),
+            settings_of(str(topic.topic)),
+        )
+        for topic in topic_states
+        for partition in topic.partitions
+    )

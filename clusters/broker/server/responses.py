@@ -1,0 +1,275 @@
+"""Effects of the core that answer a request, to Kafka's responses in the version asked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.types import BrokerId, TopicName
+from kio.static.constants import EntityType
+from kio.static.primitive import i16, i32, i32Timedelta, i64
+
+from clusters.broker.replication import effects
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.metadata import Metadata
+from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.broker.wire import control
+from clusters.broker.wire.apis import Api, Versions
+from clusters.broker.wire.codec import entity_class, make, response_class
+
+_NO_THROTTLE = i32Timedelta.parse(timedelta(0))
+
+
+def _code(error: Error) -> ErrorCode:
+    return ErrorCode(int(error))
+
+
+def _nested(api: Api, version: int, name: str) -> type[Any]:
+    return entity_class(api, version, EntityType.response, name)
+
+
+def _by_topic(results: Iterable[Any]) -> dict[str, list[Any]]:
+    """Results by topic, in order; each has a `partition`."""
+    topics: dict[str, list[Any]] = {}
+    for result in results:
+        topics.setdefault(result.partition.topic, []).append(result)
+    return topics
+
+
+def produce(version: int, effect: effects.RespondProduce) -> Any:
+    partition_class = _nested(Api.PRODUCE, version, "PartitionProduceResponse")
+    topic_class = _nested(Api.PRODUCE, version, "TopicProduceResponse")
+    return make(
+        response_class(Api.PRODUCE, version),
+        throttle_time=_NO_THROTTLE,
+        responses=tuple(
+            topic_class(
+                name=TopicName(topic),
+                partition_responses=tuple(
+                    make(
+                        partition_class,
+                        index=i32(result.partition.partition),
+                        error_code=_code(result.error),
+                        base_offset=i64(result.base_offset),
+                        log_append_time=None,
+                        log_start_offset=i64(result.log_start_offset),
+                    )
+                    for result in results
+                ),
+            )
+            for topic, results in _by_topic(effect.results).items()
+        ),
+    )
+
+
+def fetch(
+    version: int,
+    effect: effects.RespondFetch,
+    read: Callable[[TopicPartition, effects.LogSlice], bytes],
+) -> Any:
+    partition_class = _nested(Api.FETCH, version, "PartitionData")
+    topic_class = _nested(Api.FETCH, version, "FetchableTopicResponse")
+    return make(
+        response_class(Api.FETCH, version),
+        throttle_time=_NO_THROTTLE,
+        responses=tuple(
+            topic_class(
+                topic=TopicName(topic),
+                partitions=tuple(
+                    make(
+                        partition_class,
+                        partition_index=i32(result.partition.partition),
+                        error_code=_code(result.error),
+                        high_watermark=i64(result.high_watermark),
+                        last_stable_offset=i64(result.high_watermark),
+                        log_start_offset=i64(result.log_start_offset),
+                        aborted_transactions=None,
+                        records=read(result.partition, result.records) if result.records else b"",
+                    )
+                    for result in results
+                ),
+            )
+            for topic, results in _by_topic(effect.results).items()
+        ),
+    )
+
+
+def list_offsets(
+    version: int,
+    effect: effects.RespondListOffsets,
+    look_up: Callable[[TopicPartition, int, int], tuple[int, int]],
+) -> Any:
+    """`look_up` finds (timestamp, offset) by (partition, timestamp, end), (-1, -1) for nothing."""
+    partition_class = _nested(Api.LIST_OFFSETS, version, "ListOffsetsPartitionResponse")
+    topic_class = _nested(Api.LIST_OFFSETS, version, "ListOffsetsTopicResponse")
+
+    def answer(result: effects.OffsetResult) -> Any:
+        timestamp, offset = -1, result.offset
+        if result.look_up is not None:
+            timestamp, offset = look_up(result.partition, result.look_up, result.end)
+        return make(
+            partition_class,
+            partition_index=i32(result.partition.partition),
+            error_code=_code(result.error),
+            timestamp=i64(timestamp),
+            offset=i64(offset),
+        )
+
+    return make(
+        response_class(Api.LIST_OFFSETS, version),
+        throttle_time=_NO_THROTTLE,
+        topics=tuple(
+            topic_class(
+                name=TopicName(topic), partitions=tuple(answer(result) for result in results)
+            )
+            for topic, results in _by_topic(effect.results).items()
+        ),
+    )
+
+
+def offset_for_leader_epoch(version: int, effect: effects.RespondOffsetForLeaderEpoch) -> Any:
+    api = Api.OFFSET_FOR_LEADER_EPOCH
+    end_class = _nested(api, version, "EpochEndOffset")
+    topic_class = _nested(api, version, "OffsetForLeaderTopicResult")
+    return make(
+        response_class(api, version),
+        throttle_time=_NO_THROTTLE,
+        topics=tuple(
+            topic_class(
+                topic=TopicName(topic),
+                partitions=tuple(
+                    make(
+                        end_class,
+                        error_code=_code(result.error),
+                        partition=i32(result.partition.partition),
+                        end_offset=i64(result.end_offset),
+                    )
+                    for result in results
+                ),
+            )
+            for topic, results in _by_topic(effect.results).items()
+        ),
+    )
+
+
+def control_response(api: Api, effect: effects.RespondControl) -> Any:
+    error_code = _code(effect.error)
+    partitions = tuple(
+        control.PartitionError(
+            topic=TopicName(partition.topic),
+            partition=i32(partition.partition),
+            error_code=_code(error),
+        )
+        for partition, error in effect.partitions
+    )
+    if api is Api.LEADER_AND_ISR:
+        return control.LeaderAndIsrResponse(error_code=error_code, partitions=partitions)
+    if api is Api.STOP_REPLICA:
+        return control.StopReplicaResponse(error_code=error_code, partitions=partitions)
+    return control.UpdateMetadataResponse(error_code=error_code)
+
+
+def create_topics(version: int, effect: effects.RespondCreateTopics) -> Any:
+    topic_class = _nested(Api.CREATE_TOPICS, version, "CreatableTopicResult")
+    return make(
+        response_class(Api.CREATE_TOPICS, version),
+        throttle_time=_NO_THROTTLE,
+        topics=tuple(
+            make(
+                topic_class,
+                name=TopicName(result.topic),
+                error_code=_code(result.error),
+                error_message=result.message,
+            )
+            for result in effect.results
+        ),
+    )
+
+
+def api_versions(version: int, apis: Mapping[Api, Versions], error: Error) -> Any:
+    """What is answered on this listener; v0 with the error where the asked version is unknown."""
+    api_class = _nested(Api.API_VERSIONS, version, "ApiVersion")
+    return make(
+        response_class(Api.API_VERSIONS, version),
+        error_code=_code(error),
+        throttle_time=_NO_THROTTLE,
+        api_keys=tuple(
+            make(
+                api_class,
+                api_key=i16(api),
+                min_version=i16(versions.lowest),
+                max_version=i16(versions.highest),
+            )
+            for api, versions in sorted(apis.items())
+        ),
+    )
+
+
+def metadata(
+    version: int,
+    known: Metadata,
+    topics: tuple[str, ...] | None,
+    *,
+    listener: str,
+    cluster_id: str | None,
+    being_created: frozenset[str],
+) -> Any:
+    """`topics` None: all of them."""
+    broker_class = _nested(Api.METADATA, version, "MetadataResponseBroker")
+    brokers = []
+    for broker_id, registration in sorted(known.brokers.items()):
+        for endpoint in registration.endpoints:
+            if endpoint.listener == listener:
+                brokers.append(
+                    make(
+                        broker_class,
+                        node_id=BrokerId(broker_id),
+                        host=endpoint.host,
+                        port=i32(endpoint.port),
+                        rack=registration.rack,
+                    )
+                )
+    wanted = tuple(sorted(known.topics)) if topics is None else topics
+    return make(
+        response_class(Api.METADATA, version),
+        throttle_time=_NO_THROTTLE,
+        brokers=tuple(brokers),
+        cluster_id=cluster_id,
+        controller_id=BrokerId(known.controller_id),
+        topics=tuple(_topic(version, known, topic, being_created) for topic in wanted),
+    )
+
+
+def _topic(version: int, known: Metadata, topic: str, being_created: frozenset[str]) -> Any:
+    partitions = known.topics.get(topic)
+    error = Error.NONE
+    if partitions is None:
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if topic in being_created:
+            error = Error.LEADER_NOT_AVAILABLE
+    partition_class = _nested(Api.METADATA, version, "MetadataResponsePartition")
+    described = []
+    for number, told in sorted((partitions or {}).items()):
+        has_leader = told.state.leader != NO_LEADER and told.state.leader in known.brokers
+        described.append(
+            make(
+                partition_class,
+                error_code=_code(Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE),
+                partition_index=i32(number),
+                leader_id=BrokerId(told.state.leader if has_leader else NO_LEADER),
+                replica_nodes=tuple(BrokerId(replica) for replica in told.replicas),
+                isr_nodes=tuple(BrokerId(replica) for replica in told.state.isr),
+                offline_replicas=tuple(
+                    BrokerId(replica) for replica in told.replicas if replica not in known.brokers
+                ),
+            )
+        )
+    return make(
+        _nested(Api.METADATA, version, "MetadataResponseTopic"),
+        error_code=_code(error),
+        name=TopicName(topic),
+        is_internal=False,
+        partitions=tuple(described),
+    )

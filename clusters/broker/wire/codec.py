@@ -1,0 +1,182 @@
+"""Frames to messages and back, by kio: request and response bytes without their length prefix.
+
+Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; nothing else does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from types import ModuleType
+from typing import Any, Final
+
+from kio.index import load_payload_module
+from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
+from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeaderV0
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+from kio.static.primitive import i16, i32
+
+from clusters.broker.wire import control
+from clusters.broker.wire.apis import Api, Versions
+
+LENGTH_BYTES: Final = 4
+_MODULES_OF_OUR_OWN: Final = {Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA}
+_OWN_REQUESTS: Final = {
+    Api.LEADER_AND_ISR: control.LeaderAndIsrRequest,
+    Api.STOP_REPLICA: control.StopReplicaRequest,
+    Api.UPDATE_METADATA: control.UpdateMetadataRequest,
+}
+_OWN_RESPONSES: Final = {
+    Api.LEADER_AND_ISR: control.LeaderAndIsrResponse,
+    Api.STOP_REPLICA: control.StopReplicaResponse,
+    Api.UPDATE_METADATA: control.UpdateMetadataResponse,
+}
+_NAMES: Final = {
+    Api.PRODUCE: "Produce",
+    Api.FETCH: "Fetch",
+    Api.LIST_OFFSETS: "ListOffsets",
+    Api.METADATA: "Metadata",
+    Api.API_VERSIONS: "ApiVersions",
+    Api.CREATE_TOPICS: "CreateTopics",
+    Api.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
+}
+
+
+class MalformedMessageError(Exception):
+    """Bytes that are no message of Kafka's protocol, or of none that was agreed on."""
+
+
+class UnsupportedVersionError(Exception):
+    """A request in a version that this broker does not speak."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(f"{header.api.name} v{header.version} is not spoken here")
+        self.header = header
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The header of a request."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+
+
+@cache
+def _module(api: Api, version: int, kind: EntityType) -> ModuleType:
+    if api in _MODULES_OF_OUR_OWN:
+        return control
+    return load_payload_module(int(api), version, kind)  # type: ignore[arg-type]
+
+
+@cache
+def entity_class(api: Api, version: int, kind: EntityType, name: str) -> type[Any]:
+    """A nested class of a message, by the name that kio gives it in this version."""
+    found: type[Any] = getattr(_module(api, version, kind), name)
+    return found
+
+
+@cache
+def request_class(api: Api, version: int) -> type[Any]:
+    if api in _OWN_REQUESTS:
+        return _OWN_REQUESTS[api]
+    return entity_class(api, version, EntityType.request, f"{_NAMES[api]}Request")
+
+
+@cache
+def response_class(api: Api, version: int) -> type[Any]:
+    if api in _OWN_RESPONSES:
+        return _OWN_RESPONSES[api]
+    return entity_class(api, version, EntityType.response, f"{_NAMES[api]}Response")
+
+
+@cache
+def _reader(cls: Any) -> Any:
+    return entity_reader(cls)
+
+
+@cache
+def _writer(cls: Any) -> Any:
+    return entity_writer(cls)
+
+
+@cache
+def _field_names(cls: Any) -> frozenset[str]:
+    return frozenset(field.name for field in dataclasses.fields(cls))
+
+
+def make(cls: type[Any], **values: Any) -> Any:
+    """An entity of this version: values for fields that it does not have are left out."""
+    names = _field_names(cls)
+    return cls(**{name: value for name, value in values.items() if name in names})
+
+
+def write(entity: Any) -> bytes:
+    buffer = BytesIO()
+    _writer(type(entity))(buffer, entity)
+    return buffer.getvalue()
+
+
+def decode_request(frame: bytes, apis: dict[Api, Versions]) -> tuple[Header, Any]:
+    """Raises MalformedMessageError, or UnsupportedVersionError where only the version is wrong."""
+    try:
+        # The flexible header only adds tagged fields behind the same beginning.
+        plain, size = _reader(RequestHeaderV1)(frame, 0)
+        api = Api(int(plain.request_api_key))
+    except Exception as error:
+        raise MalformedMessageError(f"no request header: {error}") from error
+    version = int(plain.request_api_version)
+    header = Header(api, version, int(plain.correlation_id), plain.client_id)
+    if api not in apis:
+        raise MalformedMessageError(f"{api.name} is not answered on this listener")
+    if version not in apis[api]:
+        raise UnsupportedVersionError(header)
+    cls = request_class(api, version)
+    try:
+        if cls.__header_schema__ is not RequestHeaderV1:
+            _, size = _reader(cls.__header_schema__)(frame, 0)
+        entity, body_size = _reader(cls)(frame, size)
+    except Exception as error:
+        raise MalformedMessageError(f"{api.name} v{version}: {error}") from error
+    if size + body_size != len(frame):
+        raise MalformedMessageError(f"{api.name} v{version}: bytes left over")
+    return header, entity
+
+
+def encode_request(entity: Any, *, correlation_id: int, client_id: str) -> bytes:
+    """A frame with its length prefix."""
+    cls = type(entity)
+    header = cls.__header_schema__(
+        request_api_key=i16(cls.__api_key__),
+        request_api_version=i16(cls.__version__),
+        correlation_id=i32(correlation_id),
+        client_id=client_id,
+    )
+    return _frame(write(header), write(entity))
+
+
+def encode_response(entity: Any, correlation_id: int) -> bytes:
+    """A frame with its length prefix."""
+    header_class = getattr(type(entity), "__header_schema__", ResponseHeaderV0)
+    header = header_class(correlation_id=i32(correlation_id))
+    return _frame(write(header), write(entity))
+
+
+def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
+    """The correlation id and the message."""
+    cls = response_class(api, version)
+    try:
+        header, size = _reader(cls.__header_schema__)(frame, 0)
+        entity, _ = _reader(cls)(frame, size)
+    except Exception as error:
+        raise MalformedMessageError(f"response to {api.name} v{version}: {error}") from error
+    return int(header.correlation_id), entity
+
+
+def _frame(header: bytes, body: bytes) -> bytes:
+    return (len(header) + len(body)).to_bytes(LENGTH_BYTES, "big") + header + body

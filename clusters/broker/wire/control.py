@@ -1,0 +1,213 @@
+"""LeaderAndIsr v2, StopReplica v1 and UpdateMetadata v5 as kio entities.
+
+Kafka 4.0 dropped these requests of ZooKeeper-mode controllers, and kio with it, so they are
+declared here in kio's own manner and read and written by kio. The fields are Kafka 2.2's
+(KIP-380 brought the broker epochs).
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kio.schema.errors import ErrorCode
+from kio.schema.request_header.v1.header import RequestHeader
+from kio.schema.response_header.v0.header import ResponseHeader
+from kio.schema.types import BrokerId, TopicName
+from kio.static.constants import EntityType
+from kio.static.primitive import i16, i32, i64
+
+
+def _kafka(kind: str) -> Any:
+    return field(metadata={"kafka_type": kind})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartition:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    partition: i32 = _kafka("int32")
+    controller_epoch: i32 = _kafka("int32")
+    leader: BrokerId = _kafka("int32")
+    leader_epoch: i32 = _kafka("int32")
+    isr: tuple[BrokerId, ...] = _kafka("int32")
+    zk_version: i32 = _kafka("int32")
+    replicas: tuple[BrokerId, ...] = _kafka("int32")
+    is_new: bool = _kafka("bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrTopic:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic: TopicName = _kafka("string")
+    partitions: tuple[LeaderAndIsrPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveLeader:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    broker_id: BrokerId = _kafka("int32")
+    host: str = _kafka("string")
+    port: i32 = _kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrRequest:
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    controller_id: BrokerId = _kafka("int32")
+    controller_epoch: i32 = _kafka("int32")
+    broker_epoch: i64 = _kafka("int64")
+    topic_states: tuple[LeaderAndIsrTopic, ...]
+    live_leaders: tuple[LiveLeader, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionError:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    topic: TopicName = _kafka("string")
+    partition: i32 = _kafka("int32")
+    error_code: ErrorCode = _kafka("error_code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrResponse:
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = _kafka("error_code")
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaTopic:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(1)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic: TopicName = _kafka("string")
+    partitions: tuple[i32, ...] = _kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaRequest:
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(1)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    controller_id: BrokerId = _kafka("int32")
+    controller_epoch: i32 = _kafka("int32")
+    broker_epoch: i64 = _kafka("int64")
+    delete_partitions: bool = _kafka("bool")
+    topics: tuple[StopReplicaTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopReplicaResponse:
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(1)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = _kafka("error_code")
+    partitions: tuple[PartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataPartition:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    partition: i32 = _kafka("int32")
+    controller_epoch: i32 = _kafka("int32")
+    leader: BrokerId = _kafka("int32")
+    leader_epoch: i32 = _kafka("int32")
+    isr: tuple[BrokerId, ...] = _kafka("int32")
+    zk_version: i32 = _kafka("int32")
+    replicas: tuple[BrokerId, ...] = _kafka("int32")
+    offline_replicas: tuple[BrokerId, ...] = _kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataTopic:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    topic: TopicName = _kafka("string")
+    partitions: tuple[UpdateMetadataPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataEndpoint:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    port: i32 = _kafka("int32")
+    host: str = _kafka("string")
+    listener: str = _kafka("string")
+    security_protocol: i16 = _kafka("int16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataBroker:
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    broker_id: BrokerId = _kafka("int32")
+    endpoints: tuple[UpdateMetadataEndpoint, ...]
+    rack: str | None = _kafka("string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataRequest:
+    __type__: ClassVar = EntityType.request
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+    controller_id: BrokerId = _kafka("int32")
+    controller_epoch: i32 = _kafka("int32")
+    broker_epoch: i64 = _kafka("int64")
+    topic_states: tuple[UpdateMetadataTopic, ...]
+    live_brokers: tuple[UpdateMetadataBroker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateMetadataResponse:
+    __type__: ClassVar = EntityType.response
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+    error_code: ErrorCode = _kafka("error_code")
+
+
+SECURITY_PROTOCOL_PLAINTEXT = i16(0)
