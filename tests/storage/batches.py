@@ -26,12 +26,19 @@ def _snappy_java(data: bytes) -> bytes:
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + framed
 
 
+def _lz4(data: bytes) -> bytes:
+    """Kafka wants blocks that do not depend on each other."""
+    compressor = cramjam.lz4.Compressor(block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
 COMPRESSIONS = {
     "none": (0, lambda data: data),
     "gzip": (1, gzip.compress),
     "snappy-java": (2, _snappy_java),
     "snappy": (2, lambda data: bytes(cramjam.snappy.compress_raw(data))),
-    "lz4": (3, lambda data: bytes(cramjam.lz4.compress(data))),
+    "lz4": (3, _lz4),
     "zstd": (4, lambda data: bytes(cramjam.zstd.compress(data))),
 }
 

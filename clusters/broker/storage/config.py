@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from clusters.errors import UsageError
+
 LONG_MAX: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
@@ -73,7 +75,7 @@ _SETTINGS: Final = (
 )
 
 
-class SettingError(ValueError):
+class SettingError(UsageError):
     """A setting has a value that it cannot have."""
 
 

@@ -366,6 +366,7 @@ class Log:
     def close(self) -> None:
         """Leave the files as they are; `flush` first for a clean shutdown."""
         try:
+            self._segments[-1].become_inactive()
             for segment in self._segments:
                 segment.save_indexes()
                 segment.close()

@@ -28,6 +28,7 @@ from clusters.broker.storage.replica_reader import (
     read_entries,
     segment_files,
 )
+from clusters.errors import UsageError
 
 _BESIDE_A_SEGMENT = (".index", ".timeindex", ".txnindex", ".snapshot")
 
@@ -48,8 +49,8 @@ class _Cut:
     offset: int
 
 
-class KeepBelowRecoveryPointError(ValueError):
-    """A disk was to lose what had been flushed."""
+class KeepError(UsageError):
+    """`keep` names a log that is not there, or an offset below what had been flushed."""
 
 
 def power_off(
@@ -62,9 +63,9 @@ def power_off(
         directories = partition_directories(log_directory)
         for tp, offset in kept.items():
             if tp not in directories:
-                raise KeyError(f"{log_directory} has no log of {tp}")
+                raise KeepError(f"keep names {tp}, but {log_directory} has no such log")
             if offset < points.get(tp, 0):
-                raise KeepBelowRecoveryPointError(
+                raise KeepError(
                     f"keep of {tp} is {offset}, but everything below {points[tp]} was flushed"
                 )
         return {

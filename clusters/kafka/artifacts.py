@@ -1,0 +1,131 @@
+"""Java artifacts from Maven Central: a coordinate in, a class path out.
+
+Maven resolves the dependencies; the class path is kept beside a generated pom in the user's cache
+directory, so that a second call starts nothing and needs no network. No distribution archives and
+no shell scripts: whoever runs a class names it with `java -cp`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+from clusters.errors import MissingPartError
+
+_COORDINATE: Final = re.compile(r"[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+")
+_GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
+_TIMEOUT_SECONDS: Final = 600
+
+_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>neaptide</groupId>
+  <artifactId>class-path</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+
+_DEPENDENCY: Final = """\
+    <dependency>
+      <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+    </dependency>"""
+
+
+class ArtifactError(MissingPartError):
+    """The artifacts cannot be had; the message says what to do."""
+
+
+def cache_directory() -> Path:
+    """Where fetched things of this project live: `$XDG_CACHE_HOME/neaptide`."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "neaptide"
+
+
+def class_path(*coordinates: str) -> str:
+    """The class path of `group:artifact:version` with all dependencies; the first ones win."""
+    for coordinate in coordinates:
+        if not _COORDINATE.fullmatch(coordinate):
+            raise ArtifactError(f"Write {coordinate!r} as group:artifact:version.")
+    directory = cache_directory() / "kafka" / "+".join(coordinates).replace(":", "_")
+    directory.mkdir(parents=True, exist_ok=True)
+    stored = directory / "class-path"
+    with _locked(directory / ".lock"):
+        known = _read(stored)
+        if known is None:
+            _resolve(directory, coordinates)
+            known = _read(stored)
+    if known is None:
+        raise ArtifactError(f"Maven left no class path in {directory}; remove it and try again.")
+    return known
+
+
+def _read(stored: Path) -> str | None:
+    """A class path whose jars are all still there."""
+    if not stored.exists():
+        return None
+    found = stored.read_text().strip()
+    jars = found.split(os.pathsep)
+    return found if found and all(Path(jar).exists() for jar in jars) else None
+
+
+def _resolve(directory: Path, coordinates: Sequence[str]) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ArtifactError("Install Maven (the command mvn) to fetch Kafka from Maven Central.")
+    (directory / "pom.xml").write_text(_pom(coordinates))
+    fresh = directory / "class-path.fresh"
+    command = [maven, "--batch-mode", "--quiet", _GOAL, f"-Dmdep.outputFile={fresh}"]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ArtifactError(
+            f"Maven did not fetch {' '.join(coordinates)} within {_TIMEOUT_SECONDS} s; look at the "
+            "network and try again."
+        ) from error
+    if done.returncode != 0:
+        raise ArtifactError(_explain(coordinates, done.stdout))
+    fresh.replace(directory / "class-path")
+
+
+def _explain(coordinates: Sequence[str], output: str) -> str:
+    errors = [line for line in output.splitlines() if "ERROR" in line]
+    why = errors[0] if errors else "it said nothing"
+    return (
+        f"Maven could not fetch {' '.join(coordinates)}; look at the version and the network, then "
+        f"try again ({why})."
+    )
+
+
+def _pom(coordinates: Sequence[str]) -> str:
+    parts = [[escape(part) for part in coordinate.split(":")] for coordinate in coordinates]
+    dependencies = [_DEPENDENCY.format(group=g, artifact=a, version=v) for g, a, v in parts]
+    return _POM.format(dependencies="\n".join(dependencies))
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """One process at a time resolves the same artifacts."""
+    with file.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,105 @@
+"""Kafka's own reader of segments as the oracle: it finds nothing wrong with ours."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from clusters.broker.replication.model import TopicPartition
+from clusters.broker.storage.config import LogConfig
+from clusters.broker.storage.log import Log
+from clusters.kafka.artifacts import class_path
+from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
+
+KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
+
+
+def dump(files: Sequence[Path], *options: str) -> str:
+    command = ["java", "-Xmx256m", "-cp", class_path(KAFKA), "kafka.tools.DumpLogSegments"]
+    names = ",".join(str(file) for file in files)
+    done = subprocess.run(
+        [*command, *options, "--files", names],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # where complaints go
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    """Several segments, an epoch change, a truncation, every compression type, odd timestamps."""
+    config = LogConfig(segment_bytes=6000, index_interval_bytes=500)
+    log = Log.open(tmp_path_factory.mktemp("logs") / "t-0", TopicPartition("t", 0), config)
+    kinds = list(COMPRESSIONS)
+    for number in range(130):
+        offset = log.log_end_offset
+        parts = []
+        for at in range(1 + number % 3):
+            values = [f"v{offset + at * 2 + i}".encode() for i in range(2)]
+            parts.append(
+                batch(
+                    offset + 2 * at,
+                    values,
+                    epoch=number // 50,
+                    timestamp=NOW_MS + (offset - 40 if number % 7 == 0 else offset),
+                    compression=kinds[number % len(kinds)],
+                )
+            )
+        log.append(*with_headers(*parts))
+        if number == 60:
+            log.truncate_to(log.log_end_offset - 5)
+    log.flush()
+    log.close()
+    return log
+
+
+@pytest.mark.live
+def test_R8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
+    files = sorted(log.directory.glob("*.log"))
+    assert len(files) > 2
+    text = dump(files, "--deep-iteration", "--print-data-log")
+    offsets = [int(found) for found in re.findall(r"^\| offset: (\d+) ", text, re.MULTILINE)]
+    assert offsets == list(range(log.log_end_offset))
+    payloads = re.findall(r"payload: (\S+)$", text, re.MULTILINE)
+    assert payloads == [f"v{offset}" for offset in offsets]
+    assert text.count("isvalid: true") == text.count("baseOffset: ")
+    epochs = {int(found) for found in re.findall(r"partitionLeaderEpoch: (\d+)", text)}
+    assert epochs == {0, 1, 2}
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("check", ["--index-sanity-check", "--verify-index-only"])
+def test_R8_kafka_finds_our_indexes_sound(log: Log, check: str) -> None:
+    files = sorted([*log.directory.glob("*.index"), *log.directory.glob("*.timeindex")])
+    assert sum(file.stat().st_size for file in files) > 200
+    text = dump(files, check)
+    for complaint in ("ismatch", "out of order", "not found", "Exception"):
+        assert complaint not in text
+    if check == "--index-sanity-check":
+        assert text.count("passed sanity check") == len(files)
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("suffix", "byte", "complaint"),
+    [(".index", 3, "Mismatches in"), (".timeindex", 7, "Found timestamp mismatch")],
+)
+def test_R8_the_twin_kafka_complains_of_an_index_entry_that_is_wrong(
+    log: Log, tmp_path: Path, suffix: str, byte: int, complaint: str
+) -> None:
+    stem = sorted(log.directory.glob("*.log"))[0].stem
+    for file in log.directory.glob(f"{stem}.*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    broken = tmp_path / (stem + suffix)
+    content = bytearray(broken.read_bytes())
+    content[byte] ^= 1
+    broken.write_bytes(bytes(content))
+    assert complaint in dump([broken], "--verify-index-only")
