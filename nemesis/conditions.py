@@ -1,0 +1,175 @@
+"""What a step waits for: `acked(m2) and held(C, A)`, as a checked expression over what is observed.
+
+The text is parsed by Python's own parser and then only a handful of forms is let through, so that
+a condition reads like a sentence and can do nothing else. Names are checked when the scenario is
+read, not when the cluster is already running.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+
+class ConditionError(ValueError):
+    """A condition that cannot be read; the message says what can."""
+
+
+class Observed(Protocol):
+    """What a condition may ask. Brokers are numbers; None is "not known"."""
+
+    def acked(self, record: str) -> bool: ...
+    def failed(self, record: str) -> bool: ...
+    def consumed(self, record: str) -> bool: ...
+    def held(self, source: int, destination: int) -> bool: ...
+    def up(self, broker: int) -> bool: ...
+    def registered(self, broker: int) -> bool: ...
+    def leader(self) -> int | None: ...
+    def leader_epoch(self) -> int | None: ...
+    def isr(self) -> Collection[int]: ...
+    def level(self) -> bool: ...
+    def log_end_offset(self, broker: int) -> int | None: ...
+    def high_watermark(self, broker: int) -> int | None: ...
+    def checkpointed(self, broker: int) -> int | None: ...
+    def round(self, broker: int) -> int | None: ...
+
+
+Evaluate = Callable[[Observed], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    text: str
+    holds: Callable[[Observed], bool]
+
+
+# Function name → (kinds of its arguments, what it asks).
+_FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
+    "acked": (("record",), lambda o, r: o.acked(r)),
+    "failed": (("record",), lambda o, r: o.failed(r)),
+    "consumed": (("record",), lambda o, r: o.consumed(r)),
+    "held": (("broker", "broker"), lambda o, a, b: o.held(a, b)),
+    "up": (("broker",), lambda o, b: o.up(b)),
+    "registered": (("broker",), lambda o, b: o.registered(b)),
+    "LEO": (("broker",), lambda o, b: o.log_end_offset(b)),
+    "HW": (("broker",), lambda o, b: o.high_watermark(b)),
+    "checkpointed": (("broker",), lambda o, b: o.checkpointed(b)),
+    "round": (("broker",), lambda o, b: o.round(b)),
+}
+_WORDS: Final[Mapping[str, Evaluate]] = {
+    "leader": lambda o: o.leader(),
+    "leader_epoch": lambda o: o.leader_epoch(),
+    "isr": lambda o: frozenset(o.isr()),
+    "level": lambda o: o.level(),
+    "nobody": lambda o: None,
+}
+_ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
+VOCABULARY: Final = (
+    "acked(m), failed(m), consumed(m), held(A, B), up(A), registered(A), LEO(A), HW(A),"
+    " checkpointed(A), round(A), leader, leader_epoch, isr, level, nobody"
+)
+
+
+def parse_condition(text: str, brokers: Mapping[str, int], records: Collection[str]) -> Condition:
+    """Raises ConditionError for anything that is not a condition about these brokers and records."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        raise ConditionError(f"cannot read the condition {text!r}") from None
+    compiled = _Compiler(text, brokers, records).boolean(tree)
+    return Condition(text, lambda observed: bool(compiled(observed)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiler:
+    text: str
+    brokers: Mapping[str, int]
+    records: Collection[str]
+
+    def boolean(self, node: ast.expr) -> Evaluate:
+        match node:
+            case ast.BoolOp(op, values):
+                parts = [self.boolean(value) for value in values]
+                combine = all if isinstance(op, ast.And) else any
+                return lambda o: combine(part(o) for part in parts)
+            case ast.UnaryOp(ast.Not(), operand):
+                part = self.boolean(operand)
+                return lambda o: not part(o)
+            case ast.Compare(left, [op], [right]):
+                return self._comparison(left, op, right)
+            case ast.Call() | ast.Name():
+                return self.value(node)
+            case _:
+                raise self._unreadable(node)
+
+    def _comparison(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Evaluate:
+        first, second = self.value(left), self.value(right)
+        match op:
+            case ast.Is() | ast.Eq():
+                return lambda o: first(o) == second(o)
+            case ast.IsNot() | ast.NotEq():
+                return lambda o: first(o) != second(o)
+            case ast.In():
+                return lambda o: first(o) in (second(o) or ())
+            case ast.NotIn():
+                return lambda o: first(o) not in (second(o) or ())
+            case _:
+                compare = _ORDER[type(op)]
+
+                def ordered(observed: Observed) -> bool:
+                    a, b = first(observed), second(observed)
+                    return a is not None and b is not None and compare(a, b)
+
+                return ordered
+
+    def value(self, node: ast.expr) -> Evaluate:
+        match node:
+            case ast.Constant(int() as number):
+                return lambda o: number
+            case ast.Set(elements):
+                members = [self.value(element) for element in elements]
+                return lambda o: frozenset(member(o) for member in members)
+            case ast.Name(name) if name in self.brokers:
+                broker = self.brokers[name]
+                return lambda o: broker
+            case ast.Name(name) if name in _WORDS:
+                return _WORDS[name]
+            case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
+                return self._call(name, arguments)
+            case _:
+                raise self._unreadable(node)
+
+    def _call(self, name: str, arguments: list[ast.expr]) -> Evaluate:
+        kinds, ask = _FUNCTIONS[name]
+        if len(arguments) != len(kinds):
+            raise ConditionError(
+                f"in {self.text!r}: {name} takes {len(kinds)}, not {len(arguments)}"
+            )
+        given = [self._argument(kind, node) for kind, node in zip(kinds, arguments, strict=True)]
+        return lambda o: ask(o, *given)
+
+    def _argument(self, kind: str, node: ast.expr) -> str | int:
+        name = node.id if isinstance(node, ast.Name) else ast.unparse(node)
+        if kind == "broker":
+            if name not in self.brokers:
+                raise ConditionError(
+                    f"in {self.text!r}: {name} is no broker; there are {', '.join(self.brokers)}"
+                )
+            return self.brokers[name]
+        if name not in self.records:
+            raise ConditionError(f"in {self.text!r}: no step produces the record {name}")
+        return name
+
+    def _unreadable(self, node: ast.expr) -> ConditionError:
+        return ConditionError(
+            f"in {self.text!r}: cannot read {ast.unparse(node)!r}; a condition is made of"
+            f" {VOCABULARY}, comparisons, and, or, not"
+        )

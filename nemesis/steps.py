@@ -1,0 +1,173 @@
+"""The steps of a schedule, as frozen values: what is done, to whom. Doing it is elsewhere.
+
+Brokers are named as in the scenario. A message travels from its source to its destination: a Fetch
+response goes from the leader to the follower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+InFlight = Literal["discarded", "delivered"]
+Message = Literal["request", "response"]
+Api = Literal["fetch", "offset_for_leader_epoch", "any"]
+Purpose = Literal["client", "replication", "coordination"]
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Sends records, in order, and does not wait."""
+
+    records: tuple[str, ...]
+    acks: Literal["0", "1", "all"] = "all"
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """Reads from the beginning to the high watermark, once."""
+
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Lets no such message pass from now on; what is behind it waits too."""
+
+    name: str
+    message: Message
+    api: Api
+    source: str
+    destination: str
+    where: str = ""
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Loses such messages; on TCP that breaks the connection."""
+
+    name: str
+    message: Message
+    api: Api
+    source: str
+    destination: str
+    where: str = ""
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Ends a hold (or a drop): what was held goes on, in order."""
+
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Ends a hold: what was held is thrown away."""
+
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """SIGKILL. What the broker had sent and nobody has received is delivered, or discarded."""
+
+    broker: str
+    in_flight: InFlight
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOff:
+    """SIGKILL, and the page cache is gone: what was not flushed is cut from the logs.
+
+    `survives`: records up to and including this one happened to reach the disk all the same.
+    """
+
+    broker: str
+    survives: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A clean shutdown."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Starts a broker that is down."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """SIGSTOP: alive for the operating system, dead for everybody else."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """No byte passes from source to destination; both ways where `both`."""
+
+    source: str
+    destination: str
+    purpose: Purpose | None = None
+    both: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Heal:
+    """Undoes the cuts between these two, or all of them."""
+
+    source: str | None = None
+    destination: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Notes how long after a broker's last fetch the step's condition came true.
+
+    In units of a broker setting; `above` and `at_most` say what is predicted.
+    """
+
+    since_last_fetch_of: str
+    unit: str
+    above: float
+    at_most: float
+    slack_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Nothing but the condition of its step."""
+
+
+Step = (
+    Produce
+    | Consume
+    | Hold
+    | Drop
+    | Release
+    | Discard
+    | Kill
+    | PowerOff
+    | Stop
+    | Restart
+    | Pause
+    | Resume
+    | Cut
+    | Heal
+    | Measure
+    | Await
+)
