@@ -79,7 +79,7 @@ VOCABULARY: Final = (
 
 
 def parse_condition(text: str, brokers: Mapping[str, int], records: Collection[str]) -> Condition:
-    """Raises ConditionError for anything that is not a condition about these brokers and records."""
+    """Raises ConditionError for what is no condition about these brokers and records."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:

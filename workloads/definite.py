@@ -1,0 +1,32 @@
+"""What a client error says of the operation: surely not done (fail), or not known (info).
+
+When in doubt it is info: a fail that was done after all would be a false alarm, an info never is.
+The names are librdkafka's, without a leading underscore where they are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# Only with retries switched off: a retried request may have been appended by its first attempt.
+DEFINITE: Final[Mapping[str, str]] = {
+    "NOT_ENOUGH_REPLICAS": "refused before the append",
+    "NOT_LEADER_FOR_PARTITION": "refused by a broker that does not lead",
+    "LEADER_NOT_AVAILABLE": "refused by a broker that knows no leader",
+    "UNKNOWN_TOPIC_OR_PART": "refused by a broker that does not know the partition",
+    "MSG_SIZE_TOO_LARGE": "refused: larger than max.message.bytes",
+    "INVALID_MSG": "refused: corrupt",
+    "INVALID_MSG_SIZE": "refused: its size is invalid",
+    "INVALID_REQUIRED_ACKS": "refused: no such acks",
+    "_QUEUE_FULL": "never left the client",
+    "_UNKNOWN_TOPIC": "never left the client",
+    "_UNKNOWN_PARTITION": "never left the client",
+}
+
+
+def completion_type(error: str | None) -> str:
+    """`ok`, `fail` or `info`, by Jepsen's meaning."""
+    if error is None:
+        return "ok"
+    return "fail" if error in DEFINITE else "info"

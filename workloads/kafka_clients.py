@@ -1,0 +1,65 @@
+"""librdkafka producers and consumers, set up so that what they report can be believed.
+
+Retries and idempotence are off unless asked for: then an acknowledgement is of one attempt, an
+error is of one attempt, and no record is there twice because of the client. Failures are noticed
+quickly, so that a run is not spent waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, Producer
+
+_COMMON: Final = {
+    "broker.address.family": "v4",
+    "allow.auto.create.topics": False,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 50,
+    "socket.connection.setup.timeout.ms": 2_000,
+    "topic.metadata.refresh.fast.interval.ms": 50,
+    "topic.metadata.refresh.interval.ms": 2_000,
+    "log_level": 0,
+}
+MESSAGE_TIMEOUT_MS: Final = 10_000
+
+
+def _ignore(_: object) -> None:
+    """Connection errors are expected here; what counts is what becomes of each operation."""
+
+
+def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
+    settings: dict[str, object] = {
+        **_COMMON,
+        "bootstrap.servers": bootstrap,
+        "acks": acks,
+        "enable.idempotence": False,
+        "message.send.max.retries": 0,
+        "max.in.flight.requests.per.connection": 5,
+        "linger.ms": 5,
+        "request.timeout.ms": 5_000,
+        "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+        "queue.buffering.max.messages": 100_000,
+        "error_cb": _ignore,
+        **extra,
+    }
+    return Producer(settings)
+
+
+def consumer(bootstrap: str, group: str, extra: Mapping[str, str]) -> Consumer:
+    """For assigned partitions only: the group id is required by librdkafka, and never used."""
+    settings: dict[str, object] = {
+        **_COMMON,
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 50,
+        "error_cb": _ignore,
+        **extra,
+    }
+    return Consumer(settings)

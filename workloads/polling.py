@@ -1,0 +1,129 @@
+"""Polls: every consumed record is recorded, with the poll that returned it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from workloads.kafka_clients import consumer
+from workloads.recorder import Recorder
+
+_BATCH = 1_000
+_POLL_S = 0.1
+_WATERMARK_TIMEOUT_S = 2.0
+
+
+def _record_poll(
+    recorder: Recorder,
+    process: int,
+    phase: str,
+    invoked_ns: int,
+    messages: list[Any],
+    on_record: Callable[[Any], None],
+) -> int:
+    """Writes one poll operation; how many records it returned."""
+    good = [message for message in messages if message.error() is None]
+    operation = recorder.new_operation()
+    completed_ns = recorder.now_ns()
+    for row, message in enumerate(good):
+        recorder.write(
+            operation=operation,
+            row=row,
+            process=process,
+            f="poll",
+            type="ok",
+            invoked_ns=invoked_ns,
+            completed_ns=completed_ns,
+            topic=message.topic(),
+            partition=message.partition(),
+            offset=message.offset(),
+            key=_text(message.key()),
+            value=_text(message.value()),
+            leader_epoch=message.leader_epoch(),
+            phase=phase,
+        )
+        on_record(message)
+    return len(good)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", errors="backslashreplace")
+
+
+def read_to_end(
+    recorder: Recorder,
+    process: int,
+    bootstrap: str,
+    settings: Mapping[str, str],
+    *,
+    topic: str,
+    partition: int,
+    phase: str,
+    end: int | None,
+    deadline_s: float,
+    on_record: Callable[[Any], None],
+) -> tuple[int | None, bool]:
+    """Reads a partition from 0 to `end` (None: the high watermark as it is told).
+
+    Returns that end, and whether it was reached before the deadline.
+    """
+    deadline = time.monotonic() + deadline_s
+    reader = consumer(bootstrap, f"neaptide-{process}", settings)
+    try:
+        assigned = TopicPartition(topic, partition, 0)
+        while end is None and time.monotonic() < deadline:
+            try:
+                _, end = reader.get_watermark_offsets(assigned, timeout=_WATERMARK_TIMEOUT_S)
+            except KafkaException:
+                continue  # no leader yet: the deadline decides
+        if end is None:
+            return None, False
+        reader.assign([assigned])
+        position = 0
+        while position < end and time.monotonic() < deadline:
+            invoked_ns = recorder.now_ns()
+            messages = reader.consume(_BATCH, _POLL_S)
+            if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
+                position = 1 + max(m.offset() for m in messages if m.error() is None)
+        return end, position >= end
+    finally:
+        reader.close()
+
+
+class Poller:
+    """One logical process that polls assigned partitions from the beginning, until closed."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        process: int,
+        bootstrap: str,
+        settings: Mapping[str, str],
+        topic: str,
+        partitions: int,
+    ) -> None:
+        self.count = 0
+        self._recorder = recorder
+        self._process = process
+        self._consumer = consumer(bootstrap, f"neaptide-{process}", settings)
+        self._consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            invoked_ns = self._recorder.now_ns()
+            messages = self._consumer.consume(_BATCH, _POLL_S)
+            self.count += _record_poll(
+                self._recorder, self._process, "main", invoked_ns, messages, lambda _: None
+            )
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+        self._consumer.close()

@@ -1,0 +1,34 @@
+"""The words between the harness and a process of clients: one JSON object a line, both ways.
+
+Harness → clients, each with an `id` that the answer repeats:
+    produce   topic, partition, acks, values      answered at once; completions are events
+    consume   topic, partition, phase, end        reads from 0 to `end` (None: the high watermark)
+    load      topic, partitions, acks, rate       sends and polls until stop_load
+    stop_load                                     answered when every send has completed
+    flush                                         what was recorded can be read
+Clients → harness:
+    {"id", "ok", "result" | "error"}              answers
+    {"event": "sent", "value", "type", "offset", "error"}       a scripted send has completed
+    {"event": "polled", "value", "offset"}                      a scripted consumer has read
+    {"event": "progress", "acked", "failed", "unknown", "polled"}   now and then, under load
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ClientsConfig:
+    """What a process of clients is started with (as JSON)."""
+
+    run: str
+    number: int
+    clock_origin_ns: int
+    bootstrap: str
+    settings: dict[str, str]  # more librdkafka settings, of the user
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.run)

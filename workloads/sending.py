@@ -1,0 +1,120 @@
+"""Sends: unique values, appended by librdkafka; every completion is recorded."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from workloads.definite import completion_type
+from workloads.kafka_clients import producer
+from workloads.recorder import Recorder
+
+Completed = Callable[[str, str, int | None, str | None], None]
+_POLL_S = 0.05
+_QUEUE_FULL_S = 0.01
+
+
+class Sender:
+    """One logical process that sends, by one producer; completions come on its own thread."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        process: int,
+        bootstrap: str,
+        acks: str,
+        settings: Mapping[str, str],
+        on_completed: Completed,
+    ) -> None:
+        self.counts = {"ok": 0, "fail": 0, "info": 0}
+        self._recorder = recorder
+        self._process = process
+        self._acks = acks
+        self._on_completed = on_completed
+        self._producer: Producer = producer(bootstrap, acks, settings)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def send(self, topic: str, partition: int, value: str) -> None:
+        """Hands one record to the producer; waits while its queue is full."""
+        operation = self._recorder.new_operation()
+        invoked_ns = self._recorder.now_ns()
+        delivered = partial(self._delivered, operation, invoked_ns, topic, partition, value)
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value=value, partition=partition, on_delivery=delivered
+                )
+                return
+            except BufferError:
+                # The queue empties as the poll thread reports deliveries.
+                self._closing.wait(_QUEUE_FULL_S)
+            except KafkaException as error:
+                self._completed(operation, invoked_ns, topic, partition, value, None, error.args[0])
+                return
+
+    def _delivered(
+        self,
+        operation: int,
+        invoked_ns: int,
+        topic: str,
+        partition: int,
+        value: str,
+        error: Any,
+        message: Any,
+    ) -> None:
+        offset = message.offset() if error is None and message.offset() >= 0 else None
+        self._completed(operation, invoked_ns, topic, partition, value, offset, error)
+
+    def _completed(
+        self,
+        operation: int,
+        invoked_ns: int,
+        topic: str,
+        partition: int,
+        value: str,
+        offset: int | None,
+        error: Any,
+    ) -> None:
+        name = None if error is None else str(error.name())
+        kind = completion_type(name)
+        self.counts[kind] += 1
+        self._recorder.write(
+            operation=operation,
+            process=self._process,
+            f="send",
+            type=kind,
+            invoked_ns=invoked_ns,
+            completed_ns=self._recorder.now_ns(),
+            topic=topic,
+            partition=partition,
+            # With acks=0 librdkafka makes an offset up: nobody told it one.
+            offset=None if self._acks == "0" else offset,
+            value=value,
+            acks=self._acks,
+            error=name,
+        )
+        self._on_completed(value, kind, offset, name)
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            self._producer.poll(_POLL_S)
+
+    def drain(self, timeout_s: float) -> int:
+        """Waits until every send has completed; how many have not."""
+        deadline = time.monotonic() + timeout_s
+        while (left := len(self._producer)) and time.monotonic() < deadline:
+            self._producer.flush(_POLL_S)
+        return int(left)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+        self._producer.purge()
+        self._producer.poll(0)

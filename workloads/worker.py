@@ -1,0 +1,200 @@
+"""`python -m workloads.worker <config.json>`: a process of clients.
+
+It does what the harness tells it on standard input and answers on standard output; the end of
+standard input is the end of the process. What it records it writes itself, into the run directory.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from results.errors import NeaptideError
+from workloads.polling import Poller, read_to_end
+from workloads.protocol import ClientsConfig
+from workloads.recorder import Recorder
+from workloads.sending import Sender
+
+_FLUSH_INTERVAL_S = 1.0
+_DRAIN_TIMEOUT_S = 30.0
+_BURST = 50
+PROCESSES_PER_WORKER = 100
+
+
+class Worker:
+    def __init__(self, config: ClientsConfig) -> None:
+        self._config = config
+        self._recorder = Recorder(config.directory, config.number, config.clock_origin_ns)
+        self._output = threading.Lock()
+        self._senders: dict[str, Sender] = {}
+        self._next_process = config.number * PROCESSES_PER_WORKER
+        self._loads: list[_Load] = []
+        self._closing = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_flushing, daemon=True)
+        self._keeper.start()
+
+    # --- lines -----------------------------------------------------------------------------------
+
+    def say(self, document: Mapping[str, Any]) -> None:
+        with self._output:
+            sys.stdout.write(json.dumps(document) + "\n")
+            sys.stdout.flush()
+
+    def serve(self) -> None:
+        for line in sys.stdin:
+            command = json.loads(line)
+            number, verb = command.pop("id"), command.pop("do")
+            # Commands that take long must not hold up those behind them.
+            threading.Thread(
+                target=self._run, args=(number, getattr(self, f"do_{verb}"), command), daemon=True
+            ).start()
+        self.close()
+
+    def _run(self, number: int, verb: Callable[..., Any], arguments: dict[str, Any]) -> None:
+        try:
+            self.say({"id": number, "ok": True, "result": verb(**arguments)})
+        except Exception as error:
+            self.say({"id": number, "ok": False, "error": f"{type(error).__name__}: {error}"})
+
+    def _process(self) -> int:
+        with self._output:
+            self._next_process += 1
+            return self._next_process
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def do_produce(self, topic: str, partition: int, acks: str, values: list[str]) -> None:
+        sender = self._senders.get(acks)
+        if sender is None:
+            sender = self._sender(acks, self._say_sent)
+            self._senders[acks] = sender
+        for value in values:
+            sender.send(topic, partition, value)
+
+    def _sender(self, acks: str, on_completed: Callable[..., None]) -> Sender:
+        return Sender(
+            self._recorder,
+            self._process(),
+            self._config.bootstrap,
+            acks,
+            self._config.settings,
+            on_completed,
+        )
+
+    def _say_sent(self, value: str, kind: str, offset: int | None, error: str | None) -> None:
+        self.say({"event": "sent", "value": value, "type": kind, "offset": offset, "error": error})
+
+    def do_consume(
+        self, topic: str, partition: int, phase: str, end: int | None, deadline_s: float
+    ) -> dict[str, Any]:
+        def on_record(message: Any) -> None:
+            if phase == "main":
+                value = message.value().decode("utf-8", errors="backslashreplace")
+                self.say({"event": "polled", "value": value, "offset": message.offset()})
+
+        found, reached = read_to_end(
+            self._recorder,
+            self._process(),
+            self._config.bootstrap,
+            self._config.settings,
+            topic=topic,
+            partition=partition,
+            phase=phase,
+            end=end,
+            deadline_s=deadline_s,
+            on_record=on_record,
+        )
+        return {"end": found, "reached": reached}
+
+    def do_load(self, topic: str, partitions: int, acks: str, rate: float, senders: int) -> None:
+        for _ in range(senders):
+            sender = self._sender(acks, lambda *_: None)
+            self._loads.append(_Load(sender, topic, partitions, rate / senders, self._process()))
+        self._poller = Poller(
+            self._recorder,
+            self._process(),
+            self._config.bootstrap,
+            self._config.settings,
+            topic,
+            partitions,
+        )
+
+    def do_stop_load(self) -> dict[str, int]:
+        for load in self._loads:
+            load.stop()
+        left = sum(load.sender.drain(_DRAIN_TIMEOUT_S) for load in self._loads)
+        self._poller.close()
+        return {**self.do_progress(), "left": left}
+
+    def do_progress(self) -> dict[str, int]:
+        totals = {"ok": 0, "fail": 0, "info": 0}
+        for load in self._loads:
+            for kind, count in load.sender.counts.items():
+                totals[kind] += count
+        return {**totals, "polled": self._poller.count if self._loads else 0}
+
+    def do_flush(self) -> None:
+        self._recorder.flush()
+
+    # --- ends ------------------------------------------------------------------------------------
+
+    def _keep_flushing(self) -> None:
+        """So that a run that is cut short can still be checked up to its last second."""
+        while not self._closing.wait(_FLUSH_INTERVAL_S):
+            self._recorder.flush()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._keeper.join()
+        for load in self._loads:
+            load.stop()
+        for sender in [*self._senders.values(), *(load.sender for load in self._loads)]:
+            sender.close()
+        self._recorder.close()
+
+
+class _Load:
+    """Unique values, round robin over the partitions, at a rate; in bursts of a few."""
+
+    def __init__(
+        self, sender: Sender, topic: str, partitions: int, rate: float, process: int
+    ) -> None:
+        self.sender = sender
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(
+            target=self._send, args=(topic, partitions, rate, process), daemon=True
+        )
+        self._thread.start()
+
+    def _send(self, topic: str, partitions: int, rate: float, process: int) -> None:
+        number = 0
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            for _ in range(_BURST):
+                self.sender.send(topic, number % partitions, f"{process}-{number}")
+                number += 1
+            due = max(due + _BURST / rate, time.monotonic() - 1.0)
+            self._stopping.wait(max(0.0, due - time.monotonic()))
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def main() -> int:
+    config = ClientsConfig(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    try:
+        Worker(config).serve()
+    except NeaptideError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
