@@ -55,6 +55,7 @@ class Gate:
         self.process = process
         self.ports = ports  # link name → the port that the gate listens on
         self.held: dict[int, Event] = {}  # hold id → its hold_started event
+        # (follower, topic, partition) → …: of rounds that are subscribed to
         self.positions: dict[tuple[int, str, int], Position] = {}
         self._history: list[Event] = []
         self._forgotten = 0  # how many events came before the first in the history
@@ -171,7 +172,7 @@ class Gate:
     # Events.
 
     async def subscribe(self, subscription: Subscription) -> None:
-        """Have rounds reported; without, they are reported while rules exist."""
+        """Have rounds reported as events, and `positions` follow them."""
         await self._do("subscribe", subscription=asdict(subscription))
 
     async def unsubscribe(self, subscription_id: str) -> None:

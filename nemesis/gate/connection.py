@@ -84,6 +84,7 @@ class Connection:
         if link.purpose == "replication":
             self.exchange = switch.new_exchange(cast(int, link.destination))
         self.closed = asyncio.Event()
+        self._joined = False
         self._delivering: Side | None = None  # a dead broker's side, until its last byte is out
 
     def _lane(self, output: Side) -> Lane:
@@ -111,11 +112,14 @@ class Connection:
         if self.near.transport is None or self.far.transport is None:
             side.read(False)
             return
+        self._joined = True
         self._switch.connection_opened(self)
         self.refresh()
 
     def refresh(self) -> None:
         """Follow the network's state: which lanes are open, how slow they are, what is read."""
+        if not self._joined:  # both lanes are blocked until there is somewhere to write to
+            return
         network, why = self._switch.network, self.link.purpose
         severed = network.is_severed(self.source, self.destination)
         for side in (self.near, self.far):
@@ -242,7 +246,7 @@ class Connection:
         side = self.near if self.source == broker else self.far
         peer = self.far if side is self.near else self.near
         source, destination = self._ends(side)
-        if self._switch.network.is_cut(source, destination, self.link.purpose):
+        if not self._joined or self._switch.network.is_cut(source, destination, self.link.purpose):
             self.destroy("discarded")
             return
         self._delivering = side

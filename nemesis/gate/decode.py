@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -21,6 +22,8 @@ from nemesis.gate.cursor import Cursor
 from nemesis.gate.frames import MalformedStreamError
 
 _FRAME_LENGTH_BYTES: Final = 4
+# api_key, api_version, correlation_id, length of the client id
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
 _FLEXIBLE_FROM: Final = {m.FETCH: 12, m.OFFSET_FOR_LEADER_EPOCH: 4}
 _BROKER_CLIENT = re.compile(r"broker-(\d+)-")
 _CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
@@ -31,17 +34,25 @@ LEADER_AND_ISR_VERSIONS: Final = range(0, 3)
 
 def request_header(frame: bytes) -> m.RequestHeader:
     """The header of a request frame."""
-    cursor = Cursor(frame, _FRAME_LENGTH_BYTES)
-    key, version, correlation_id = cursor.int16(), cursor.int16(), cursor.int32()
-    client_id = cursor.nullable_string()
+    try:
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(
+            frame, _FRAME_LENGTH_BYTES
+        )
+        start = _FRAME_LENGTH_BYTES + _REQUEST_HEADER.size
+        end = start + max(length, 0)
+        client_id = None if length < 0 else frame[start:end].decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedStreamError(f"no request header: {error}") from None
     if _is_flexible(key, version):
-        cursor.offset = _after_tags(frame, cursor.offset)
-    return m.RequestHeader(key, version, correlation_id, client_id, cursor.offset)
+        end = _after_tags(frame, end)
+    return m.RequestHeader(key, version, correlation_id, client_id, end)
 
 
 def correlation_id(frame: bytes) -> int:
     """The correlation id of a response frame."""
-    return Cursor(frame, _FRAME_LENGTH_BYTES).int32()
+    if len(frame) < _FRAME_LENGTH_BYTES + 4:
+        raise MalformedStreamError("no response header: the message ends too early")
+    return int.from_bytes(frame[_FRAME_LENGTH_BYTES : _FRAME_LENGTH_BYTES + 4], "big", signed=True)
 
 
 def source_broker(header: m.RequestHeader) -> int | None:

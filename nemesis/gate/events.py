@@ -3,7 +3,8 @@
 The event names and their fields, the contract with `client.Gate`:
 
     ready              ports: {link name: port}
-    round              phase: started | answered | delivered, and the numbers of the round
+    round              phase: started | answered | delivered, and the numbers of the round;
+                       only for subscriptions
     hold_started       the message: hold, rule, api, message, source, destination, partitions
     hold_sender_closed who sent the held message has closed the connection; the hold goes on
     hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
@@ -19,29 +20,13 @@ Every event has `at_ns`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from nemesis.gate.exchange import Message, Round
 from nemesis.gate.lane import Hold
-from nemesis.gate.model import Subscription
 
 Event = dict[str, Any]
 PHASES = {"request": "started", "response": "answered"}
-
-
-@dataclass(frozen=True, slots=True)
-class Interest:
-    """Which rounds are reported."""
-
-    subscriptions: tuple[Subscription, ...] = ()
-    everything: bool = False  # while rules exist
-
-    def covers(self, entry: Round) -> bool:
-        return self.everything or any(
-            subscription.covers(entry.follower, entry.leader, entry.topic, entry.partition)
-            for subscription in self.subscriptions
-        )
 
 
 def round_event(entry: Round, phase: str, at_ns: int) -> Event:
@@ -67,7 +52,7 @@ def round_event(entry: Round, phase: str, at_ns: int) -> Event:
 
 def message_fields(message: Message) -> Event:
     """What a message is, for the events about holds and drops."""
-    facts = message.facts
+    facts = message.facts()
     return {
         "api": facts.api,
         "message": facts.message,

@@ -13,6 +13,7 @@ from typing import Literal
 from nemesis.gate import decode
 from nemesis.gate import messages as m
 from nemesis.gate.frames import MalformedStreamError
+from nemesis.gate.model import Api, MessageKind
 from nemesis.gate.rounds import RoundCounter
 from nemesis.gate.rules import MessageFacts, PartitionFacts
 from nemesis.gate.sessions import FetchSession
@@ -75,16 +76,25 @@ class Round:
 class Message:
     """A request or response that rules may take, and the rounds that it belongs to."""
 
-    facts: MessageFacts
+    api: Api
+    message: MessageKind
+    source: int | None
+    destination: int | None
     rounds: tuple[Round, ...] = ()
+    epochs: tuple[PartitionFacts, ...] = ()  # of an OffsetForLeaderEpoch, which is no round
     held_ns: int = 0
+
+    def facts(self) -> MessageFacts:
+        """The message as rules see it."""
+        partitions = self.epochs or tuple(entry.facts() for entry in self.rounds)
+        return MessageFacts(self.api, self.message, self.source, self.destination, partitions)
 
     def left(self, now_ns: int) -> None:
         """It is on its way to its destination."""
         fate: Fate = "held" if self.held_ns else "passed"
         for entry in self.rounds:
             entry.held_ns += self.held_ns
-            if self.facts.message == "request":
+            if self.message == "request":
                 entry.forwarded_ns, entry.request_fate = now_ns, fate
             else:
                 entry.delivered_ns, entry.response_fate = now_ns, fate
@@ -93,7 +103,7 @@ class Message:
         """It never will be."""
         for entry in self.rounds:
             entry.held_ns += self.held_ns
-            if self.facts.message == "request":
+            if self.message == "request":
                 entry.request_fate = fate
             else:
                 entry.response_fate = fate
@@ -160,7 +170,7 @@ class Exchange:
             PartitionFacts(p.topic, p.partition, {**p.numbers, "error": _error_of(answer, p)})
             for p in asked.partitions
         )
-        return Message(self._facts("offset_for_leader_epoch", "response", partitions))
+        return self._message("offset_for_leader_epoch", "response", epochs=partitions)
 
     def unanswered(self) -> tuple[Round, ...]:
         """The rounds that wait for a response; forgets them."""
@@ -183,8 +193,7 @@ class Exchange:
             for partition, entry in asked.items()
         )
         self.waiting[header.correlation_id] = _Asked(m.FETCH, header.api_version, asked, rounds, ())
-        facts = self._facts("fetch", "request", tuple(entry.facts() for entry in rounds))
-        return Message(facts, rounds)
+        return self._message("fetch", "request", rounds)
 
     def _new_round(
         self, follower: int, key: m.TopicPartition, entry: m.FetchPartition, now_ns: int
@@ -206,8 +215,7 @@ class Exchange:
         answers = self.session.response(response, asked.asked)
         for key, entry in zip(asked.asked, asked.rounds, strict=True):
             entry.answered(answers.get(key), response.error, now_ns)
-        facts = self._facts("fetch", "response", tuple(entry.facts() for entry in asked.rounds))
-        return Message(facts, asked.rounds)
+        return self._message("fetch", "response", asked.rounds)
 
     def _epoch(self, frame: bytes, header: m.RequestHeader) -> Message | None:
         request = decode.epoch_request(frame, header)
@@ -223,18 +231,19 @@ class Exchange:
         self.waiting[header.correlation_id] = _Asked(
             m.OFFSET_FOR_LEADER_EPOCH, header.api_version, {}, (), partitions
         )
-        return Message(self._facts("offset_for_leader_epoch", "request", partitions))
+        return self._message("offset_for_leader_epoch", "request", epochs=partitions)
 
-    def _facts(
+    def _message(
         self,
-        api: Literal["fetch", "offset_for_leader_epoch"],
-        message: Literal["request", "response"],
-        partitions: tuple[PartitionFacts, ...],
-    ) -> MessageFacts:
-        travels = message == "request"
-        source = self.source if travels else self.destination
-        destination = self.destination if travels else self.source
-        return MessageFacts(api, message, source, destination, partitions)
+        api: Api,
+        message: MessageKind,
+        rounds: tuple[Round, ...] = (),
+        epochs: tuple[PartitionFacts, ...] = (),
+    ) -> Message:
+        """A message, with its ends in the direction in which it travels."""
+        if message == "request":
+            return Message(api, message, self.source, self.destination, rounds, epochs)
+        return Message(api, message, self.destination, self.source, rounds, epochs)
 
 
 def _error_of(answer: m.EpochResponse, facts: PartitionFacts) -> int | None:

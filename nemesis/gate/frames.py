@@ -19,47 +19,45 @@ class MalformedStreamError(Exception):
 class FrameSplitter:
     """Takes chunks as they come, gives whole frames, each with its length before it."""
 
-    __slots__ = ("_buffer", "_wanted")
+    __slots__ = ("_chunks", "_size", "_wanted")
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._chunks: list[bytes] = []  # not joined before a frame is whole
+        self._size = 0
         self._wanted = _LENGTH_BYTES
 
     @property
     def partial_bytes(self) -> int:
         """How much of a frame is here that is not yet whole."""
-        return len(self._buffer)
+        return self._size
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Add a chunk; return the frames that it completed, in order."""
-        if not self._buffer and _is_one_frame(chunk):  # the common case needs no copy
-            return [chunk]
-        self._buffer += chunk
-        if len(self._buffer) < self._wanted:
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size < self._wanted:
             return []
-        return self._split()
+        whole = chunk if len(self._chunks) == 1 else b"".join(self._chunks)
+        return self._split(whole)
 
-    def _split(self) -> list[bytes]:
+    def _split(self, whole: bytes) -> list[bytes]:
         frames: list[bytes] = []
         start = 0
         while True:
-            left = len(self._buffer) - start
+            left = len(whole) - start
             self._wanted = _LENGTH_BYTES
             if left >= _LENGTH_BYTES:
-                self._wanted += _length(self._buffer, start)
+                self._wanted += _length(whole, start)
             if left < self._wanted:
                 break
-            frames.append(bytes(memoryview(self._buffer)[start : start + self._wanted]))
+            frames.append(whole[start : start + self._wanted])  # no copy if it is all
             start += self._wanted
-        del self._buffer[:start]
+        self._size = left
+        self._chunks = [whole[start:]] if left else []
         return frames
 
 
-def _is_one_frame(chunk: bytes) -> bool:
-    return len(chunk) > _LENGTH_BYTES and len(chunk) == _LENGTH_BYTES + _length(chunk, 0)
-
-
-def _length(buffer: bytes | bytearray, start: int) -> int:
+def _length(buffer: bytes, start: int) -> int:
     length = int.from_bytes(buffer[start : start + _LENGTH_BYTES], "big", signed=True)
     if not 0 <= length <= FRAME_BYTES_MAX:
         raise MalformedStreamError(f"a frame of {length} bytes")

@@ -14,7 +14,6 @@ from nemesis.gate.connection import Connection
 from nemesis.gate.events import (
     PHASES,
     Event,
-    Interest,
     hold_event,
     message_fields,
     round_event,
@@ -45,7 +44,7 @@ class Switch:
         self._emit = emit
         self._recorder = recorder
         self._rules = RuleBook()
-        self._interest = Interest()
+        self._subscriptions: tuple[Subscription, ...] = ()
         self._counter = RoundCounter()
         self._connections: dict[int, Connection] = {}
         self._connection_count = 0
@@ -56,11 +55,11 @@ class Switch:
     # What the harness asks for.
 
     def install(self, rule: Rule) -> None:
-        self._set_rules(self._rules.install(rule))
+        self._rules = self._rules.install(rule)
 
     def remove(self, rule_id: str) -> None:
         """The rule takes no more messages; what it holds stays held."""
-        self._set_rules(self._rules.remove(rule_id))
+        self._rules = self._rules.remove(rule_id)
 
     def release(self, rule_id: str, *, keep: bool = False) -> int:
         """Let go what a rule holds, in the order in which it came; the rule is removed."""
@@ -113,12 +112,10 @@ class Switch:
         self._change_network(self.network.revive(broker))
 
     def subscribe(self, subscription: Subscription) -> None:
-        others = self._subscriptions_but(subscription.id)
-        self._interest = Interest((*others, subscription), self._interest.everything)
+        self._subscriptions = (*self._subscriptions_but(subscription.id), subscription)
 
     def unsubscribe(self, subscription_id: str) -> None:
-        others = self._subscriptions_but(subscription_id)
-        self._interest = Interest(others, self._interest.everything)
+        self._subscriptions = self._subscriptions_but(subscription_id)
 
     # What the connections tell.
 
@@ -136,10 +133,10 @@ class Switch:
 
     def judge(self, message: Message) -> Rule | None:
         """A message has come: report its rounds, and say which rule takes it."""
-        self._report(message.rounds, PHASES[message.facts.message])
+        self._report(message.rounds, PHASES[message.message])
         if not self._rules.installed:
             return None
-        self._rules, rule = self._rules.judge(message.facts)
+        self._rules, rule = self._rules.judge(message.facts())
         return rule
 
     def hold(self, rule: Rule, message: Message, connection: Connection) -> Hold:
@@ -169,7 +166,7 @@ class Switch:
 
     def left(self, message: Message) -> None:
         """A message is on its way to its destination."""
-        if message.facts.message == "response":
+        if message.message == "response":
             self._report(message.rounds, "delivered")
             self.finished(message)
 
@@ -226,12 +223,8 @@ class Switch:
             "severed": list(self.network.severed),
         }
 
-    def _set_rules(self, rules: RuleBook) -> None:
-        self._rules = rules
-        self._interest = Interest(self._interest.subscriptions, bool(rules.installed))
-
     def _subscriptions_but(self, subscription_id: str) -> tuple[Subscription, ...]:
-        return tuple(each for each in self._interest.subscriptions if each.id != subscription_id)
+        return tuple(each for each in self._subscriptions if each.id != subscription_id)
 
     def _end_holds(self, rule_id: str, how: HoldEnd, *, keep: bool) -> int:
         if not keep:
@@ -254,12 +247,13 @@ class Switch:
         return list(self._connections.values())
 
     def _report(self, rounds: Iterable[Round], phase: str) -> None:
-        interest = self._interest
-        if interest.everything or interest.subscriptions:
-            now_ns = self.clock_ns()
-            for entry in rounds:
-                if interest.covers(entry):
-                    self._emit(round_event(entry, phase, now_ns))
+        if not self._subscriptions:
+            return
+        now_ns = self.clock_ns()
+        for entry in rounds:
+            ends = (entry.follower, entry.leader)
+            if any(s.covers(*ends, entry.topic, entry.partition) for s in self._subscriptions):
+                self._emit(round_event(entry, phase, now_ns))
 
     def _note_unread(self, api_key: int, api_version: int) -> None:
         if (api_key, api_version) not in self._unread:
