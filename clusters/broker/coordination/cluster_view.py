@@ -1,0 +1,80 @@
+"""What a controller reads of the cluster: brokers, topics, partition states, ISR notifications.
+
+Each read of something watched sets its watch first, so that a change after it is told. Many znodes
+are asked for at once. What vanishes between two reads is left out: its own watch tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from clusters.broker.coordination import znodes
+from clusters.broker.coordination.client import Client, Watch
+from clusters.broker.replication.coordination import IsrChangeNotified
+from clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
+
+
+def brokers(client: Client, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
+    ids = sorted(int(name) for name in client.children(znodes.BROKER_IDS, watch))
+    found = client.get_all([znodes.broker_path(broker_id) for broker_id in ids])
+    return {
+        broker_id: znodes.decode_broker(broker_id, znode.data, znode.stat.czxid)
+        for broker_id in ids
+        if (znode := found.get(znodes.broker_path(broker_id))) is not None
+    }
+
+
+def topics(client: Client, watch: Watch | None = None) -> dict[str, TopicConfiguration]:
+    """The watch is on the list and on each topic: partitions may be added to it."""
+    names = client.children(znodes.TOPICS, watch)
+    found = client.get_all([znodes.topic_path(name) for name in names], watch)
+    configs = client.get_all([znodes.topic_config_path(name) for name in names])
+    read = {}
+    for name in names:
+        znode = found.get(znodes.topic_path(name))
+        config = configs.get(znodes.topic_config_path(name))
+        if znode is not None:
+            read[name] = znodes.decode_topic(name, znode.data, config.data if config else None)
+    return read
+
+
+def states(
+    client: Client, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, LeaderAndIsr]:
+    paths = {znodes.state_path(partition): partition for partition in partitions}
+    return {
+        paths[path]: znodes.decode_state(paths[path], znode.data, znode.stat.version)
+        for path, znode in client.get_all(list(paths)).items()
+    }
+
+
+class IsrChanges:
+    """The notifications that are there and were not told yet."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._told: set[str] = set()
+
+    def unread(self, watch: Watch) -> IsrChangeNotified | None:
+        names = self._client.children(znodes.ISR_CHANGES, watch)
+        fresh = [name for name in names if name not in self._told]
+        found = self._client.get_all([f"{znodes.ISR_CHANGES}/{name}" for name in fresh])
+        if not found:
+            return None
+        self._told.update(fresh)
+        named = [
+            partition
+            for path, znode in found.items()
+            for partition in znodes.decode_isr_change(path, znode.data)
+        ]
+        return IsrChangeNotified(tuple(fresh), tuple(dict.fromkeys(named)))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._client.delete(f"{znodes.ISR_CHANGES}/{name}")
+            self._told.discard(name)

@@ -1,0 +1,124 @@
+"""The conditional writes of partition states and topics, with their parents and their fence.
+
+Rule: a controller's write needs the version that `/controller_epoch` got when it was elected; any
+write of a state needs the state's own version, or that there is none yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import NodeExistsError, NoNodeError
+
+from clusters.broker.coordination import znodes
+from clusters.broker.coordination.client import Client
+from clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
+from clusters.broker.coordination.session import Term
+from clusters.broker.replication.coordination import (
+    CreateTopic,
+    LeaderAndIsrConflict,
+    LeaderAndIsrWritten,
+    TopicCreated,
+    WriteLeaderAndIsr,
+)
+
+_NOT_THERE = -1
+
+
+class StateWriter:
+    """Writes partition states; `fence` is whether a controller's writes check its epoch."""
+
+    def __init__(self, client: Client, fence: bool) -> None:
+        self._client = client
+        self._fence = fence
+        self._parents: set[str] = set()
+
+    def forget_parents(self) -> None:
+        """Topics may have been deleted meanwhile."""
+        self._parents.clear()
+
+    def begin(
+        self, request: WriteLeaderAndIsr, term: Term | None
+    ) -> Callable[[], LeaderAndIsrWritten | LeaderAndIsrConflict]:
+        """Send a write; what comes back waits for its answer."""
+        conflict = LeaderAndIsrConflict(request.partition, request.state, request.by_controller)
+        check: int | None = None
+        if request.by_controller and self._fence:
+            if term is None or term.controller_epoch != request.state.controller_epoch:
+                return lambda: conflict
+            check = term.version
+        if request.state.version == _NOT_THERE:
+            self._make_parents(request)
+        write = self._send(request, check)
+
+        def finish() -> LeaderAndIsrWritten | LeaderAndIsrConflict:
+            result = write.result()
+            if isinstance(result, Refused):
+                return conflict
+            state = replace(request.state, version=result.version)
+            return LeaderAndIsrWritten(request.partition, state, request.by_controller)
+
+        return finish
+
+    def _send(self, request: WriteLeaderAndIsr, check: int | None) -> ConditionalWrite:
+        path = znodes.state_path(request.partition)
+        data = znodes.encode_state(request.state)
+        version = request.state.version
+
+        def fill(transaction: TransactionRequest) -> None:
+            if check is not None:
+                transaction.check(znodes.CONTROLLER_EPOCH, check)
+            if version == _NOT_THERE:
+                transaction.create(path, data)
+            else:
+                transaction.set_data(path, data, version)
+
+        return ConditionalWrite(self._client, fill, path, data)
+
+    def _make_parents(self, request: WriteLeaderAndIsr) -> None:
+        partition = request.partition
+        for path in (znodes.partitions_path(partition.topic), znodes.partition_path(partition)):
+            if path in self._parents:
+                continue
+            try:
+                self._client.ensure(path)
+            except NoNodeError:  # the topic is gone: the write itself will be refused
+                return
+            self._parents.add(path)
+
+
+def write_states(
+    writer: StateWriter, requests: Sequence[WriteLeaderAndIsr], term: Term | None
+) -> list[LeaderAndIsrWritten | LeaderAndIsrConflict]:
+    """All are sent before the first answer is waited for."""
+    begun = [writer.begin(request, term) for request in requests]
+    return [finish() for finish in begun]
+
+
+def create_topic(client: Client, request: CreateTopic) -> TopicCreated:
+    """Both znodes in one step; settings that a deleted topic of that name left are replaced."""
+    path = znodes.topic_path(request.topic)
+    data = znodes.encode_assignment(request.configuration.assignment)
+    config_path = znodes.topic_config_path(request.topic)
+    config = znodes.encode_settings(request.configuration.settings)
+
+    def create_both(transaction: TransactionRequest) -> None:
+        transaction.create(config_path, config)
+        transaction.create(path, data)
+
+    def replace_settings(transaction: TransactionRequest) -> None:
+        transaction.set_data(config_path, config)
+        transaction.create(path, data)
+
+    fill = create_both
+    while True:
+        result = ConditionalWrite(client, fill, path, data).result()
+        if isinstance(result, Written):
+            return TopicCreated(request.request, request.topic, None)
+        of_topic = result.operation == 1
+        if of_topic or client.exists(path) is not None:
+            return TopicCreated(request.request, request.topic, "TOPIC_ALREADY_EXISTS")
+        left_over = isinstance(result.because, NodeExistsError)
+        fill = replace_settings if left_over else create_both

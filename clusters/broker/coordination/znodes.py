@@ -1,0 +1,238 @@
+"""Kafka's znodes: their paths, and their contents as JSON. Pure: nothing here speaks to ZooKeeper.
+
+The paths, keys and versions are Kafka's own, so that whoever knows them recognises a cluster by
+zkCli. Reading takes what a real Kafka wrote too: unknown keys are left alone, brokers that name no
+endpoints (0.8) have the one that their host and port say.
+Source: "Kafka data structures in Zookeeper" in Kafka's wiki, KIP-103 (listeners), and znodes that
+Kafka 3.9 wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from clusters.broker.replication.model import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
+
+BROKER_IDS: Final = "/brokers/ids"
+TOPICS: Final = "/brokers/topics"
+TOPIC_CONFIGS: Final = "/config/topics"
+ISR_CHANGES: Final = "/isr_change_notification"
+ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+CLUSTER_ID: Final = "/cluster/id"
+
+PERSISTENT_PARENTS: Final = (
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/config",
+    TOPIC_CONFIGS,
+    ISR_CHANGES,
+    "/cluster",
+)
+
+_SECURITY_PROTOCOL: Final = "PLAINTEXT"  # of every listener: this project has no other
+
+
+class MalformedZnodeError(Exception):
+    """A znode holds something else than Kafka's JSON."""
+
+    def __init__(self, what: str, data: bytes) -> None:
+        super().__init__(f"{what} in ZooKeeper is malformed: {data[:200]!r}")
+
+
+def broker_path(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(partition: TopicPartition) -> str:
+    return f"{partitions_path(partition.topic)}/{partition.partition}"
+
+
+def state_path(partition: TopicPartition) -> str:
+    return f"{partition_path(partition)}/state"
+
+
+def topic_config_path(topic: str) -> str:
+    return f"{TOPIC_CONFIGS}/{topic}"
+
+
+# --- /brokers/ids/N ------------------------------------------------------------------------------
+
+
+def encode_broker(registration: BrokerRegistration, timestamp_ms: int) -> bytes:
+    endpoints = registration.endpoints
+    content: dict[str, Any] = {
+        "features": {},
+        "listener_security_protocol_map": {e.listener: _SECURITY_PROTOCOL for e in endpoints},
+        "endpoints": [f"{e.listener}://{e.host}:{e.port}" for e in endpoints],
+        "jmx_port": -1,
+        "port": endpoints[0].port if endpoints else -1,
+        "host": endpoints[0].host if endpoints else None,
+        "version": 5,
+        "timestamp": str(timestamp_ms),
+    }
+    if registration.rack is not None:
+        content["rack"] = registration.rack
+    return _encode(content)
+
+
+def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration:
+    what = f"broker {broker_id}"
+    content = _decode(what, data)
+    try:
+        endpoints = [_endpoint(text) for text in content.get("endpoints") or ()]
+        if not endpoints:
+            endpoints = [Endpoint(_SECURITY_PROTOCOL, content["host"], int(content["port"]))]
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(what, data) from error
+    return BrokerRegistration(broker_id, tuple(endpoints), content.get("rack"), epoch)
+
+
+def _endpoint(text: str) -> Endpoint:
+    listener, separator, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    if not separator:
+        raise ValueError(text)
+    return Endpoint(listener, host, int(port))
+
+
+# --- /brokers/topics/T, its partitions' states, /config/topics/T ---------------------------------
+
+
+def encode_assignment(assignment: Mapping[int, Sequence[int]]) -> bytes:
+    partitions = {str(number): list(assignment[number]) for number in sorted(assignment)}
+    return _encode({"version": 1, "partitions": partitions})
+
+
+def decode_topic(topic: str, data: bytes, config: bytes | None) -> TopicConfiguration:
+    """A topic from its znode and from the one of its settings, which may be missing."""
+    what = f"topic {topic}"
+    partitions = _decode(what, data).get("partitions", {})
+    try:
+        assignment = {int(p): tuple(int(b) for b in replicas) for p, replicas in partitions.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(what, data) from error
+    settings = {} if config is None else decode_settings(topic, config)
+    return TopicConfiguration(dict(sorted(assignment.items())), settings)
+
+
+def encode_settings(settings: Mapping[str, str]) -> bytes:
+    return _encode({"version": 1, "config": dict(settings)})
+
+
+def decode_settings(topic: str, data: bytes) -> dict[str, str]:
+    config = _decode(f"the configuration of topic {topic}", data).get("config", {})
+    return {str(name): str(value) for name, value in config.items()}
+
+
+def encode_state(state: LeaderAndIsr) -> bytes:
+    return _encode(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def decode_state(partition: TopicPartition, data: bytes, version: int) -> LeaderAndIsr:
+    what = f"the state of partition {partition}"
+    content = _decode(what, data)
+    try:
+        return LeaderAndIsr(
+            leader=int(content["leader"]),
+            leader_epoch=int(content["leader_epoch"]),
+            isr=tuple(int(broker) for broker in content["isr"]),
+            controller_epoch=int(content["controller_epoch"]),
+            version=version,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(what, data) from error
+
+
+# --- /isr_change_notification/isr_change_N -------------------------------------------------------
+
+
+def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
+    named = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
+    return _encode({"version": 1, "partitions": named})
+
+
+def decode_isr_change(name: str, data: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        return tuple(
+            TopicPartition(str(entry["topic"]), int(entry["partition"]))
+            for entry in _decode(name, data)["partitions"]
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(name, data) from error
+
+
+# --- /controller, /controller_epoch, /cluster/id -------------------------------------------------
+
+
+def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
+    return _encode({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+
+
+def decode_controller(data: bytes) -> int:
+    try:
+        return int(_decode("the controller", data)["brokerid"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError("the controller", data) from error
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def decode_epoch(data: bytes) -> int:
+    try:
+        return int(data)
+    except ValueError as error:
+        raise MalformedZnodeError("the controller epoch", data) from error
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    try:
+        return str(_decode("the cluster id", data)["id"])
+    except KeyError as error:
+        raise MalformedZnodeError("the cluster id", data) from error
+
+
+def _encode(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _decode(what: str, data: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(data)
+    except ValueError as error:
+        raise MalformedZnodeError(what, data) from error
+    if not isinstance(content, dict):
+        raise MalformedZnodeError(what, data)
+    return content

@@ -1,0 +1,318 @@
+"""The driver of `replication/coordination.py` on a real ZooKeeper, by kazoo.
+
+It decides nothing: requests of the core become reads and conditional writes of Kafka's znodes, what
+ZooKeeper says becomes events, told on the event loop in the order in which it was done. Nothing
+blocks the loop: one thread (`worker.Worker`) speaks to ZooKeeper.
+
+Rules:
+- Every request is answered, except those that a session's end overtook: after SessionExpired
+  nothing comes that was asked before it. A LoadCluster of an epoch that has passed has no answer
+  either; ControllerChanged tells why.
+- Watches only say that something changed. They are set again by the very read that they cause, so
+  no update is lost between; a connection that was lost sets them off too.
+- A controller's writes carry a check of `/controller_epoch`, so that ZooKeeper itself refuses a
+  zombie's (KAFKA-6082, Kafka 2.x). `fence_controller_writes=False` is how it was before: then only
+  the version of the written znode is checked.
+- `/controller` is watched by every broker. Its own election is told by ControllerElected alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import assert_never
+
+from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
+from kazoo.protocol.states import KazooState, WatchedEvent
+
+from clusters.broker.coordination import cluster_view, session, znodes
+from clusters.broker.coordination.client import Client, Watch
+from clusters.broker.coordination.worker import Batched, Worker
+from clusters.broker.coordination.writes import StateWriter, create_topic, write_states
+from clusters.broker.replication.coordination import (
+    BrokersChanged,
+    ClusterLoaded,
+    ControllerChanged,
+    ControllerElected,
+    CoordinationEvent,
+    CoordinationRequest,
+    CreateTopic,
+    DeleteIsrChangeNotifications,
+    LeaderAndIsrRead,
+    LoadCluster,
+    NotifyIsrChange,
+    ReadLeaderAndIsr,
+    ResignController,
+    SessionExpired,
+    SessionStarted,
+    TopicsChanged,
+    TryBecomeController,
+    WriteLeaderAndIsr,
+)
+from clusters.broker.replication.model import BrokerRegistration, TopicPartition
+
+Clock = Callable[[], int]
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class ZooKeeperCoordination:
+    """`start`, then `execute` what the core asks; `on_event` is called on the loop; `close`."""
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        registration: BrokerRegistration,
+        on_event: Callable[[CoordinationEvent], None],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        fence_controller_writes: bool = True,
+        clock: Clock = wall_clock_ms,
+    ) -> None:
+        self._registration = registration
+        self._on_event = on_event
+        self._loop = loop
+        self._clock = clock
+        self._new_cluster_id = session.derived_cluster_id(connect)
+        self._client = Client(connect, session_timeout_ms)
+        self._writer = StateWriter(self._client, fence_controller_writes)
+        self._isr_changes = cluster_view.IsrChanges(self._client)
+        self._worker: Worker[tuple[int, WriteLeaderAndIsr]] = Worker(
+            f"zookeeper-{registration.broker_id}", self._write_states, self._on_error
+        )
+        self._closing = False
+        # Of the loop: how many expiries the core has heard of when it asks.
+        self._expiries_told = 0
+        # Of the worker's thread.
+        self._expiries = 0
+        self._in_session = False
+        self._is_registered = False
+        self._deferred: list[Callable[[], None]] = []
+        self._term: session.Term | None = None
+        self._is_controlling = False
+        self._holder_told: session.Holder | None = None
+        # One object each: kazoo keeps watches in sets, so that each is set once.
+        self._on_freed = self._watch(self._register)
+        self._on_controller = self._watch(self._controller_changed)
+        self._on_brokers = self._watch(self._brokers_changed)
+        self._on_topics = self._watch(self._topics_changed)
+        self._on_isr_changes = self._watch(self._isr_changed)
+        self.cluster_id: str | None = None  # known when SessionStarted is told
+
+    # --- for the broker, on its event loop -------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect; SessionStarted follows when ZooKeeper is there."""
+        self._worker.start()
+        self._client.kazoo.add_listener(self._on_connection)
+        self._client.kazoo.start_async()
+
+    def execute(self, request: CoordinationRequest) -> None:
+        """Do what the core asks; the answer is an event."""
+        if isinstance(request, WriteLeaderAndIsr):
+            self._worker.put(Batched((self._expiries_told, request)))
+        else:
+            self._worker.put(partial(self._execute, self._expiries_told, request))
+
+    async def topic_settings(self, topic: str) -> Mapping[str, str]:
+        """A topic's own settings, as they are now."""
+        answer: concurrent.futures.Future[Mapping[str, str]] = concurrent.futures.Future()
+        self._worker.put(partial(self._read_settings, topic, answer))
+        return await asyncio.wrap_future(answer)
+
+    def close(self) -> None:
+        """End the session and the threads; no event comes after this."""
+        self._closing = True
+        self._client.close()
+        self._worker.stop()
+
+    # --- threads ---------------------------------------------------------------------------------
+
+    def _tell(self, event: CoordinationEvent) -> None:
+        if not self._closing:
+            self._loop.call_soon_threadsafe(self._deliver, event)
+
+    def _deliver(self, event: CoordinationEvent) -> None:
+        if isinstance(event, SessionExpired):
+            self._expiries_told += 1
+        if not self._closing:
+            self._on_event(event)
+
+    def _on_error(self, error: Exception) -> None:
+        """A session that ends is told by its own event; all else is the broker's to hear."""
+        if self._closing or isinstance(error, SessionExpiredError | ConnectionClosedError):
+            return
+        context = {"message": f"coordination failed: {error}", "exception": error}
+        self._loop.call_soon_threadsafe(self._loop.call_exception_handler, context)
+
+    def _on_connection(self, state: str) -> None:
+        """Called by kazoo's thread, which must not wait."""
+        if state == KazooState.LOST:
+            self._worker.put(self._end_session)
+        elif state == KazooState.CONNECTED:
+            self._worker.put(self._begin_session)
+
+    def _watch(self, task: Callable[[], None]) -> Watch:
+        def fired(_: WatchedEvent) -> None:
+            self._worker.put(task)
+
+        return fired
+
+    # --- the session -----------------------------------------------------------------------------
+
+    def _begin_session(self) -> None:
+        if self._in_session:  # the connection is back, the session was never lost
+            return
+        self.cluster_id = session.prepare(self._client, self._new_cluster_id)
+        self._in_session = True
+        self._register()
+        deferred, self._deferred = self._deferred, []
+        for task in deferred:
+            self._worker.put(task)
+
+    def _register(self) -> None:
+        if not self._in_session or self._is_registered:
+            return
+        epoch = session.register(self._client, self._registration, self._clock(), self._on_freed)
+        if epoch is not None:
+            self._is_registered = True
+            self._tell(SessionStarted(epoch))
+            self._controller_changed()
+
+    def _end_session(self) -> None:
+        if self._closing:
+            return
+        self._expiries += 1
+        self._in_session = False
+        self._is_registered = False
+        self._holder_told = None
+        self._stop_controlling()
+        self._writer.forget_parents()
+        self._tell(SessionExpired())
+
+    def _stop_controlling(self) -> None:
+        self._term = None
+        self._is_controlling = False
+
+    # --- what changed ----------------------------------------------------------------------------
+
+    def _controller_changed(self) -> None:
+        if not self._in_session:
+            return
+        holder = session.holder(self._client, self._on_controller)
+        if holder is not None and holder.session_id == self._client.session_id:
+            self._holder_told = holder
+        elif holder != self._holder_told:
+            self._tell_controller(holder)
+
+    def _tell_controller(self, holder: session.Holder | None) -> None:
+        self._stop_controlling()
+        self._holder_told = holder
+        self._tell(ControllerChanged(None if holder is None else holder.broker_id))
+
+    def _brokers_changed(self) -> None:
+        if self._is_controlling:
+            self._tell(BrokersChanged(cluster_view.brokers(self._client, self._on_brokers)))
+
+    def _topics_changed(self) -> None:
+        if self._is_controlling:
+            self._tell(TopicsChanged(cluster_view.topics(self._client, self._on_topics)))
+
+    def _isr_changed(self) -> None:
+        if not self._is_controlling:
+            return
+        event = self._isr_changes.unread(self._on_isr_changes)
+        if event is not None:
+            self._tell(event)
+
+    # --- what the core asks ----------------------------------------------------------------------
+
+    def _execute(self, expiries: int, request: CoordinationRequest) -> None:
+        if expiries != self._expiries:
+            return
+        if not self._in_session:
+            self._deferred.append(partial(self._execute, expiries, request))
+            return
+        match request:
+            case TryBecomeController():
+                self._try_become_controller()
+            case ResignController():
+                self._resign()
+            case LoadCluster():
+                self._load_cluster(request)
+            case ReadLeaderAndIsr(partitions):
+                states = cluster_view.states(self._client, partitions)
+                self._tell(LeaderAndIsrRead(partitions, states))
+            case WriteLeaderAndIsr():
+                self._write_states([(expiries, request)])
+            case NotifyIsrChange(partitions):
+                data = znodes.encode_isr_change(partitions)
+                self._client.create_sequential(znodes.ISR_CHANGE_PREFIX, data)
+            case DeleteIsrChangeNotifications(names):
+                self._isr_changes.delete(names)
+            case CreateTopic():
+                self._tell(create_topic(self._client, request))
+            case _:
+                assert_never(request)
+
+    def _write_states(self, batch: Sequence[tuple[int, WriteLeaderAndIsr]]) -> None:
+        """Neighbouring writes share a round trip; each is answered by itself."""
+        current = [request for expiries, request in batch if expiries == self._expiries]
+        if not self._in_session:
+            self._deferred += [partial(self._execute, self._expiries, r) for r in current]
+            return
+        for event in write_states(self._writer, current, self._term):
+            self._tell(event)
+
+    def _try_become_controller(self) -> None:
+        result = session.elect(self._client, self._registration.broker_id, self._clock())
+        if isinstance(result, session.Term):
+            self._term = result
+            self._tell(ControllerElected(result.controller_epoch))
+        else:
+            self._tell_controller(result)
+
+    def _resign(self) -> None:
+        self._stop_controlling()
+        holder = session.holder(self._client)
+        if holder is not None and holder.session_id == self._client.session_id:
+            self._client.delete(znodes.CONTROLLER)
+
+    def _load_cluster(self, request: LoadCluster) -> None:
+        """All that there is, with the watches set first; notifications that wait come after it."""
+        if self._term is None or self._term.controller_epoch != request.controller_epoch:
+            return
+        self._is_controlling = True
+        brokers = cluster_view.brokers(self._client, self._on_brokers)
+        topics = cluster_view.topics(self._client, self._on_topics)
+        partitions = [
+            TopicPartition(topic, partition)
+            for topic, configuration in topics.items()
+            for partition in configuration.assignment
+        ]
+        states = cluster_view.states(self._client, partitions)
+        self._tell(ClusterLoaded(request.controller_epoch, brokers, topics, states))
+        self._isr_changes = cluster_view.IsrChanges(self._client)
+        self._isr_changed()
+
+    def _read_settings(
+        self, topic: str, answer: concurrent.futures.Future[Mapping[str, str]]
+    ) -> None:
+        if not self._in_session:
+            self._deferred.append(partial(self._read_settings, topic, answer))
+            return
+        try:
+            znode = self._client.get(znodes.topic_config_path(topic))
+            settings = {} if znode is None else znodes.decode_settings(topic, znode.data)
+        except SessionExpiredError:
+            self._deferred.append(partial(self._read_settings, topic, answer))
+        except Exception as error:  # the asker's to handle, as its own
+            answer.set_exception(error)
+        else:
+            answer.set_result(settings)
