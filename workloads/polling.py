@@ -88,7 +88,7 @@ def read_to_end(
             invoked_ns = recorder.now_ns()
             messages = reader.consume(_BATCH, _POLL_S)
             if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
-                position = 1 + max(m.offset() for m in messages if m.error() is None)
+                position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
         return end, position >= end
     finally:
         reader.close()

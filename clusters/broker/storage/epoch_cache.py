@@ -50,6 +50,11 @@ class EpochCache:
         if kept != self._entries:
             self._replace(kept)
 
+    def replace(self, entries: tuple[EpochEntry, ...]) -> None:
+        """Take what replication says; it decides when an epoch begins."""
+        if entries != self._entries:
+            self._replace(entries)
+
     def clear(self) -> None:
         if self._entries:
             self._replace(())

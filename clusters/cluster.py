@@ -1,0 +1,92 @@
+"""What a cluster under test can do, whatever it is made of and wherever it runs.
+
+Faults, schedules and runs speak to this; they never ask what kind of brokers there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """Assigned replicas by partition, in preference order (broker ids), and settings."""
+
+    name: str
+    assignment: Mapping[int, tuple[int, ...]]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """Brokers in the order in which they start, and the settings that all of them have."""
+
+    brokers: Sequence[int]
+    settings: Mapping[str, str]
+    topic: TopicSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Where others reach a broker: through the links' proxies, not at its own ports."""
+
+    client_port: int
+    replication_port: int
+    coordination_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """What the coordination service says of a partition. `leader` None: it has none."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
+
+
+class Cluster(Protocol):
+    """Brokers are named by id. Starting and stopping are effects; nothing here waits for time."""
+
+    def ports(self, broker: int) -> tuple[int, int]:
+        """The broker's own (client, replication) ports: where the links lead to."""
+        ...
+
+    @property
+    def coordination_port(self) -> int: ...
+
+    async def start_coordination(self) -> None: ...
+
+    async def start(self, broker: int, through: Listeners) -> None: ...
+
+    def is_up(self, broker: int) -> bool: ...
+
+    async def kill(self, broker: int) -> None: ...
+
+    async def stop(self, broker: int) -> None: ...
+
+    async def pause(self, broker: int) -> None: ...
+
+    async def resume(self, broker: int) -> None: ...
+
+    def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:
+        """A dead broker's logs lose what was not flushed, but keep up to these offsets.
+
+        By partition of the topic; returns how many offsets each lost.
+        """
+        ...
+
+    async def forget_session(self, broker: int) -> None:
+        """The coordination service drops a dead broker's session now."""
+        ...
+
+    def high_watermark_checkpoint(self, broker: int, partition: int) -> int | None: ...
+
+    def read_replicas(self, broker: int) -> list[dict[str, Any]]:
+        """Rows of results.schema.REPLICAS from a dead broker's disk."""
+        ...
+
+    def logs(self) -> Mapping[str, Path]: ...
