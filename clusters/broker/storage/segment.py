@@ -28,6 +28,7 @@ from clusters.broker.storage.record_batch import (
     validate_checksum,
 )
 from clusters.broker.storage.scan import scan
+from clusters.broker.storage.tail_index import TailIndex
 
 LOG_SUFFIX: Final = ".log"
 _OTHER_SUFFIXES: Final = (".txnindex", ".snapshot")  # left by a real Kafka
@@ -58,6 +59,7 @@ class Segment:
         self._offset_of_max_timestamp = self.base_offset
         self._first_timestamp = NO_TIMESTAMP
         self._unindexed_bytes = 0
+        self._tail = TailIndex()
 
     # --- opening -------------------------------------------------------------------------------
 
@@ -144,6 +146,7 @@ class Segment:
             self.offset_index.append(header.last_offset, self.size)
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
             self._unindexed_bytes = 0
+        self._tail.append(header.base_offset, self.next_offset, self.size)
         size = header.size
         self._unindexed_bytes += size
         self.size += size
@@ -173,6 +176,9 @@ class Segment:
         """Position and base offset of the batch that contains `offset`, or of the next one."""
         if offset >= self.next_offset:
             return self.size, self.next_offset
+        recent = self._tail.find(offset)
+        if recent is not None:
+            return recent
         for position, header in self.headers_from(self.offset_index.position_for(offset)):
             if header.next_offset > offset:
                 return position, header.base_offset
@@ -193,7 +199,8 @@ class Segment:
         limit = start + max_bytes
         if limit >= self.size:
             return first, self.size
-        end = max(start, self.offset_index.position_before(limit))
+        indexed = self._tail.end_within(limit) or self.offset_index.position_before(limit)
+        end = max(start, indexed)
         for position, header in self.headers_from(end):
             if position + header.size > limit:
                 break
@@ -223,6 +230,7 @@ class Segment:
         position, base_offset = self.position_of(offset)
         os.ftruncate(self._descriptor, position)
         self.size = position
+        self._tail.truncate_to_position(position)
         self.offset_index.truncate_to_position(position)
         self.time_index.truncate_to_offset(base_offset)
         end_offset = min(offset, base_offset)
@@ -237,6 +245,7 @@ class Segment:
 
     def become_inactive(self) -> None:
         """No more appends: the time index ends with the segment's largest timestamp."""
+        self._tail = TailIndex()
         if self.size:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
 
