@@ -39,6 +39,7 @@ class FinalRead:
     partition: int
     end_offset: int | None  # the log end as the cluster told it; null: it never told
     reached: bool
+    start_offset: int = 0  # the log start as the cluster told it; what is below was deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,7 @@ def _final_read(value: object) -> FinalRead:
         partition=_number(item["partition"]),
         end_offset=_or_null(_number)(item.get("end_offset")),
         reached=_flag(item["reached"]),
+        start_offset=_number(item.get("start_offset", 0)),
     )
 
 

@@ -1,0 +1,108 @@
+"""Frames: the tables of many runs as one DataFrame each, with the name of the run as a column.
+
+Not here: what is wrong with a run (`checkers.material`), and any judgement.
+
+The rule: columns come from `results.schema` alone; a run's name is read from the path of the file
+that a row is in, so that one scan reads all runs. A topic partition is judged in one place: what
+compares its records is spread by `PARTITION`, once, and Spark needs no second shuffle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from results import schema
+
+TABLES: Final[Mapping[str, pa.Schema]] = {
+    "operations": schema.OPERATIONS,
+    "fetch_rounds": schema.FETCH_ROUNDS,
+    "replicas": schema.REPLICAS,
+}
+
+_TYPES: Final[Mapping[pa.DataType, T.DataType]] = {
+    pa.int16(): T.ShortType(),
+    pa.int32(): T.IntegerType(),
+    pa.int64(): T.LongType(),
+    pa.bool_(): T.BooleanType(),
+    pa.string(): T.StringType(),
+}
+
+PARTITION: Final = ("run", "topic", "partition")
+OFFSET: Final = (*PARTITION, "offset")
+
+# whole: all operations were recorded and are readable.
+# level: all replicas were level when their logs were read.
+RUNS: Final = "run STRING, whole BOOLEAN, level BOOLEAN"
+
+# complete: the run is whole and these reads reached the log end.
+FINAL_READS: Final = (
+    "run STRING, topic STRING, partition INT, "
+    "complete BOOLEAN, start_offset BIGINT, end_offset BIGINT"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Everything that the checks look at, of all runs together."""
+
+    operations: DataFrame
+    fetch_rounds: DataFrame
+    replicas: DataFrame
+    runs: DataFrame
+    final_reads: DataFrame
+
+
+def spark_schema(columns: pa.Schema) -> T.StructType:
+    """The schema of a Parquet table as Spark reads it."""
+    return T.StructType([T.StructField(f.name, _spark_type(f.type)) for f in columns])
+
+
+def _spark_type(kind: pa.DataType) -> T.DataType:
+    return _TYPES[kind.value_type if pa.types.is_dictionary(kind) else kind]
+
+
+def read_table(spark: SparkSession, name: str, files: Iterable[Path]) -> DataFrame:
+    """One table of all runs; no files at all is an empty table."""
+    columns = spark_schema(TABLES[name])
+    paths = [str(path) for path in files]
+    if not paths:
+        return literal(spark, columns.add("run", T.StringType()).toDDL(), [])
+    run = f"regexp_extract(_metadata.file_path, '([^/]+)/{name}/[^/]+$', 1) AS run"
+    return spark.read.schema(columns).parquet(*paths).selectExpr("*", run)
+
+
+def literal(spark: SparkSession, columns: str, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """A small frame out of the driver's memory, without a job and without an RDD."""
+    array = F.from_json(F.lit(json.dumps(rows)), f"ARRAY<STRUCT<{columns}>>")
+    return spark.range(1, numPartitions=1).select(F.inline(array))
+
+
+def case(name: str, when: str, *, offset: str, operation: str, evidence: str) -> str:
+    """An SQL expression: an anomaly where the condition holds, else null.
+
+    `evidence` is a list of columns, which become the keys of a JSON object; nulls are left out.
+    """
+    return (
+        f"CASE WHEN {when} THEN named_struct("
+        f"'anomaly', {name}, "
+        f"'offset', CAST({offset} AS BIGINT), "
+        f"'operation', CAST({operation} AS BIGINT), "
+        f"'evidence', to_json(struct({evidence}))) END"
+    )
+
+
+def found(frame: DataFrame, value: str, *cases: str) -> DataFrame:
+    """The cases that hold, as rows of `results.schema.ANOMALIES`."""
+    those = f"filter(array({', '.join(cases)}), found -> found IS NOT NULL)"
+    return frame.selectExpr(
+        *PARTITION, f"CAST({value} AS STRING) AS value", f"inline({those})"
+    ).select(*schema.ANOMALIES.names)

@@ -1,0 +1,102 @@
+"""How long a check may take, and how Spark is set for the size of its input.
+
+The rule: settings of a session that is not ours are put back, and a time limit interrupts only the
+jobs that it was set for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import count
+from types import TracebackType
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from checkers.material import Material
+
+# Below this, the time goes into starting tasks and planning, not into rows.
+SMALL_BYTES: Final = 32 << 20
+
+# What is spread by partition may be joined by offset without a second shuffle.
+_ALWAYS: Final[Mapping[str, str]] = {
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+}
+_SMALL: Final[Mapping[str, str]] = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    # To compile code takes longer than to interpret it for few rows.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_LARGE: Final[Mapping[str, str]] = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "64",
+}
+
+_tags: Final = count()
+
+
+class TimeLimit:
+    """A limit on the sum of all that is done inside `with`, however often it is entered."""
+
+    def __init__(self, spark: SparkSession, limit_s: float | None) -> None:
+        self.limit_s = limit_s if limit_s is not None else float("inf")
+        self.expired = False
+        self._spark = spark
+        self._tag = f"neaptide-check-{next(_tags)}"
+        self._left_s = limit_s
+        self._entered_s = 0.0
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> None:
+        if self._left_s is None:
+            return
+        if self._left_s <= 0:
+            self.expired = True
+            raise TimeoutError("no time is left")
+        self._entered_s = time.monotonic()
+        self._spark.addTag(self._tag)
+        self._timer = threading.Timer(self._left_s, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._timer is None or self._left_s is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        self._left_s -= time.monotonic() - self._entered_s
+        self._spark.removeTag(self._tag)
+
+    def _expire(self) -> None:
+        self.expired = True
+        self._spark.interruptTag(self._tag)
+
+
+@contextmanager
+def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
+    """Set the session for this much input, and put it back."""
+    size = sum(
+        path.stat().st_size for m in materials for files in m.files.values() for path in files
+    )
+    settings = {**_ALWAYS, **(_SMALL if size < SMALL_BYTES else _LARGE)}
+    before = {key: spark.conf.get(key) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)

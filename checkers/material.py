@@ -1,0 +1,132 @@
+"""What is there to judge: run directories opened, and what is wrong with them put in sentences.
+
+Plain Python over directory listings, Parquet footers and `run.json`; no row is read here.
+
+The rule: whatever a run lacks makes it unknown and is named by file, but what can be read is still
+read, and never disturbs another run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.frames import TABLES
+from results.errors import RunUnreadableError
+from results.run import FinalRead, Run, read_run
+from results.tables import table_files
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """One run directory, opened."""
+
+    directory: Path
+    run: Run | None
+    files: Mapping[str, tuple[Path, ...]]  # readable ones, by table
+    reasons: tuple[str, ...]  # why it can only be unknown
+    whole: bool  # the record of its operations is complete
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    @property
+    def level(self) -> bool:
+        """All replicas were level when their logs were read."""
+        return self.run is not None and self.run.converged is not None and self.run.converged.level
+
+    @property
+    def final_reads(self) -> Mapping[tuple[str, int], FinalRead]:
+        """The reads after healing, by partition."""
+        reads = self.run.final_reads if self.run is not None else ()
+        return {(read.topic, read.partition): read for read in reads}
+
+
+def open_run(directory: Path) -> Material:
+    """Look at a run directory."""
+    directory = directory.resolve()
+    if not directory.is_dir():
+        return _nothing(directory, f"{directory} is not a directory.")
+    if not _PLAIN_NAME.fullmatch(directory.name):
+        return _nothing(
+            directory,
+            f"The directory name {directory.name!r} has characters other than letters, digits, "
+            "dot, dash and underscore: rename it.",
+        )
+    run, reasons = _read(directory)
+    files: dict[str, tuple[Path, ...]] = {}
+    damaged: dict[str, list[str]] = {}
+    for table in TABLES:
+        files[table], damaged[table] = _open_table(directory, table)
+    if not files["operations"] and not damaged["operations"]:
+        damaged["operations"].append(f"{directory / 'operations'} has no Parquet file.")
+    if run is not None and run.replicas_written and not files["replicas"]:
+        damaged["replicas"].append(
+            f"{directory / 'replicas'} has no Parquet file, although run.json says it was written."
+        )
+    reasons += [sentence for table in TABLES for sentence in damaged[table]]
+    whole = run is not None and run.status == "finished" and not damaged["operations"]
+    return Material(directory, run, files, tuple(reasons), whole)
+
+
+def _nothing(directory: Path, reason: str) -> Material:
+    return Material(directory, None, {table: () for table in TABLES}, (reason,), False)
+
+
+def _read(directory: Path) -> tuple[Run | None, list[str]]:
+    try:
+        run = read_run(directory)
+    except RunUnreadableError as error:
+        return None, [f"{error}."]
+    return run, list(_shortcomings(run))
+
+
+def _shortcomings(run: Run) -> Iterator[str]:
+    if run.status != "finished":
+        yield f"The run did not finish: its status is {run.status}."
+    if run.aim is not None and not run.aim.hit:
+        yield f"The faults missed their aim: {run.aim.why or 'no reason was recorded'}."
+
+
+def _open_table(directory: Path, table: str) -> tuple[tuple[Path, ...], list[str]]:
+    good: list[Path] = []
+    bad: list[str] = []
+    for path in table_files(directory / table):
+        fault = _fault(path, TABLES[table])
+        if fault is None:
+            good.append(path)
+        else:
+            bad.append(f"{path} {fault}.")
+    bad += [f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))]
+    return tuple(good), bad
+
+
+def _fault(path: Path, expected: pa.Schema) -> str | None:
+    try:
+        found = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return f"is not a whole Parquet file ({first_line})"
+    for field in expected:
+        index = found.get_field_index(field.name)
+        if index < 0:
+            return f"lacks the column {field.name!r}"
+        if _plain(found.field(index).type) != _plain(field.type):
+            return (
+                f"has {_plain(found.field(index).type)} in the column {field.name!r}, "
+                f"not {_plain(field.type)}"
+            )
+    return None
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

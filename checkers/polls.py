@@ -1,0 +1,61 @@
+"""Where each consumer went: back, or over a record that it should have read.
+
+A consumer's reads of one partition are taken in the order in which it did them; a seek, and the
+beginning of the final reads, start a new sequence. The rules are Jepsen's: `int-` inside one poll,
+without the prefix between two. A gap in the offsets is no skip by itself, since transaction markers
+take offsets that no consumer sees: only a record that is known to lie in the gap proves one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from checkers.frames import PARTITION, Frames, case, found
+from checkers.values import READ
+
+
+def steps(frames: Frames) -> DataFrame:
+    """Each read with the read before it in its sequence; none after a seek."""
+    moves = (
+        frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL")
+        .repartition(*PARTITION)
+        .selectExpr(
+            *PARTITION, "process", "operation", "offset", "value", "f",
+            f"lag(struct(f, offset, operation)) OVER ({_DONE_IN_ORDER}) AS previous",
+        )
+    )  # fmt: skip
+    return moves.where("f = 'poll' AND previous.f = 'poll'")
+
+
+def poll_anomalies(step: DataFrame, next_known: DataFrame) -> DataFrame:
+    """Steps that go back or stay, and steps over a record that is known to be there."""
+    odd = step.where("offset <> previous.offset + 1").selectExpr(
+        "*",
+        "previous.offset AS previous_offset",
+        "previous.operation AS previous_operation",
+        "IF(operation = previous.operation, 'int-', '') AS prefix",
+    )
+    known = next_known.withColumnRenamed("offset", "previous_offset")
+    return found(odd.join(known, [*PARTITION, "previous_offset"], "left"), "value", _BACK, _SKIP)
+
+
+_DONE_IN_ORDER: Final = (
+    "PARTITION BY run, topic, partition, process, phase ORDER BY invoked_ns, operation, row"
+)
+
+_BACK: Final = case(
+    "concat(prefix, 'nonmonotonic-poll')",
+    "offset <= previous_offset",
+    offset="offset",
+    operation="operation",
+    evidence="process, previous_offset, previous_operation",
+)
+_SKIP: Final = case(
+    "concat(prefix, 'poll-skip')",
+    "next_known < offset",
+    offset="offset",
+    operation="operation",
+    evidence="process, previous_offset, previous_operation, next_known AS skipped_offset",
+)

@@ -1,0 +1,99 @@
+"""A Spark session on this machine.
+
+Not needed where a cluster does the work: any session will do, `check_runs` only uses DataFrames.
+For runs of up to about a million operations the time goes into starting Java and warming it up, so
+by default Java's second compiler stays off; `large=True` turns it on, which pays off later.
+
+The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
+writes to its standard error goes to a file without a name, and is shown only if Java does not start.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from results.errors import MissingToolError
+
+_NEEDS_JAVA: Final = (
+    "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
+    "or set JAVA_HOME to where it is."
+)
+_JAVA_ALWAYS: Final = "-XX:-UsePerfData -Xshare:auto"
+_JAVA_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA_LARGE: Final = "-XX:+UseParallelGC"
+
+
+def local_session(
+    master: str = "local[2]", memory: str = "2g", *, large: bool = False
+) -> SparkSession:
+    """Start, or find, a session in this process."""
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    _require_java()
+    builder = SparkSession.Builder().master(master).appName("neaptide")
+    for key, value in _settings(memory, large).items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile() as said, _standard_error_to(said):
+        try:
+            return builder.getOrCreate()
+        except PySparkException as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            last = f" Its last words: {lines[-1]}" if lines else ""
+            raise MissingToolError(
+                f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
+            ) from error
+
+
+def _settings(memory: str, large: bool) -> dict[str, str]:
+    scratch = tempfile.gettempdir()
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": (
+            f"{_JAVA_ALWAYS} {_JAVA_LARGE if large else _JAVA_SMALL}"
+        ),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": os.path.join(scratch, "neaptide-warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        # Thousands of small files: list them here, not in a job of their own.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    }
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if shutil.which(java) is None:
+        raise MissingToolError(f"There is no {java}. {_NEEDS_JAVA}")
+
+
+@contextmanager
+def _standard_error_to(file: IO[bytes]) -> Iterator[None]:
+    """Java inherits its standard error when it starts, and keeps it."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, 2)
+        os.close(ours)

@@ -1,0 +1,194 @@
+"""Tiny histories: one line per operation, named by content, written as run directories.
+
+Operation n is invoked at 10 n and completed at 10 n + 5; partition is t-0 unless told otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from results.run import Aim, Converged, FinalRead, Run
+from results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
+from results.store import write_run
+from results.tables import write_table
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation: what its rows share, and what each row has of its own."""
+
+    f: str
+    process: int
+    type: str
+    rows: tuple[dict[str, Any], ...]
+    phase: str = "main"
+
+
+def send(
+    value: str,
+    offset: int | None = None,
+    *,
+    type: str = "ok",
+    acks: str = "all",
+    process: int = 0,
+    partition: int | None = 0,
+) -> Op:
+    row = {"value": value, "offset": offset, "acks": acks, "topic": "t", "partition": partition}
+    return Op("send", process, type, (row,))
+
+
+def poll(
+    *records: tuple[int, str], phase: str = "main", process: int = 1, partition: int = 0
+) -> Op:
+    rows = tuple(
+        {"offset": offset, "value": value, "topic": "t", "partition": partition}
+        for offset, value in records
+    )
+    return Op("poll", process, "ok", rows or ({},), phase)
+
+
+def final(*records: tuple[int, str], process: int = 9, partition: int = 0) -> Op:
+    return poll(*records, phase="final", process=process, partition=partition)
+
+
+def seek(process: int = 1, partition: int = 0) -> Op:
+    return Op("seek", process, "ok", ({"topic": "t", "partition": partition, "offset": 0},))
+
+
+def held(
+    broker: int,
+    *records: tuple[int, str],
+    epoch: int | None = 0,
+    partition: int = 0,
+    start: int = 0,
+    hw: int | None = None,
+) -> list[dict[str, Any]]:
+    """The log of one replica at the end."""
+    end = max((offset + 1 for offset, _ in records), default=start)
+    shared = {
+        "broker": broker,
+        "topic": "t",
+        "partition": partition,
+        "control": False,
+        "log_start_offset": start,
+        "log_end_offset": end,
+        "high_watermark": end if hw is None else hw,
+    }
+    if not records:
+        return [shared]
+    return [
+        shared | {"offset": offset, "value": value, "leader_epoch": epoch, "batch_base_offset": 0}
+        for offset, value in records
+    ]
+
+
+def told(
+    hw: int,
+    *,
+    at: int,
+    leader: int = 0,
+    follower: int = 1,
+    epoch: int | None = 0,
+    round: int = 1,
+    error: int = 0,
+) -> dict[str, Any]:
+    """A fetch round whose response told this high watermark."""
+    return {
+        "follower": follower,
+        "leader": leader,
+        "topic": "t",
+        "partition": 0,
+        "leader_epoch": epoch,
+        "round": round,
+        "requested_ns": at - 2,
+        "forwarded_ns": at - 1,
+        "responded_ns": at,
+        "delivered_ns": at,
+        "fetch_offset": hw,
+        "high_watermark": hw,
+        "records_bytes": 0,
+        "error": error,
+        "request_fate": "passed",
+        "response_fate": "passed",
+        "held_ns": 0,
+    }
+
+
+def run_of(**changes: Any) -> Run:
+    """A finished run with complete final reads of t-0, changed where told."""
+    fields: dict[str, Any] = {
+        "neaptide": "0.1.0",
+        "name": "tiny",
+        "system": "neaptide:0.10",
+        "host": "local",
+        "seed": 1,
+        "started_utc": "2025-11-21T12:00:00Z",
+        "status": "finished",
+        "kind": "scenario",
+        "brokers": {"A": 0, "B": 1, "C": 2},
+        "final_reads": (reached(),),
+        "converged": Converged(True),
+    }
+    return Run(**(fields | changes))
+
+
+def reached(end_offset: int | None = None, partition: int = 0, *, yes: bool = True) -> FinalRead:
+    return FinalRead("t", partition, end_offset, yes)
+
+
+MISSED = Aim(False, "nothing was held")
+
+
+@dataclass(frozen=True)
+class Story:
+    """A run to be written."""
+
+    ops: Sequence[Op] = ()
+    replicas: Sequence[Sequence[dict[str, Any]]] = ()
+    rounds: Sequence[dict[str, Any]] = ()
+    run: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, directory: Path) -> Path:
+        directory.mkdir(parents=True)
+        logs = [row for log in self.replicas for row in log]
+        run = run_of(**({"replicas_written": bool(logs)} | self.run))
+        write_run(directory, run)
+        rows = [row for n, op in enumerate(self.ops) for row in operation_rows(n, op)]
+        write_table(directory / "operations", OPERATIONS, _tuples(OPERATIONS, rows))
+        if not rows:
+            # A table without rows still has a file.
+            write_empty(directory / "operations", OPERATIONS)
+        if logs:
+            write_table(directory / "replicas", REPLICAS, _tuples(REPLICAS, logs))
+        if self.rounds:
+            write_table(
+                directory / "fetch_rounds", FETCH_ROUNDS, _tuples(FETCH_ROUNDS, self.rounds)
+            )
+        return directory
+
+
+def operation_rows(n: int, op: Op) -> list[dict[str, Any]]:
+    shared = {
+        "operation": n,
+        "process": op.process,
+        "f": op.f,
+        "type": op.type,
+        "invoked_ns": 10 * n,
+        "completed_ns": 10 * n + 5,
+        "phase": op.phase,
+    }
+    return [shared | {"row": i} | row for i, row in enumerate(op.rows)]
+
+
+def write_empty(directory: Path, columns: Any) -> None:
+    import pyarrow.parquet as pq
+
+    directory.mkdir(exist_ok=True)
+    pq.write_table(columns.empty_table(), directory / "part-0-00000.parquet")
+
+
+def _tuples(columns: Any, rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [tuple(row.get(name) for name in columns.names) for row in rows]
