@@ -99,6 +99,8 @@ def _read_entries(file: Path, fields: int) -> list[list[str]]:
     if not file.exists():
         return []
     lines = file.read_text().splitlines()
+    if not lines:  # Kafka makes the files empty before it first writes them
+        return []
     if len(lines) < 2 or lines[0].strip() != _VERSION:
         raise _malformed(file, "it does not begin with version 0 and a count")
     entries = [line.split() for line in lines[2:] if line.strip()]

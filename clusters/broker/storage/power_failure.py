@@ -3,9 +3,9 @@
 SIGKILL loses nothing: what was written is in the page cache. This cuts every log where the disk is
 known to have it, at its recovery point (`recovery-point-offset-checkpoint`), or at a higher offset
 that the caller names: a disk may keep more than was flushed, never less. The checkpoint may be
-older than the last flush (`log.flush.offset.checkpoint.interval.ms`, and with `flush.messages=1`
-everything was flushed): who knows better says so in `keep`, for instance by
-`replica_reader.log_end_offsets`.
+older than the last flush: it is written every `log.flush.offset.checkpoint.interval.ms` (60 s), and
+by a real Kafka not at all in its first 30 s. Who knows better says so in `keep`: after
+`flush.messages=1`, for instance, all of `replica_reader.log_end_offsets`.
 """
 
 from __future__ import annotations

@@ -110,15 +110,16 @@ def _field_names(cls: Any) -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(cls))
 
 
-def make(cls: type[Any], **values: Any) -> Any:
+def make(cls: Any, **values: Any) -> Any:
     """An entity of this version: values for fields that it does not have are left out."""
     names = _field_names(cls)
     return cls(**{name: value for name, value in values.items() if name in names})
 
 
 def write(entity: Any) -> bytes:
+    cls: Any = type(entity)
     buffer = BytesIO()
-    _writer(type(entity))(buffer, entity)
+    _writer(cls)(buffer, entity)
     return buffer.getvalue()
 
 
@@ -136,7 +137,7 @@ def decode_request(frame: bytes, apis: dict[Api, Versions]) -> tuple[Header, Any
         raise MalformedMessageError(f"{api.name} is not answered on this listener")
     if version not in apis[api]:
         raise UnsupportedVersionError(header)
-    cls = request_class(api, version)
+    cls: Any = request_class(api, version)
     try:
         if cls.__header_schema__ is not RequestHeaderV1:
             _, size = _reader(cls.__header_schema__)(frame, 0)
@@ -169,7 +170,7 @@ def encode_response(entity: Any, correlation_id: int) -> bytes:
 
 def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
     """The correlation id and the message."""
-    cls = response_class(api, version)
+    cls: Any = response_class(api, version)
     try:
         header, size = _reader(cls.__header_schema__)(frame, 0)
         entity, _ = _reader(cls)(frame, size)

@@ -1,0 +1,91 @@
+"""Watches what a ZooKeeper-mode cluster says of itself: live brokers, leaders, ISRs.
+
+It looks at ZooKeeper directly, not through the links, so that a cut between the brokers and
+ZooKeeper does not blind the harness. Changes come on the event loop; two that follow each other
+faster than a watch can be set again are seen as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from clusters.broker.coordination import znodes
+from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.cluster import PartitionView, TopicSpec
+from clusters.hosts.ports import LOOPBACK
+
+_TIMEOUT_S = 20.0
+
+
+class Observer:
+    """`views` and `registered` are what was last seen."""
+
+    def __init__(self, port: int, on_change: Callable[[PartitionView | None], None]) -> None:
+        self.views: dict[int, PartitionView] = {}
+        self.registered: frozenset[int] = frozenset()
+        self.controller: int | None = None
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._kazoo = KazooClient(hosts=f"{LOOPBACK}:{port}", timeout=_TIMEOUT_S)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._kazoo.start, _TIMEOUT_S)
+        for path in znodes.PERSISTENT_PARENTS:
+            await asyncio.to_thread(self._kazoo.ensure_path, path)
+        self._kazoo.ChildrenWatch(znodes.BROKER_IDS, self._on_brokers)
+        self._kazoo.DataWatch(znodes.CONTROLLER, self._on_controller)
+
+    async def create_topic(self, topic: TopicSpec) -> None:
+        """Writes a topic's znodes, with the assignment wanted, and watches its partitions."""
+        settings = znodes.encode_settings(topic.settings)
+        assignment = znodes.encode_assignment(topic.assignment)
+        create = self._kazoo.create
+        await asyncio.to_thread(create, znodes.topic_config_path(topic.name), settings)
+        await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)
+        for partition in topic.assignment:
+            named = TopicPartition(topic.name, partition)
+            self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._kazoo.stop)
+        await asyncio.to_thread(self._kazoo.close)
+
+    # --- on kazoo's thread -----------------------------------------------------------------------
+
+    def _on_brokers(self, children: list[str]) -> None:
+        brokers = frozenset(int(child) for child in children)
+        self._loop.call_soon_threadsafe(self._take_brokers, brokers)
+
+    def _on_controller(self, data: bytes | None, stat: Any) -> None:
+        controller = znodes.decode_controller(data) if data else None
+        self._loop.call_soon_threadsafe(self._take_controller, controller)
+
+    def _on_state(self, named: TopicPartition, data: bytes | None, stat: Any) -> None:
+        if data:
+            state = znodes.decode_state(named, data, stat.version)
+            view = PartitionView(
+                named.partition,
+                None if state.leader == NO_LEADER else state.leader,
+                state.leader_epoch,
+                state.isr,
+            )
+            self._loop.call_soon_threadsafe(self._take_view, view)
+
+    # --- on the event loop -----------------------------------------------------------------------
+
+    def _take_brokers(self, brokers: frozenset[int]) -> None:
+        self.registered = brokers
+        self._on_change(None)
+
+    def _take_controller(self, controller: int | None) -> None:
+        self.controller = controller
+        self._on_change(None)
+
+    def _take_view(self, view: PartitionView) -> None:
+        self.views[view.partition] = view
+        self._on_change(view)

@@ -1,0 +1,115 @@
+"""How every run ends: heal, wait until the replicas are level, read to the end, read the disks.
+
+What cannot be reached is said, never passed over: a run whose replicas never became level, or
+whose final reads stopped short, is unknown by what is written here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.faults import Faults
+from harness.observed import StageObserved
+from harness.stage import Stage
+from results.run import Converged, FinalRead
+from results.schema import REPLICAS
+from results.tables import write_table
+
+LEVEL_WITHIN_S = 60.0
+READ_WITHIN_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    converged: Converged
+    final_reads: tuple[FinalRead, ...]
+    replicas_written: bool
+
+
+async def heal_all(stage: Stage, faults: Faults, rules: tuple[str, ...]) -> None:
+    """Lets go of all that is held, resumes and restarts what is down, undoes every cut."""
+    state = await stage.gate.state()
+    known = {str(rule["rule"]) for rule in state["rules"]} | {
+        str(event["rule"]) for event in stage.gate.held.values()
+    }
+    for rule in rules:
+        if rule in known:
+            await faults.release(rule)
+    for broker in sorted(stage.paused):
+        await faults.resume(broker)
+    await faults.heal()
+    for broker in stage.spec.brokers:
+        if not stage.cluster.is_up(broker):
+            await faults.restart(broker)
+
+
+async def end(stage: Stage) -> Ending:
+    """After healing: convergence, final reads, replica logs."""
+    await stage.watch_rounds()
+    converged = await _converge(stage)
+    final_reads = await _read_all(stage)
+    await stage.clients.do("flush")
+    await stage.gate.flush()
+    await _stop_all(stage)
+    rows = [
+        row for broker in sorted(stage.spec.brokers) for row in stage.cluster.read_replicas(broker)
+    ]
+    names = [field.name for field in REPLICAS]
+    write_table(
+        stage.run / "replicas", REPLICAS, (tuple(row[name] for name in names) for row in rows)
+    )
+    return Ending(converged, final_reads, replicas_written=True)
+
+
+async def _converge(stage: Stage) -> Converged:
+    partitions = {
+        partition: StageObserved(stage, partition) for partition in stage.spec.topic.assignment
+    }
+
+    def is_level(partition: int) -> bool:
+        view = stage.view(partition)
+        assigned = set(stage.spec.topic.assignment[partition])
+        return (
+            view is not None
+            and view.leader is not None
+            and set(view.isr) == assigned
+            and partitions[partition].settled_at(0)
+        )
+
+    try:
+        await stage.until(
+            lambda: all(is_level(partition) for partition in partitions),
+            LEVEL_WITHIN_S,
+            "every replica is in the ISR and level",
+        )
+    except TimeoutError as error:
+        late = [str(partition) for partition in partitions if not is_level(partition)]
+        return Converged(False, f"{error} (partitions {', '.join(late)})")
+    return Converged(True)
+
+
+async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
+    reads = []
+    for partition in sorted(stage.spec.topic.assignment):
+        result = await stage.clients.do(
+            "consume",
+            topic=stage.spec.topic.name,
+            partition=partition,
+            phase="final",
+            end=None,
+            deadline_s=READ_WITHIN_S,
+        )
+        reads.append(
+            FinalRead(stage.spec.topic.name, partition, result["end"], bool(result["reached"]))
+        )
+    return tuple(reads)
+
+
+async def _stop_all(stage: Stage) -> None:
+    """All at one moment, so that no election changes a log any more; nothing written is lost."""
+    for broker in stage.spec.brokers:
+        stage.severed.add(broker)
+        await stage.gate.sever(broker)
+    for broker in stage.spec.brokers:
+        if stage.cluster.is_up(broker):
+            await stage.cluster.kill(broker)

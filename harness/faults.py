@@ -1,0 +1,146 @@
+"""Does what the steps of a schedule say, to the cluster and its links; each is noted as history.
+
+A death is always the same: the links of the broker are severed first, so that the moment is exact;
+then the process is killed; then the schedule's word decides what becomes of the bytes in flight;
+then the coordination service forgets the session, which otherwise takes its time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.stage import Stage
+from nemesis.gate.model import Endpoint, InFlight, Purpose, Rule
+
+
+class Faults:
+    """Brokers are ids here. `names` are for the history."""
+
+    def __init__(self, stage: Stage, names: Mapping[int, str]) -> None:
+        self._stage = stage
+        self._names = names
+
+    def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
+        self._stage.note_nemesis({verb: fields}, invoked_ns)
+
+    # --- deaths and returns ----------------------------------------------------------------------
+
+    async def kill(self, broker: int, in_flight: InFlight) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._die(broker, in_flight)
+        self._note("kill", begun_ns, broker=self._names[broker], in_flight=in_flight)
+
+    async def power_off(self, broker: int, keep: Mapping[int, int]) -> None:
+        """`keep`: partition → offset before which all happened to reach the disk."""
+        begun_ns = self._stage.recorder.now_ns()
+        await self._die(broker, "discarded")
+        lost = self._stage.cluster.lose_page_cache(broker, keep)
+        self._note(
+            "power_off",
+            begun_ns,
+            broker=self._names[broker],
+            lost={str(partition): count for partition, count in lost.items()},
+        )
+
+    async def _die(self, broker: int, in_flight: InFlight) -> None:
+        stage = self._stage
+        stage.severed.add(broker)
+        await stage.gate.sever(broker)
+        await stage.cluster.kill(broker)
+        stage.paused.discard(broker)
+        await stage.gate.bury(broker, in_flight)
+        await stage.cluster.forget_session(broker)
+
+    async def stop(self, broker: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        self._stage.severed.add(broker)  # from here on its connections may close
+        await self._stage.cluster.stop(broker)
+        await self._stage.gate.sever(broker)
+        await self._stage.gate.bury(broker, "delivered")
+        self._note("stop", begun_ns, broker=self._names[broker])
+
+    async def restart(self, broker: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.gate.revive(broker)
+        self._stage.severed.discard(broker)
+        await self._stage.cluster.start(broker, self._stage.listeners(broker))
+        self._note("restart", begun_ns, broker=self._names[broker])
+
+    async def pause(self, broker: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.pause(broker)
+        self._stage.paused.add(broker)
+        self._note("pause", begun_ns, broker=self._names[broker])
+
+    async def resume(self, broker: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.resume(broker)
+        self._stage.paused.discard(broker)
+        self._note("resume", begun_ns, broker=self._names[broker])
+
+    # --- links -----------------------------------------------------------------------------------
+
+    def _end_name(self, end: Endpoint | None) -> str | None:
+        return self._names[end] if isinstance(end, int) else end
+
+    async def cut(
+        self,
+        source: Endpoint | None,
+        destination: Endpoint | None,
+        purpose: Purpose | None,
+        *,
+        both: bool,
+    ) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.gate.cut(source, destination, purpose)
+        if both:
+            await self._stage.gate.cut(destination, source, purpose)
+        fields = {"from": self._end_name(source), "to": self._end_name(destination)}
+        self._note("cut", begun_ns, **fields, purpose=purpose, both=both)
+
+    async def heal(
+        self,
+        source: Endpoint | None = None,
+        destination: Endpoint | None = None,
+        purpose: Purpose | None = None,
+        *,
+        both: bool = False,
+    ) -> None:
+        """Without ends: every cut. Connections are reset: what waited so long may be stale."""
+        begun_ns = self._stage.recorder.now_ns()
+        if source is None and destination is None:
+            await self._stage.gate.heal_all(reset=True)
+        else:
+            await self._stage.gate.heal(source, destination, purpose, reset=True)
+            if both:
+                await self._stage.gate.heal(destination, source, purpose, reset=True)
+        fields = {"from": self._end_name(source), "to": self._end_name(destination)}
+        self._note("heal", begun_ns, **fields)
+
+    # --- messages --------------------------------------------------------------------------------
+
+    async def install(self, rule: Rule) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.gate.install(rule)
+        self._note(
+            rule.action,
+            begun_ns,
+            rule=rule.id,
+            **{rule.message: rule.api},
+            **{
+                "from": self._end_name(rule.source),
+                "to": self._end_name(rule.destination),
+                "where": rule.where,
+            },
+        )
+
+    async def release(self, rule: str) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        count = await self._stage.gate.release(rule)
+        self._note("release", begun_ns, rule=rule, messages=count)
+
+    async def discard(self, rule: str) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        count = await self._stage.gate.discard(rule)
+        self._note("discard", begun_ns, rule=rule, messages=count)

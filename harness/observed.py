@@ -1,0 +1,104 @@
+"""What conditions ask, answered from what the stage has seen (nemesis.conditions.Observed)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from harness.stage import Stage
+from nemesis.gate.client import Position
+
+
+class StageObserved:
+    """About partition 0 of the scenario's topic."""
+
+    def __init__(self, stage: Stage, partition: int = 0) -> None:
+        self._stage = stage
+        self._partition = partition
+
+    # --- clients ---
+
+    def acked(self, record: str) -> bool:
+        return record in self._stage.sends.acked
+
+    def failed(self, record: str) -> bool:
+        return record in self._stage.sends.failed
+
+    def consumed(self, record: str) -> bool:
+        return record in self._stage.sends.consumed
+
+    # --- brokers ---
+
+    def up(self, broker: int) -> bool:
+        return self._stage.cluster.is_up(broker)
+
+    def registered(self, broker: int) -> bool:
+        return broker in self._stage.observer.registered
+
+    def checkpointed(self, broker: int) -> int | None:
+        return self._stage.cluster.high_watermark_checkpoint(broker, self._partition)
+
+    # --- the coordination service ---
+
+    def leader(self) -> int | None:
+        view = self._stage.view(self._partition)
+        return view.leader if view else None
+
+    def leader_epoch(self) -> int | None:
+        view = self._stage.view(self._partition)
+        return view.leader_epoch if view else None
+
+    def isr(self) -> Collection[int]:
+        view = self._stage.view(self._partition)
+        return view.isr if view else ()
+
+    # --- the wire ---
+
+    def held(self, source: int, destination: int) -> bool:
+        return any(
+            event["source"] == source and event["destination"] == destination
+            for event in self._stage.gate.held.values()
+        )
+
+    def _position(self, broker: int) -> Position | None:
+        topic = self._stage.spec.topic.name
+        position = self._stage.gate.positions.get((broker, topic, self._partition))
+        if position is None or position.leader != self.leader():
+            return None  # of an earlier leader: it says nothing of now
+        if position.leader_epoch not in (None, self.leader_epoch()):
+            return None
+        return position
+
+    def log_end_offset(self, broker: int) -> int | None:
+        position = self._position(broker)
+        return position.log_end_offset if position else None
+
+    def high_watermark(self, broker: int) -> int | None:
+        position = self._position(broker)
+        return position.high_watermark if position else None
+
+    def round(self, broker: int) -> int | None:
+        position = self._position(broker)
+        return position.round if position else None
+
+    def level(self) -> bool:
+        """Every reachable follower has all that was acknowledged, and knows it to be committed."""
+        ends = [offset for offset in self._stage.sends.acked.values() if offset is not None]
+        return self.settled_at(max(ends, default=-1) + 1)
+
+    def settled_at(self, least: int) -> bool:
+        """The reachable followers have the same LEO, at least this, and the same HW."""
+        leader = self.leader()
+        if leader is None or not self._stage.is_reachable(leader):
+            return False
+        for replica in self._stage.spec.topic.assignment[self._partition]:
+            if replica == leader or not self._stage.is_reachable(replica):
+                continue
+            end = self.log_end_offset(replica)
+            if end is None or end < least or self.high_watermark(replica) != end:
+                return False
+            least = max(least, end)
+        return all(
+            self.log_end_offset(replica) == least
+            for replica in self._stage.spec.topic.assignment[self._partition]
+            if replica != leader and self._stage.is_reachable(replica)
+        )

@@ -1,0 +1,313 @@
+"""Plays a scenario on a system: its steps, one after the other, each until its condition holds."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, assert_never
+
+import pyarrow.parquet as pq
+
+from clusters.cluster import ClusterSpec, TopicSpec
+from harness.ending import end, heal_all
+from harness.faults import Faults
+from harness.observed import StageObserved
+from harness.stage import Stage
+from harness.systems import System
+from harness.version import VERSION
+from nemesis import steps
+from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
+from nemesis.scenario import Scenario, ScheduledStep, expected_outcome
+from results.run import Aim, Run
+from results.store import create_run, write_run
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run that is over. `disagreements`: predictions of the scenario that did not come true."""
+
+    run: Path
+    disagreements: tuple[str, ...]
+
+
+class _MissedError(Exception):
+    """A step did not come to what it was for: the run proves nothing."""
+
+
+async def play(
+    scenario: Scenario, system: System, seed: int, where: str, progress: Progress
+) -> Played:
+    """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
+    run = Run(
+        neaptide=VERSION,
+        name=scenario.name,
+        title=scenario.title,
+        source=scenario.source,
+        system=str(system),
+        host="local",
+        seed=seed,
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        status="running",
+        kind="scenario",
+        schedule=dict(scenario.document),
+        brokers=dict(scenario.brokers),
+        expected=expected_outcome(scenario, str(system)),
+        repeat=f"neaptide run {shlex.quote(where)} --system {system} --seed {seed}",
+    )
+    directory = create_run(scenario.name, str(system), seed, datetime.now(UTC))
+    write_run(directory, run)
+    player = _Player(scenario, system, directory, progress)
+    try:
+        run = await player.play(run)
+    except BaseException:
+        write_run(directory, replace(run, status="interrupted"))
+        raise
+    write_run(directory, run)
+    return Played(directory, player.disagreements + _round_disagreements(scenario, directory))
+
+
+def cluster_spec(scenario: Scenario) -> ClusterSpec:
+    ids = scenario.brokers
+    return ClusterSpec(
+        brokers=tuple(ids[name] for name in scenario.start_order),
+        settings=scenario.settings,
+        topic=TopicSpec(
+            scenario.topic.name,
+            {
+                partition: tuple(ids[name] for name in replicas)
+                for partition, replicas in enumerate(scenario.topic.assignment)
+            },
+            scenario.topic.settings,
+        ),
+    )
+
+
+class _Player:
+    def __init__(
+        self, scenario: Scenario, system: System, directory: Path, progress: Progress
+    ) -> None:
+        self._scenario = scenario
+        self._ids = scenario.brokers
+        self._names = {number: name for name, number in scenario.brokers.items()}
+        self._progress = progress
+        self._stage = Stage(directory, system, cluster_spec(scenario))
+        self._faults = Faults(self._stage, self._names)
+        self._rules: list[str] = []
+        self._holds: list[str] = []
+        self.disagreements: tuple[str, ...] = ()
+
+    async def play(self, run: Run) -> Run:
+        async with self._stage as stage:
+            await stage.start_clients({})
+            await stage.watch_rounds()
+            aim = await self._play_steps()
+            self._progress("healing, final reads, replica logs")
+            await heal_all(stage, self._faults, tuple(self._rules))
+            ending = await end(stage)
+        return replace(
+            run,
+            status="finished",
+            aim=aim,
+            converged=ending.converged,
+            final_reads=ending.final_reads,
+            replicas_written=ending.replicas_written,
+        )
+
+    async def _play_steps(self) -> Aim:
+        try:
+            for number, scheduled in enumerate(self._scenario.steps, start=1):
+                self._progress(
+                    f"step {number} of {len(self._scenario.steps)}: {describe(scheduled)}"
+                )
+                await self._play_step(number, scheduled)
+        except _MissedError as missed:
+            return Aim(False, str(missed))
+        problems = list(self._stage.problems)
+        problems += [
+            f"the rule {rule!r} never held anything"
+            for rule in self._holds
+            if rule not in self._stage.ever_held
+        ]
+        return Aim(not problems, "; ".join(problems))
+
+    async def _play_step(self, number: int, scheduled: ScheduledStep) -> None:
+        step = scheduled.step
+        where = f"step {number} (line {scheduled.line})"
+        if not isinstance(step, steps.Measure):
+            await self._do(step, where)
+        if scheduled.until is not None:
+            await self._wait(scheduled, where)
+        if isinstance(step, steps.Measure):
+            self._measure(step, where)
+
+    async def _wait(self, scheduled: ScheduledStep, where: str) -> None:
+        condition = scheduled.until
+        assert condition is not None
+        observed = StageObserved(self._stage)
+        try:
+            await self._stage.until(
+                lambda: condition.holds(observed), scheduled.within_s, condition.text
+            )
+        except TimeoutError as error:
+            raise _MissedError(f"{where}: {error}") from None
+
+    # --- verbs -----------------------------------------------------------------------------------
+
+    async def _do(self, step: steps.Step, where: str) -> None:
+        match step:
+            case steps.Produce():
+                await self._produce(step)
+            case steps.Consume():
+                await self._consume(step)
+            case steps.Await() | steps.Measure():
+                return
+            case steps.Hold() | steps.Drop():
+                await self._install(step)
+            case steps.Release():
+                await self._faults.release(step.rule)
+            case steps.Discard():
+                await self._faults.discard(step.rule)
+            case steps.Cut():
+                source, destination = self._end(step.source), self._end(step.destination)
+                await self._faults.cut(source, destination, step.purpose, both=step.both)
+            case steps.Heal():
+                await self._faults.heal(self._end(step.source), self._end(step.destination))
+            case _:
+                await self._do_to_broker(step, where)
+
+    async def _do_to_broker(
+        self,
+        step: steps.Kill | steps.PowerOff | steps.Stop | steps.Restart | steps.Pause | steps.Resume,
+        where: str,
+    ) -> None:
+        broker = self._ids[step.broker]
+        match step:
+            case steps.Kill():
+                await self._faults.kill(broker, step.in_flight)
+            case steps.PowerOff():
+                await self._faults.power_off(broker, self._kept(step, where))
+            case steps.Stop():
+                await self._faults.stop(broker)
+            case steps.Restart():
+                await self._faults.restart(broker)
+            case steps.Pause():
+                await self._faults.pause(broker)
+            case steps.Resume():
+                await self._faults.resume(broker)
+            case _:
+                assert_never(step)
+
+    async def _consume(self, step: steps.Consume) -> None:
+        await self._stage.clients.do(
+            "consume",
+            topic=self._scenario.topic.name,
+            partition=step.partition,
+            phase="main",
+            end=None,
+            deadline_s=20.0,
+        )
+
+    async def _produce(self, step: steps.Produce) -> None:
+        await self._stage.clients.do(
+            "produce",
+            topic=self._scenario.topic.name,
+            partition=step.partition,
+            acks=step.acks,
+            values=list(step.records),
+        )
+
+    async def _install(self, step: steps.Hold | steps.Drop) -> None:
+        is_hold = isinstance(step, steps.Hold)
+        self._rules.append(step.name)
+        if is_hold:
+            self._holds.append(step.name)
+        await self._faults.install(
+            Rule(
+                id=step.name,
+                action="hold" if is_hold else "drop",
+                message=step.message,
+                api=step.api,
+                source=self._ids[step.source],
+                destination=self._ids[step.destination],
+                where=step.where,
+                times=step.times,
+            )
+        )
+
+    def _end(self, name: str | None) -> Endpoint | None:
+        if name is None or name in (CLIENT, COORDINATION):
+            return name
+        return self._ids[name]
+
+    def _kept(self, step: steps.PowerOff, where: str) -> dict[int, int]:
+        """Up to where the disk kept the log, from where the surviving record was acknowledged."""
+        if step.survives is None:
+            return {}
+        offset = self._stage.sends.acked.get(step.survives)
+        if offset is None:
+            raise _MissedError(
+                f"{where}: {step.survives} was not acknowledged: its offset is not known"
+            )
+        return {0: offset + 1}
+
+    def _measure(self, step: steps.Measure, where: str) -> None:
+        """From the last fetch of the broker, as the gate saw it, to now."""
+        since_ns = self._stage.last_fetch_ns.get(self._ids[step.since_last_fetch_of])
+        unit = self._scenario.settings.get(step.unit, "")
+        if since_ns is None or not unit.isdigit():
+            raise _MissedError(f"{where}: nothing to measure from")
+        now_ns = self._stage.recorder.now_ns()
+        elapsed_ms = (now_ns - since_ns) / 1e6
+        times = elapsed_ms / int(unit)
+        value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
+        self._stage.note_nemesis({"measured": value}, now_ns)
+        most = step.at_most + step.slack_ms / int(unit)
+        if not step.above < times <= most:
+            self.disagreements += (
+                f"{where}: {times:.2f} × {step.unit}, predicted more than {step.above:g} and at"
+                f" most {step.at_most:g}",
+            )
+
+
+def describe(scheduled: ScheduledStep) -> str:
+    """A step in a few words."""
+    step = scheduled.step
+    text = type(step).__name__.lower()
+    fields: dict[str, Any] = {name: getattr(step, name) for name in type(step).__dataclass_fields__}
+    shown = [
+        " ".join(value) if isinstance(value, tuple) else str(value)
+        for name, value in fields.items()
+        if name in ("records", "broker", "source", "destination", "message", "rule") and value
+    ]
+    until = f", until {scheduled.until.text}" if scheduled.until else ""
+    return " ".join([text, *shown]) + until
+
+
+def _round_disagreements(scenario: Scenario, run: Path) -> tuple[str, ...]:
+    """Compares the rounds that moved something with the table that the scenario expects."""
+    if not scenario.expected_rounds:
+        return ()
+    table = pq.read_table(run / "fetch_rounds")
+    rows = sorted(table.to_pylist(), key=lambda row: row["requested_ns"])
+    names = {number: name for name, number in scenario.brokers.items()}
+    seen: list[tuple[str, int, bool, int]] = []
+    marks: dict[str, int] = {}
+    for row in rows:
+        follower = names[row["follower"]]
+        mark = row["high_watermark"]
+        records = bool(row["records_bytes"])
+        if mark is not None and row["delivered_ns"] is not None:
+            if records or mark != marks.get(follower, 0):
+                seen.append((follower, row["fetch_offset"], records, mark))
+            marks[follower] = mark
+    wanted = [
+        (e.follower, e.fetch_offset, e.records, e.high_watermark) for e in scenario.expected_rounds
+    ]
+    if seen[: len(wanted)] == wanted:
+        return ()
+    return (f"fetch rounds (follower, offset, records, HW): expected {wanted}, seen {seen}",)

@@ -1,0 +1,226 @@
+"""One run's stage: the host, the links, the cluster, the clients, and what is seen of them.
+
+Everything that a run starts is started here and ends here. Whoever waits, waits on `changed`, which
+is set by every event of the gate, of the clients and of the coordination service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from clusters.broker.cluster import BrokerCluster
+from clusters.cluster import ClusterSpec, Listeners, PartitionView
+from clusters.hosts.local import LocalHost
+from clusters.observer import Observer
+from harness.systems import System
+from nemesis.gate.client import Gate
+from nemesis.gate.model import GateConfig, Subscription, cluster_links
+from workloads.clients import Clients
+from workloads.protocol import ClientsConfig
+from workloads.recorder import Recorder
+
+NEMESIS_PROCESS = -1
+OBSERVER_PROCESS = -2
+_HARNESS_RECORDER = 0
+_FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
+
+
+@dataclass(slots=True)
+class Sends:
+    """Completions of scripted sends and polls, by value."""
+
+    acked: dict[str, int | None] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    consumed: dict[str, int] = field(default_factory=dict)
+
+
+class Stage:
+    """Make one with `async with Stage.open(…)`."""
+
+    def __init__(self, run: Path, system: System, spec: ClusterSpec) -> None:
+        self.run = run
+        self.system = system
+        self.spec = spec
+        self.origin_ns = time.monotonic_ns()
+        self.host = LocalHost()
+        self.recorder = Recorder(run, _HARNESS_RECORDER, self.origin_ns)
+        self.cluster = BrokerCluster(self.host, run, system.version, spec)
+        self.sends = Sends()
+        self.severed: set[int] = set()
+        self.paused: set[int] = set()
+        self.problems: list[str] = []  # why the aim was missed, if it was
+        self.last_fetch_ns: dict[int, int] = {}
+        self.ever_held: set[str] = set()
+        self.gate: Gate
+        self.clients: Clients
+        self.observer: Observer
+        self._changed = asyncio.Event()
+
+    # --- beginning and ending --------------------------------------------------------------------
+
+    async def __aenter__(self) -> Stage:
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _open(self) -> None:
+        await self.cluster.start_coordination()
+        self.observer = Observer(self.cluster.coordination_port, self._on_view)
+        await self.observer.start()
+        links = cluster_links(
+            tuple(self.spec.brokers),
+            replication={b: self.cluster.ports(b)[1] for b in self.spec.brokers},
+            client={b: self.cluster.ports(b)[0] for b in self.spec.brokers},
+            coordination=self.cluster.coordination_port,
+        )
+        self.gate = await Gate.start(GateConfig(self.run, self.origin_ns, links), self.host)
+        self.gate.listen(self._on_gate_event)
+        for broker in self.spec.brokers:
+            await self.cluster.start(broker, self.listeners(broker))
+            if broker == self.spec.brokers[0]:
+                # The first to register is the controller: the start order says who.
+                await self.until(
+                    lambda first=broker: self.observer.controller == first,  # type: ignore[misc]
+                    60,
+                    "the first broker is controller",
+                )
+        everyone = frozenset(self.spec.brokers)
+        await self.until(lambda: self.observer.registered == everyone, 60, "all are registered")
+        await self.observer.create_topic(self.spec.topic)
+        partitions = len(self.spec.topic.assignment)
+        await self.until(
+            lambda: (
+                len(self.observer.views) == partitions
+                and all(view.leader is not None for view in self.observer.views.values())
+            ),
+            30,
+            "every partition has a leader",
+        )
+
+    async def start_clients(self, settings: Mapping[str, str]) -> None:
+        bootstrap = ",".join(
+            f"127.0.0.1:{self.listeners(b).client_port}" for b in sorted(self.spec.brokers)
+        )
+        config = ClientsConfig(str(self.run), 1, self.origin_ns, bootstrap, dict(settings))
+        self.clients = await Clients.start(self.host, config, self._on_client_event)
+
+    async def watch_rounds(self) -> None:
+        """Has every fetch round reported: conditions ask for them."""
+        await self.gate.subscribe(Subscription("harness"))
+
+    async def close(self) -> None:
+        """Ends everything. What was recorded is on disk after this."""
+        if hasattr(self, "clients"):
+            await self.clients.close()
+        if hasattr(self, "gate"):
+            await self.gate.close()
+        if hasattr(self, "observer"):
+            await self.observer.close()
+        await self.host.close()
+        self.cluster.close()
+        self.recorder.close()
+
+    # --- what is where ---------------------------------------------------------------------------
+
+    def listeners(self, broker: int) -> Listeners:
+        ports = self.gate.ports
+        return Listeners(
+            client_port=ports[f"client-{broker}"],
+            replication_port=ports[f"replication-{broker}"],
+            coordination_port=ports[f"coordination-{broker}"],
+        )
+
+    def view(self, partition: int = 0) -> PartitionView | None:
+        return self.observer.views.get(partition)
+
+    def is_reachable(self, broker: int) -> bool:
+        """Up, and neither paused nor cut off from all."""
+        return (
+            self.cluster.is_up(broker) and broker not in self.paused and broker not in self.severed
+        )
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+        """Returns as soon as the condition holds. Raises TimeoutError that says what did not."""
+        deadline = time.monotonic() + within_s
+        while not condition():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"after {within_s:g} s it is still not so that {what}")
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), min(left, _FILE_LOOK_S))
+            except TimeoutError:
+                continue
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def _on_gate_event(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "round" if event["phase"] == "started":
+                self.last_fetch_ns[event["follower"]] = event["at_ns"]
+            case "hold_started":
+                self.ever_held.add(event["rule"])
+            case "hold_ended" if event["how"] == "closed":
+                ends = {event["source"], event["destination"]}
+                if not ends & self.severed:
+                    self.problems.append(
+                        f"the hold of {event['rule']} did not last:"
+                        f" {event['closed_by']} closed the connection"
+                    )
+        self._changed.set()
+
+    def _on_client_event(self, event: Mapping[str, Any]) -> None:
+        match event["event"]:
+            case "sent" if event["type"] == "ok":
+                self.sends.acked[event["value"]] = event["offset"]
+            case "sent" if event["type"] == "fail":
+                self.sends.failed[event["value"]] = event["error"]
+            case "sent":
+                self.sends.unknown[event["value"]] = event["error"]
+            case "polled":
+                self.sends.consumed[event["value"]] = event["offset"]
+        self._changed.set()
+
+    def _on_view(self, view: PartitionView | None) -> None:
+        if view is not None:
+            now_ns = self.recorder.now_ns()
+            self.recorder.write(
+                operation=self.recorder.new_operation(),
+                process=OBSERVER_PROCESS,
+                f="leader",
+                type="info",
+                invoked_ns=now_ns,
+                completed_ns=now_ns,
+                topic=self.spec.topic.name,
+                partition=view.partition,
+                leader_epoch=view.leader_epoch,
+                value=json.dumps({"leader": view.leader, "isr": list(view.isr)}),
+            )
+        self._changed.set()
+
+    def note_nemesis(self, value: Mapping[str, Any], invoked_ns: int) -> None:
+        """A fault is an operation of the history too."""
+        self.recorder.write(
+            operation=self.recorder.new_operation(),
+            process=NEMESIS_PROCESS,
+            f="nemesis",
+            type="info",
+            invoked_ns=invoked_ns,
+            completed_ns=self.recorder.now_ns(),
+            value=json.dumps(value),
+        )
