@@ -20,7 +20,9 @@ def test_C7_offsets_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
-def test_a_missing_checkpoint_is_an_empty_one(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_an_empty_one_as_is_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "made").touch()
+    assert checkpoints.read_offsets(tmp_path / "made") == {}
     assert checkpoints.read_offsets(tmp_path / "none") == {}
     assert checkpoints.read_epochs(tmp_path) == ()
 
@@ -35,7 +37,7 @@ def test_E1_epochs_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "version"),
+        ("0\n", "version"),
         ("1\n0\n", "version"),
         ("0\n2\nt 0 1\n", "announces 2 entries and has 1"),
         ("0\n1\nt 0\n", "line 3 has 2 fields"),

@@ -1,0 +1,29 @@
+"""What several plays share: a topic, states of its partitions, and asking for them."""
+
+from __future__ import annotations
+
+from clusters.broker.replication.coordination import (
+    CreateTopic,
+    LeaderAndIsrWritten,
+    TopicCreated,
+    WriteLeaderAndIsr,
+)
+from clusters.broker.replication.model import LeaderAndIsr, TopicConfiguration, TopicPartition
+from tests.coordination.conftest import Participant
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPIC = TopicConfiguration({0: (1, 2), 1: (2, 1)}, {"min.insync.replicas": "2"})
+
+
+def state(leader: int, controller_epoch: int, version: int = -1, epoch: int = 0) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, epoch, (1, 2), controller_epoch, version)
+
+
+async def created_topic(broker: Participant, topic: str = "t") -> None:
+    broker.ask(CreateTopic(1, topic, TOPIC))
+    assert (await broker.hears(TopicCreated)).error is None
+
+
+async def written(broker: Participant, request: WriteLeaderAndIsr) -> LeaderAndIsr:
+    broker.ask(request)
+    return (await broker.hears(LeaderAndIsrWritten)).state

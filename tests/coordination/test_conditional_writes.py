@@ -1,0 +1,174 @@
+"""Writes that hold their conditions or change nothing, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+
+from clusters.broker.coordination.client import Client
+from clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
+from clusters.broker.coordination.expire import expire_broker
+from clusters.broker.coordination.session import Term
+from clusters.broker.coordination.writes import StateWriter
+from clusters.broker.replication.coordination import (
+    ControllerChanged,
+    CreateTopic,
+    LeaderAndIsrConflict,
+    LeaderAndIsrRead,
+    LeaderAndIsrWritten,
+    ReadLeaderAndIsr,
+    WriteLeaderAndIsr,
+)
+from clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from tests.coordination.conftest import participant
+from tests.coordination.plays import T0, T1, created_topic, state, written
+
+pytestmark = pytest.mark.live
+
+# --- conditional writes -------------------------------------------------------------------------
+
+
+def test_I6_a_write_with_a_stale_version_conflicts_and_changes_nothing(connect: str) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            await created_topic(one)
+            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+            assert first.version == 0
+            again = await written(one, WriteLeaderAndIsr(T0, state(2, 1, 0, 1), False))
+            assert (again.leader, again.version) == (2, 1)
+            one.ask(WriteLeaderAndIsr(T0, state(1, 1, 0, 9), False))
+            conflict = await one.hears(LeaderAndIsrConflict)
+            assert conflict == LeaderAndIsrConflict(T0, state(1, 1, 0, 9), False)
+            one.ask(WriteLeaderAndIsr(T0, state(1, 1), True))  # to be created, and is there
+            await one.hears(LeaderAndIsrConflict)
+            one.ask(ReadLeaderAndIsr((T0, T1)))
+            read = await one.hears(LeaderAndIsrRead)
+            assert read.states == {T0: again}
+
+    asyncio.run(play())
+
+
+def test_many_writes_are_answered_each_in_their_order(connect: str) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            many = {number: (1, 2) for number in range(40)}
+            one.ask(CreateTopic(1, "many", TopicConfiguration(many)))
+            partitions = [TopicPartition("many", number) for number in many]
+            one.ask(*(WriteLeaderAndIsr(p, state(1, 1), True) for p in partitions))
+            for partition in partitions:
+                assert (await one.hears(LeaderAndIsrWritten)).partition == partition
+            one.ask(ReadLeaderAndIsr(tuple(partitions)))
+            assert len((await one.hears(LeaderAndIsrRead)).states) == 40
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("fence", [True, False])
+def test_C1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
+    connect: str, fence: bool
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 2) as two:
+            async with participant(connect, 1) as one:
+                await one.becomes_controller()
+                await created_topic(one)
+                known = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+                term = one.coordination._term
+                assert term is not None
+            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.becomes_controller()
+        client = Client(connect, 10_000)
+        client.kazoo.start()
+        try:  # the zombie has not heard of its successor
+            late = WriteLeaderAndIsr(T0, state(2, 1, known.version, 1), True)
+            answer = StateWriter(client, fence).begin(late, Term(1, term.version))()
+        finally:
+            client.close()
+        expected = LeaderAndIsrConflict if fence else LeaderAndIsrWritten
+        assert isinstance(answer, expected)
+
+    asyncio.run(play())
+
+
+def test_C1_a_deposed_controllers_own_driver_refuses_its_writes(connect: str) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            await one.becomes_controller()
+            await created_topic(one)
+            assert await asyncio.to_thread(expire_broker, connect, 1) == (
+                "/brokers/ids/1",
+                "/controller",
+            )
+            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.becomes_controller()
+            one.ask(WriteLeaderAndIsr(T0, state(1, 1), True))
+            await one.hears(LeaderAndIsrConflict)
+
+    asyncio.run(play())
+
+
+class LostAnswers:
+    """A client that loses the connection once, after or before its transaction was done."""
+
+    def __init__(self, client: Client, delivered: bool) -> None:
+        self._client = client
+        self._left = 1
+        self._delivered = delivered
+        self._real = client.kazoo.transaction
+
+    def transaction(self) -> Any:
+        transaction = self._real()
+        if self._left:
+            self._left -= 1
+            commit = transaction.commit_async
+            lost = self
+
+            class Answer:
+                def __init__(self) -> None:
+                    if lost._delivered:
+                        commit().get()
+
+                def get(self) -> None:
+                    raise ConnectionLoss
+
+            transaction.commit_async = Answer
+        return transaction
+
+
+@pytest.mark.parametrize("delivered", [True, False])
+def test_after_a_lost_connection_an_own_write_is_recognised(
+    connect: str, zookeeper: KazooClient, monkeypatch: pytest.MonkeyPatch, delivered: bool
+) -> None:
+    zookeeper.create("/z", b"old")
+    client = Client(connect, 10_000)
+    client.kazoo.start()
+    try:
+        monkeypatch.setattr(client.kazoo, "transaction", LostAnswers(client, delivered).transaction)
+        write = ConditionalWrite(client, lambda t: t.set_data("/z", b"new", 0), "/z", b"new")
+        assert write.result() == Written(1)
+        assert zookeeper.get("/z")[0] == b"new"
+    finally:
+        client.close()
+
+
+def test_after_a_lost_connection_anothers_write_is_not_taken_for_the_own(
+    connect: str, zookeeper: KazooClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zookeeper.create("/z", b"old")
+    client = Client(connect, 10_000)
+    client.kazoo.start()
+    try:
+        lost = LostAnswers(client, delivered=False)
+        monkeypatch.setattr(client.kazoo, "transaction", lost.transaction)
+        write = ConditionalWrite(client, lambda t: t.set_data("/z", b"new", 0), "/z", b"new")
+        zookeeper.set("/z", b"another's")
+        assert isinstance(write.result(), Refused)
+        assert zookeeper.get("/z")[0] == b"another's"
+    finally:
+        client.close()

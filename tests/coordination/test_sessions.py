@@ -1,0 +1,161 @@
+"""Sessions that end, connections that are lost, registrations, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from kazoo.client import KazooClient
+
+from clusters.broker.coordination import znodes
+from clusters.broker.coordination.expire import expire_broker
+from clusters.broker.replication.coordination import (
+    BrokersChanged,
+    ControllerChanged,
+    CreateTopic,
+    LeaderAndIsrRead,
+    LeaderAndIsrWritten,
+    ReadLeaderAndIsr,
+    SessionExpired,
+    SessionStarted,
+    TopicCreated,
+    TopicsChanged,
+    TryBecomeController,
+    WriteLeaderAndIsr,
+)
+from tests.coordination.conftest import Participant, participant
+from tests.coordination.plays import T0, T1, TOPIC, state
+
+pytestmark = pytest.mark.live
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+def end_session(connect: str, session: tuple[int, bytes]) -> None:
+    """A second client with the same session closes it, and so ends it for both."""
+    twin = KazooClient(connect, client_id=session)
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+def test_C2_a_session_that_expires_is_followed_by_a_new_registration(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            loaded = await one.becomes_controller()
+            await asyncio.to_thread(end_session, connect, one.session())
+            await one.hears(SessionExpired)
+            started = await one.hears(SessionStarted)
+            assert started.broker_epoch > loaded.brokers[1].epoch
+            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            assert (await two.becomes_controller()).brokers[1].epoch == started.broker_epoch
+            one.ask(TryBecomeController())
+            await one.hears(ControllerChanged, lambda e: e.controller_id == 2)
+
+    asyncio.run(play())
+
+
+def test_nothing_that_was_asked_before_an_expiry_is_answered_after_it(connect: str) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await asyncio.to_thread(end_session, connect, one.session())
+            await one.hears(SessionExpired)
+            # The twin of what follows: what is asked now is answered, registered or not.
+            one.ask(ReadLeaderAndIsr((T0,)))
+            await one.hears(LeaderAndIsrRead)
+            one.coordination._expiries_told -= 1  # as if it had not heard of the expiry yet
+            one.ask(ReadLeaderAndIsr((T0,)), WriteLeaderAndIsr(T0, state(1, 1), False))
+            one.coordination._expiries_told += 1
+            one.ask(ReadLeaderAndIsr((T1,)))
+            read = await one.hears(LeaderAndIsrRead)
+            assert read.partitions == (T1,)
+            assert one.unread == []
+
+    asyncio.run(play())
+
+
+def test_C2_a_broker_waits_for_the_end_of_its_own_former_session(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        former = KazooClient(connect)
+        await asyncio.to_thread(former.start)
+        former.create("/brokers/ids/1", b"{}", ephemeral=True, makepath=True)
+        broker = Participant(connect, 1, fence=True, timeout_ms=10_000)
+        broker.coordination.start()
+        try:
+            settings = await broker.coordination.topic_settings("t")  # a session is there by then
+            assert settings == {}
+            assert broker.unread == []
+            assert zookeeper.get("/brokers/ids/1")[0] == b"{}"
+            await asyncio.to_thread(former.stop)
+            started = await broker.hears(SessionStarted)
+            data, stat = zookeeper.get("/brokers/ids/1")
+            assert stat.czxid == started.broker_epoch
+            assert znodes.decode_broker(1, data, 0).endpoints[0].port == 9001
+        finally:
+            broker.coordination.close()
+            former.close()
+
+    asyncio.run(play())
+
+
+def test_C2_a_dead_brokers_session_can_be_ended_at_once(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            await two.becomes_controller()
+            assert await asyncio.to_thread(expire_broker, connect, 1) == ("/brokers/ids/1",)
+            await two.hears(BrokersChanged, lambda e: set(e.brokers) == {2})
+            assert await asyncio.to_thread(expire_broker, connect, 1) == ()
+            assert znodes.decode_controller(zookeeper.get("/controller")[0]) == 2
+            assert one.unread == [ControllerChanged(2)]
+
+    asyncio.run(play())
+
+
+def test_after_a_lost_connection_nothing_is_missed_and_all_is_answered(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            session = one.session()
+            connection = one.coordination._client.kazoo._connection._socket
+            connection.shutdown(socket.SHUT_RDWR)
+            one.ask(CreateTopic(1, "t", TOPIC), WriteLeaderAndIsr(T0, state(1, 1), True))
+            zookeeper.create("/brokers/topics/u", znodes.encode_assignment({0: (1,)}))
+            await one.hears(TopicCreated)
+            assert (await one.hears(LeaderAndIsrWritten)).state.version == 0
+            zookeeper.create("/brokers/topics/v", znodes.encode_assignment({0: (1,)}))
+            await one.hears(TopicsChanged, lambda e: set(e.topics) == {"t", "u", "v"})
+            assert one.session() == session
+
+    asyncio.run(play())
+
+
+def test_all_brokers_of_a_cluster_know_the_same_cluster_id(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            found = znodes.decode_cluster_id(zookeeper.get("/cluster/id")[0])
+            assert one.coordination.cluster_id == two.coordination.cluster_id == found
+            assert len(found) == 22
+
+    asyncio.run(play())
+
+
+def test_a_broker_ends_even_where_no_zookeeper_answers(unused_port: int) -> None:
+    async def play() -> None:
+        broker = Participant(f"127.0.0.1:{unused_port}", 1, fence=True, timeout_ms=2_000)
+        broker.coordination.start()
+        broker.ask(TryBecomeController())
+        broker.coordination.close()
+        assert broker.unread == []
+
+    asyncio.run(play())

@@ -1,0 +1,54 @@
+"""Class paths from Maven: what is said where one cannot be had, and that a known one is free."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from clusters.kafka.artifacts import ArtifactError, class_path
+
+KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    (tmp_path / "bin").mkdir()
+    return tmp_path / "neaptide" / "kafka" / "org.apache.kafka_kafka_2.13_3.9.1"
+
+
+def fake_maven(cache: Path, script: str) -> None:
+    command = cache.parents[2] / "bin" / "mvn"
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o755)
+
+
+def test_without_maven_the_error_says_what_to_install(cache: Path) -> None:
+    with pytest.raises(ArtifactError, match="Install Maven"):
+        class_path(KAFKA)
+
+
+def test_a_coordinate_that_is_none_is_refused(cache: Path) -> None:
+    with pytest.raises(ArtifactError, match="group:artifact:version"):
+        class_path("kafka-3.9.1")
+
+
+def test_what_maven_says_is_passed_on(cache: Path) -> None:
+    fake_maven(cache, "echo '[ERROR] Unknown host'; exit 1")
+    with pytest.raises(ArtifactError, match=r"network.*Unknown host"):
+        class_path(KAFKA)
+
+
+def test_a_known_class_path_needs_no_maven_while_its_jars_are_there(cache: Path) -> None:
+    jar = cache.parent / "some.jar"
+    fake_maven(cache, f'for last; do :; done; printf %s "{jar}" > "${{last#*=}}"')
+    cache.parent.mkdir(parents=True)
+    jar.touch()
+    assert class_path(KAFKA) == str(jar)
+    fake_maven(cache, "exit 1")
+    assert class_path(KAFKA) == str(jar)
+    jar.unlink()
+    with pytest.raises(ArtifactError):
+        class_path(KAFKA)
