@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Callable
+from base64 import urlsafe_b64decode
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
+from uuid import UUID
 
 from clusters.errors import UsageError
 from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
@@ -151,9 +153,10 @@ class Gate:
         """Where new connections of a link lead to."""
         await self._do("set_target", link=link, target=asdict(Target(port, host)))
 
-    async def name_topics(self, names: dict[str, str]) -> None:
-        """Topic id → name, for Fetch v13 on, which names topics by id."""
-        await self._do("name_topics", names=names)
+    async def name_topics(self, names: Mapping[str, str]) -> None:
+        """Topic id, as Kafka writes it, → name: for Fetch v13 on, which names topics by id."""
+        ids = {name: UUID(bytes=urlsafe_b64decode(raw + "==")) for raw, name in names.items()}
+        await self._do("name_topics", names={str(each): name for name, each in ids.items()})
 
     # Deaths.
 

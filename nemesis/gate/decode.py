@@ -105,7 +105,7 @@ def fetch_response(frame: bytes, version: int) -> m.FetchResponse:
         partitions={
             (_topic(topic), int(entry.partition_index)): m.FetchedPartition(
                 error=int(entry.error_code),
-                high_watermark=int(entry.high_watermark),
+                high_watermark=_known(entry.high_watermark),
                 log_start_offset=_known(entry.log_start_offset) if version >= 5 else None,
                 records_bytes=len(entry.records or b""),
             )
@@ -152,7 +152,10 @@ def epoch_response(frame: bytes, version: int) -> m.EpochResponse:
 def leader_and_isr(
     frame: bytes, header: m.RequestHeader
 ) -> dict[m.TopicPartition, m.LeaderEpoch] | None:
-    """Who leads what, in which epoch, as a controller tells a broker."""
+    """Who leads what, in which epoch, as a controller tells a broker.
+
+    None for v3 on, which nobody misses: from Kafka 2.4 on Fetch itself names the epoch.
+    """
     version = header.api_version
     if version not in LEADER_AND_ISR_VERSIONS:
         return None
@@ -209,7 +212,7 @@ def _old_fetch_response(cursor: Cursor, version: int) -> m.FetchResponse:
 
 def _old_fetched_partition(cursor: Cursor) -> tuple[int, m.FetchedPartition]:
     partition, error, high_watermark = cursor.int32(), cursor.int16(), cursor.int64()
-    return partition, m.FetchedPartition(error, high_watermark, None, cursor.skip_bytes())
+    return partition, m.FetchedPartition(error, _known(high_watermark), None, cursor.skip_bytes())
 
 
 def _old_epoch_end(cursor: Cursor, version: int) -> tuple[int, int]:

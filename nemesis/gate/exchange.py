@@ -151,9 +151,7 @@ class Exchange:
             return self._epoch(frame, header)
         if header.api_key == m.LEADER_AND_ISR:
             states = decode.leader_and_isr(frame, header)
-            if states is not None:
-                return EpochNews(self.destination, states)
-            self.unread(header.api_key, header.api_version)
+            return None if states is None else EpochNews(self.destination, states)
         return None
 
     def response(self, frame: bytes, now_ns: int) -> Message | None:
@@ -200,9 +198,8 @@ class Exchange:
     ) -> Round:
         topic, partition = key
         name = self.topic_names.get(topic, topic)
-        epoch, number = self.counter.next_round(
-            follower, self.destination, (name, partition), entry.leader_epoch
-        )
+        # Counted by what is on the wire, so that naming a topic does not start its rounds anew.
+        epoch, number = self.counter.next_round(follower, self.destination, key, entry.leader_epoch)
         offset = entry.fetch_offset
         return Round(follower, self.destination, name, partition, epoch, number, now_ns, offset)
 

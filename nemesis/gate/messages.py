@@ -58,7 +58,7 @@ class FetchedPartition:
     """What a leader answers for one partition."""
 
     error: int
-    high_watermark: int
+    high_watermark: int | None  # None: -1, which comes with some errors
     log_start_offset: int | None  # None before v5
     records_bytes: int
 

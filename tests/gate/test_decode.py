@@ -66,6 +66,11 @@ def test_a_fetch_response_tells_the_high_watermark_and_the_size_of_its_records(
     assert response.session_id == (4 if version >= 7 else 0)
 
 
+def test_a_high_watermark_of_minus_one_is_none() -> None:
+    raw = wire.fetch_response(12, [Answer("t", 0, -1, error=3)])
+    assert decode.fetch_response(raw, 12).partitions[("t", 0)].high_watermark is None
+
+
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_the_fetch_versions_that_kio_does_not_have(version: int) -> None:
     sizes = struct.pack(">iii", 2, 500, 1) + (b"\0\0\1\0" if version >= 3 else b"")

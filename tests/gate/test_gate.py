@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -359,6 +360,20 @@ def test_a_message_that_cannot_be_read_passes_and_is_reported(play: Play) -> Non
         assert (event["api_key"], event["api_version"]) == (23, 99)
 
     play(story)
+
+
+def test_topics_that_are_named_by_id_get_their_names_and_keep_their_count(play: Play) -> None:
+    async def story(w: World) -> None:
+        follower = await w.follower(17)
+        await follower.rounds(1)
+        text = urlsafe_b64encode(wire.topic_id("t").bytes).decode().rstrip("=")
+        await w.gate.name_topics({text: "t"})
+        await follower.rounds(1)
+        follower.close()
+
+    rows = play(story)
+    named = [(row["topic"], row["round"]) for row in rows]
+    assert named == [(str(wire.topic_id("t")), 1), ("t", 2)]
 
 
 def test_the_epoch_is_learned_from_the_controller_before_fetch_v9(play: Play) -> None:
