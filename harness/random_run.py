@@ -1,0 +1,219 @@
+"""A randomised run: a workload under load, and a schedule of faults drawn from the seed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, assert_never
+
+from clusters.broker.replication.assignment import assign_replicas
+from clusters.cluster import ClusterSpec, TopicSpec
+from clusters.errors import UsageError
+from harness.ending import end, heal_all
+from harness.faults import Faults
+from harness.stage import Stage
+from harness.systems import System
+from harness.version import VERSION
+from nemesis.random_schedule import (
+    CutFault,
+    Fault,
+    KillFault,
+    PauseFault,
+    RestartFault,
+    ScheduledFault,
+    draw_schedule,
+)
+from results.run import Aim, Run
+from results.store import create_run, write_run
+
+WORKLOADS: Final = ("append",)
+_TOPIC: Final = "t"
+_PROGRESS_S: Final = 0.5
+# So that a fault of seconds is a fault, and not one long hiccup.
+_DEFAULT_SETTINGS: Final = {
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.socket.timeout.ms": "3000",
+    "zookeeper.session.timeout.ms": "2000",
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RandomRun:
+    """What is asked for. `settings` are brokers' settings, over the defaults of random runs."""
+
+    workload: str
+    system: System
+    faults: tuple[str, ...]
+    time_s: float
+    rate: float
+    seed: int
+    acks: str = "all"
+    brokers: int = 3
+    partitions: int = 4
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def repeat(self) -> str:
+        options = [
+            f"--system {self.system}",
+            f"--nemesis {','.join(self.faults) or 'none'}",
+            f"--time {self.time_s:g}",
+            f"--rate {self.rate:g}",
+            f"--acks {self.acks}",
+            f"--brokers {self.brokers}",
+            f"--partitions {self.partitions}",
+            *(
+                f"--set {shlex.quote(f'{name}={value}')}"
+                for name, value in sorted(self.settings.items())
+            ),
+            f"--seed {self.seed}",
+        ]
+        return f"neaptide run {self.workload} {' '.join(options)}"
+
+
+def check_workload(name: str) -> str:
+    if name not in WORKLOADS:
+        raise UsageError(
+            f"There is no workload {name!r}; it must be one of {', '.join(WORKLOADS)},"
+            " or the path of a scenario file that ends in .toml."
+        )
+    return name
+
+
+async def run_random(
+    asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
+) -> Path:
+    """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
+    brokers = tuple(range(asked.brokers))
+    schedule = draw_schedule(asked.seed, asked.faults, brokers, asked.time_s)
+    run = Run(
+        neaptide=VERSION,
+        name=asked.workload,
+        title=f"{asked.workload} under {', '.join(asked.faults) or 'no faults'}",
+        system=str(asked.system),
+        host="local",
+        seed=asked.seed,
+        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        status="running",
+        kind="random",
+        schedule=[scheduled.to_json() for scheduled in schedule],
+        brokers={str(broker): broker for broker in brokers},
+        repeat=asked.repeat(),
+        clients={"acks": asked.acks, "rate": asked.rate, "client": "confluent-kafka"},
+    )
+    directory = create_run(asked.workload, str(asked.system), asked.seed, datetime.now(UTC))
+    write_run(directory, run)
+    spec = ClusterSpec(
+        brokers,
+        {**_DEFAULT_SETTINGS, **asked.settings},
+        TopicSpec(
+            _TOPIC,
+            assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)),
+            {},
+        ),
+    )
+    stage = Stage(directory, asked.system, spec)
+    try:
+        async with stage:
+            faults = Faults(stage, {broker: str(broker) for broker in brokers})
+            await _load(stage, faults, asked, schedule, progress)
+            progress("healing, final reads, replica logs", asked.time_s, {})
+            await heal_all(stage, faults, ())
+            ending = await end(stage)
+    except BaseException:
+        write_run(directory, replace(run, status="interrupted"))
+        raise
+    write_run(
+        directory,
+        replace(
+            run,
+            status="finished",
+            aim=Aim(not stage.problems, "; ".join(stage.problems)),
+            converged=ending.converged,
+            final_reads=ending.final_reads,
+            replicas_written=ending.replicas_written,
+        ),
+    )
+    return directory
+
+
+async def _load(
+    stage: Stage,
+    faults: Faults,
+    asked: RandomRun,
+    schedule: tuple[ScheduledFault, ...],
+    progress: Callable[[str, float, Mapping[str, int]], None],
+) -> None:
+    await stage.start_clients({})
+    await stage.clients.do(
+        "load",
+        topic=_TOPIC,
+        partitions=asked.partitions,
+        acks=asked.acks,
+        rate=asked.rate,
+        senders=1,
+    )
+    begun = time.monotonic()
+    doing = "load"
+
+    async def tell() -> None:
+        while True:
+            counts = await stage.clients.do("progress")
+            progress(doing, time.monotonic() - begun, counts)
+            await asyncio.sleep(_PROGRESS_S)
+
+    telling = asyncio.create_task(tell())
+    try:
+        for scheduled in schedule:
+            await _until_s(begun + scheduled.at_s)
+            doing = scheduled.fault.kind
+            await _inject(faults, scheduled.fault)
+            await _until_s(begun + scheduled.at_s + scheduled.lasts_s)
+            await _undo(faults, scheduled.fault)
+            doing = "load"
+        await _until_s(begun + asked.time_s)
+    finally:
+        telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await telling
+    await stage.clients.do("stop_load")
+
+
+async def _until_s(moment: float) -> None:
+    """The schedule of a random run is in seconds: this is the one place that waits for time."""
+    await asyncio.sleep(max(0.0, moment - time.monotonic()))
+
+
+async def _inject(faults: Faults, fault: Fault) -> None:
+    match fault:
+        case KillFault():
+            await faults.kill(fault.broker, fault.in_flight)
+        case PauseFault():
+            await faults.pause(fault.broker)
+        case RestartFault():
+            await faults.stop(fault.broker)
+        case CutFault():
+            await faults.cut(fault.source, fault.destination, fault.purpose, both=fault.both)
+        case _:
+            assert_never(fault)
+
+
+async def _undo(faults: Faults, fault: Fault) -> None:
+    match fault:
+        case KillFault() | RestartFault():
+            await faults.restart(fault.broker)
+        case PauseFault():
+            await faults.resume(fault.broker)
+        case CutFault():
+            await faults.heal(fault.source, fault.destination, fault.purpose, both=fault.both)
+        case _:
+            assert_never(fault)
