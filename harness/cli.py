@@ -1,0 +1,389 @@
+"""The command `neaptide`: options in, tables or JSON out, a documented exit status.
+
+Nothing is decided here about logs or losses. Errors that a user can mend come out as one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from clusters.errors import UsageError
+from clusters.hosts.ledger import reap_orphans
+from harness import output
+from harness.catalog import documented, scenario_files
+from harness.exits import Exit, status_of
+from harness.systems import KNOWN, check_host, parse_system
+from harness.version import VERSION
+
+app = typer.Typer(
+    name="neaptide",
+    help="Breaks Kafka-style replicated logs on purpose and proves what was lost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Exit status: 0 as expected, 1 anomaly, 2 unknown, 64 usage, 69 something is missing.",
+)
+_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
+_HOST = Annotated[str, typer.Option(help="Where the brokers run: local.")]
+_SEED = Annotated[int | None, typer.Option(help="Repeats a run; drawn and printed if not given.")]
+
+
+def _seed(given: int | None) -> int:
+    return secrets.randbelow(2**31) if given is None else given
+
+
+def _reap() -> None:
+    """Ends what an earlier, killed harness has left behind."""
+    for what in reap_orphans():
+        output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
+
+
+@app.command()
+def repro(
+    scenarios: Annotated[list[str] | None, typer.Argument(help="Names; all if none.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="As neaptide:0.10; repeatable.")] = None,
+    host: _HOST = "local",
+    repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
+    seed: _SEED = None,
+    json: _JSON = False,
+) -> None:
+    """Run documented scenarios and compare with what the documents predict."""
+    from harness.checking import SparkStart
+    from harness.repro import cells, run_cells
+
+    check_host(host)
+    todo = cells(documented(scenarios or []), system or [], repeat)
+    number = _seed(seed)
+    _reap()
+    output.err.print(f"seed {number}")
+    spark = SparkStart()
+    with output.telling(len(todo)) as teller:
+        results = run_cells(todo, number, spark, teller.tell)
+    spark.stop()
+    agrees = all(result.agrees for result in results)
+    if json:
+        output.print_json({"results": [r.to_json() for r in results], "agrees": agrees})
+    else:
+        _print_results(results)
+    if agrees:
+        raise typer.Exit(Exit.AGREES)
+    disagrees = any(r.observed != "unknown" and not r.agrees for r in results)
+    raise typer.Exit(Exit.ANOMALY if disagrees else Exit.UNKNOWN)
+
+
+def _print_results(results: list[Any]) -> None:
+    rows = [
+        (
+            result.cell.scenario.name,
+            str(result.cell.system),
+            result.cell.expected or "-",
+            result.observed,
+            "yes" if result.agrees else "no",
+            f"{result.seconds:.1f}",
+            output.anomalies_text(result.anomalies),
+        )
+        for result in results
+    ]
+    columns = ("scenario", "system", "expected", "observed", "agrees", "seconds", "anomalies")
+    output.print_table(columns, rows)
+    for result in results:
+        output.out.print(f"report: {output.shown(result.run / 'report.html')}", markup=False)
+        for reason in (*result.reasons, *result.disagreements):
+            output.out.print(f"  {result.cell.scenario.name}: {reason}", markup=False)
+
+
+@app.command()
+def run(
+    workload: Annotated[str, typer.Argument(help="append, or the path of a scenario FILE.toml.")],
+    system: Annotated[str, typer.Option(help="What to test, as neaptide:0.11.")] = "neaptide:0.11",
+    nemesis: Annotated[str, typer.Option(help="Faults: kill,pause,restart,cut, or none.")] = "none",
+    time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds of load.")] = 60,
+    rate: Annotated[float, typer.Option(min=1, help="Records to send a second.")] = 5000,
+    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    brokers: Annotated[int, typer.Option(min=1, max=9)] = 3,
+    partitions: Annotated[int, typer.Option(min=1, max=1000)] = 4,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A broker setting, as min.insync.replicas=1.")
+    ] = None,
+    host: _HOST = "local",
+    seed: _SEED = None,
+    json: _JSON = False,
+) -> None:
+    """A randomised run under faults, or a scenario of your own."""
+    check_host(host)
+    number = _seed(seed)
+    chosen = parse_system(system)
+    if workload.endswith(".toml"):
+        _run_scenario(Path(workload), chosen, number, json)
+    else:
+        _run_workload(
+            workload,
+            chosen,
+            nemesis,
+            time_s,
+            rate,
+            acks,
+            brokers,
+            partitions,
+            setting,
+            number,
+            json,
+        )
+
+
+def _run_scenario(file: Path, system: Any, seed: int, json: bool) -> None:
+    from harness.checking import SparkStart, check_and_report
+    from harness.play import play
+    from nemesis.scenario import load_scenario
+
+    scenario = load_scenario(file)
+    _reap()
+    output.err.print(f"seed {seed}")
+    spark = SparkStart()
+    with output.telling(len(scenario.steps)) as teller:
+        played = asyncio.run(play(scenario, system, seed, str(file), teller.tell))
+        teller.tell("checking with Spark")
+        [verdict] = check_and_report(spark.session(), [played.run])
+    spark.stop()
+    _finish_run(played.run, verdict, played.disagreements, json)
+
+
+def _run_workload(
+    workload: str,
+    system: Any,
+    nemesis: str,
+    time_s: float,
+    rate: float,
+    acks: str,
+    brokers: int,
+    partitions: int,
+    setting: list[str] | None,
+    seed: int,
+    json: bool,
+) -> None:
+    from harness.checking import SparkStart, check_and_report
+    from harness.random_run import RandomRun, check_workload, run_random
+    from nemesis.random_schedule import parse_faults
+
+    if acks not in ("0", "1", "all"):
+        raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
+    asked = RandomRun(
+        check_workload(workload),
+        system,
+        parse_faults(nemesis),
+        time_s,
+        rate,
+        seed,
+        acks,
+        brokers,
+        partitions,
+        _settings(setting or []),
+    )
+    _reap()
+    output.err.print(f"seed {seed}; to repeat: {asked.repeat()}", markup=False)
+
+    def tell(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
+        text = doing
+        if counts:
+            text = (
+                f"{doing}: {counts['ok']} acknowledged, {counts['fail']} failed,"
+                f" {counts['info']} unknown, {counts['polled']} polled"
+            )
+        teller.tell(text if output.err.is_terminal else doing, min(elapsed_s, time_s))
+
+    with output.telling(time_s) as teller:
+        directory = asyncio.run(run_random(asked, tell))
+        teller.tell("checking with Spark", time_s)
+        spark = SparkStart()
+        [verdict] = check_and_report(spark.session(), [directory])
+    spark.stop()
+    _finish_run(directory, verdict, (), json)
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text!r} is not of the form name=value.")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
+def _verdict_status(verdicts: list[Any]) -> Exit:
+    words = {verdict.verdict for verdict in verdicts}
+    if "anomalous" in words:
+        return Exit.ANOMALY
+    return Exit.UNKNOWN if "unknown" in words else Exit.AGREES
+
+
+def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: bool) -> None:
+    if json:
+        output.print_json({**verdict.to_json(), "run": str(run)})
+    else:
+        columns = ("verdict", "outcome", "operations", "anomalies")
+        found = output.anomalies_text(verdict.anomalies)
+        row = (verdict.verdict, verdict.outcome, str(verdict.operations), found)
+        output.print_table(columns, [row])
+        for reason in (*verdict.reasons, *disagreements):
+            output.out.print(f"  {reason}", markup=False)
+        output.out.print(f"report: {output.shown(run / 'report.html')}", markup=False)
+    status = _verdict_status([verdict])
+    raise typer.Exit(Exit.ANOMALY if disagreements and status is Exit.AGREES else status)
+
+
+@app.command()
+def check(
+    runs: Annotated[list[str], typer.Argument(help="Run directories, their names, or latest.")],
+    master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
+    json: _JSON = False,
+) -> None:
+    """Check saved runs with Spark."""
+    from harness.checking import SparkStart, check_and_report
+    from results.store import find_run
+
+    directories = [find_run(name) for name in runs]
+    _reap()
+    begun = time.monotonic()
+    spark = SparkStart(master)
+    with output.telling(1) as teller:
+        teller.tell(f"checking {len(directories)} runs with Spark")
+        verdicts = check_and_report(spark.session(), directories)
+    spark.stop()
+    seconds = round(time.monotonic() - begun, 3)
+    if json:
+        listed = [
+            {**verdict.to_json(), "run": str(directory)}
+            for directory, verdict in zip(directories, verdicts, strict=True)
+        ]
+        output.print_json({"runs": listed, "seconds": seconds})
+    else:
+        rows = [
+            (v.run, v.verdict, v.outcome, str(v.operations), output.anomalies_text(v.anomalies))
+            for v in verdicts
+        ]
+        output.print_table(("run", "verdict", "outcome", "operations", "anomalies"), rows)
+        for verdict in verdicts:
+            for reason in verdict.reasons:
+                output.out.print(f"  {verdict.run}: {reason}", markup=False)
+    raise typer.Exit(_verdict_status(verdicts))
+
+
+@app.command("list")
+def list_(json: _JSON = False) -> None:
+    """List scenarios, systems, workloads and faults."""
+    from harness.random_run import WORKLOADS
+    from nemesis.random_schedule import FAULTS
+    from nemesis.scenario import expected_outcome
+
+    scenarios = [scenario for _, scenario in documented([])]
+    if json:
+        output.print_json(
+            {
+                "scenarios": [
+                    {
+                        "name": s.name,
+                        "title": s.title,
+                        "source": list(s.source),
+                        "expected": {k: expected_outcome(s, k) for k in KNOWN},
+                        "file": str(scenario_files()[s.name]),
+                    }
+                    for s in scenarios
+                ],
+                "systems": list(KNOWN),
+                "workloads": list(WORKLOADS),
+                "faults": list(FAULTS),
+            }
+        )
+        return
+    rows = [(s.name, *(expected_outcome(s, k) or "-" for k in KNOWN), s.title) for s in scenarios]
+    output.print_table(("scenario", *KNOWN, "what is shown"), rows)
+    output.out.print(f"systems: {', '.join(KNOWN)}", markup=False)
+    output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
+    output.out.print(f"faults: {', '.join(FAULTS)}", markup=False)
+
+
+@app.command()
+def doctor(json: _JSON = False) -> None:
+    """Say what this machine can do and what is missing."""
+    from harness.doctor import examine
+
+    findings = examine()
+    if json:
+        parts = [
+            {
+                "part": f.part,
+                "needed_for": f.needed_for,
+                "present": f.present,
+                "required": f.required,
+                "detail": f.detail,
+            }
+            for f in findings
+        ]
+        output.print_json({"parts": parts})
+    else:
+        rows = [(f.part, "yes" if f.present else "no", f.needed_for, f.detail) for f in findings]
+        output.print_table(("part", "there", "needed for", "detail"), rows)
+    missing = any(f.required and not f.present for f in findings)
+    raise typer.Exit(Exit.MISSING if missing else Exit.AGREES)
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        output.out.print(VERSION)
+        raise typer.Exit()
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options before the command."""
+
+
+# What typer raises for wrong options; it has a copy of click inside and exports only this child.
+_WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+def main() -> None:
+    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+
+
+def _guarded(command: Callable[[], Any]) -> int:
+    """Errors that a user can mend: one sentence, the documented status, no traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        result = command()
+        return result if isinstance(result, int) else int(Exit.AGREES)
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except _WrongOptions as error:
+        error.show()  # type: ignore[attr-defined]
+        return int(Exit.USAGE)
+    except (KeyboardInterrupt, typer.Abort):
+        output.err.print(
+            "Interrupted. What was recorded is kept, and its verdict is unknown;"
+            " `neaptide check latest` looks at it."
+        )
+        return int(Exit.UNKNOWN)
+    except Exception as error:
+        status = status_of(error)
+        if status is None:
+            raise
+        output.err.print(f"neaptide: {error}", markup=False)
+        return int(status)
+
+
+if __name__ == "__main__":
+    main()

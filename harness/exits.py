@@ -1,0 +1,43 @@
+"""Exit statuses, and which error means which. The one table for both."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from clusters.errors import MissingPartError, UsageError
+from results.errors import (
+    MissingToolError,
+    NeaptideError,
+    RunNotFoundError,
+    RunUnreadableError,
+    StoreError,
+)
+
+
+class Exit(IntEnum):
+    AGREES = 0  # all as expected (repro), or no anomaly (run, check)
+    ANOMALY = 1  # an anomaly, or a disagreement with what was predicted
+    UNKNOWN = 2  # the run could not conclude
+    USAGE = 64
+    MISSING = 69  # something that is needed is missing
+
+
+STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
+    (UsageError, Exit.USAGE),
+    (RunNotFoundError, Exit.USAGE),
+    (MissingPartError, Exit.MISSING),
+    (MissingToolError, Exit.MISSING),
+    (StoreError, Exit.MISSING),
+    (RunUnreadableError, Exit.UNKNOWN),
+    (NeaptideError, Exit.UNKNOWN),
+    (TimeoutError, Exit.UNKNOWN),
+)
+
+
+def status_of(error: Exception) -> Exit | None:
+    """None: it is a bug, and deserves its traceback."""
+    for kind, status in STATUS_OF_ERROR:
+        if isinstance(error, kind):
+            return status
+    return None

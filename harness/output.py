@@ -1,0 +1,85 @@
+"""What people see: progress on standard error, results on standard output.
+
+With a terminal there is a live line; without one, plain lines, and only when something changed.
+With `--json`, standard output has one JSON document and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+_COLOURS = {
+    "held": "green",
+    "valid": "green",
+    "yes": "green",
+    "unknown": "yellow",
+    "no": "red",
+    "anomalous": "red",
+    "lost": "red",
+    "diverged": "red",
+}
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def coloured(word: str) -> str:
+    colour = _COLOURS.get(word)
+    return f"[{colour}]{word}[/]" if colour else word
+
+
+class Teller:
+    """Tells what is being done: one bar, one line of text."""
+
+    def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
+        self._progress = progress
+        self._task = task
+        self._last = ""
+
+    def tell(self, text: str, completed: float | None = None) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, description=text, completed=completed)
+        elif text != self._last:
+            err.print(text, markup=False)
+        self._last = text
+
+
+@contextmanager
+def telling(total: float) -> Iterator[Teller]:
+    if not err.is_terminal:
+        yield Teller(None, None)
+        return
+    columns = (BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=err, transient=True) as progress:
+        yield Teller(progress, progress.add_task("", total=total))
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    print(json.dumps(document, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    table = Table(*columns, title=title or None, title_justify="left")
+    for row in rows:
+        table.add_row(*(coloured(cell) for cell in row))
+    Console(highlight=False, width=None if out.is_terminal else 160).print(table)
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be said from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def anomalies_text(anomalies: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in anomalies.items()) or "none"

@@ -1,0 +1,105 @@
+"""Runs documented scenarios on systems and compares what is seen with what the documents say."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.checking import SparkStart, check_and_report
+from harness.play import Played, play
+from harness.systems import KNOWN, System, parse_system
+from nemesis.scenario import Scenario, expected_outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One scenario on one system, and where the scenario came from."""
+
+    scenario: Scenario
+    where: str
+    system: System
+
+    @property
+    def expected(self) -> str | None:
+        return expected_outcome(self.scenario, str(self.system))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    cell: Cell
+    run: Path
+    seconds: float
+    observed: str
+    verdict: str
+    anomalies: dict[str, int]
+    reasons: tuple[str, ...]
+    disagreements: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return self.observed == self.cell.expected and not self.disagreements
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scenario": self.cell.scenario.name,
+            "system": str(self.cell.system),
+            "host": "local",
+            "expected": self.cell.expected,
+            "observed": self.observed,
+            "agrees": self.agrees,
+            "seconds": round(self.seconds, 3),
+            "anomalies": self.anomalies,
+            "run": str(self.run),
+            "reasons": [*self.reasons, *self.disagreements],
+        }
+
+
+def cells(chosen: list[tuple[Path, Scenario]], systems: list[str], repeat: int) -> list[Cell]:
+    """Every scenario on every system asked for; by default on all that the documents speak of."""
+    wanted = [parse_system(text) for text in (systems or KNOWN)]
+    return [
+        Cell(scenario, scenario.name, system)
+        for scenario, _ in ((scenario, path) for path, scenario in chosen)
+        for system in wanted
+        for _ in range(repeat)
+        if systems or expected_outcome(scenario, str(system)) is not None
+    ]
+
+
+def run_cells(
+    todo: list[Cell], seed: int, spark: SparkStart, tell: Callable[[str, float], None]
+) -> list[Result]:
+    """Plays each cell, then judges all runs in one Spark job."""
+    played: list[tuple[Cell, Played, float]] = []
+    for number, cell in enumerate(todo):
+        name = f"{cell.scenario.name} on {cell.system}"
+        begun = time.monotonic()
+        one = asyncio.run(
+            play(
+                cell.scenario,
+                cell.system,
+                seed,
+                cell.where,
+                lambda line, name=name, number=number: tell(f"{name}: {line}", number),  # type: ignore[misc]
+            )
+        )
+        played.append((cell, one, time.monotonic() - begun))
+    tell(f"checking {len(played)} runs with Spark", len(todo))
+    verdicts = check_and_report(spark.session(), [one.run for _, one, _ in played])
+    return [
+        Result(
+            cell,
+            one.run,
+            seconds,
+            verdict.outcome,
+            verdict.verdict,
+            dict(verdict.anomalies),
+            verdict.reasons,
+            one.disagreements,
+        )
+        for (cell, one, seconds), verdict in zip(played, verdicts, strict=True)
+    ]
