@@ -20,7 +20,7 @@ from clusters.hosts.local import LocalHost
 from clusters.observer import Observer
 from harness.systems import System
 from nemesis.gate.client import Gate
-from nemesis.gate.model import GateConfig, Subscription, cluster_links
+from nemesis.gate.model import COORDINATION, GateConfig, Subscription, cluster_links
 from workloads.clients import Clients
 from workloads.protocol import ClientsConfig
 from workloads.recorder import Recorder
@@ -28,6 +28,7 @@ from workloads.recorder import Recorder
 NEMESIS_PROCESS = -1
 OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
+_START_WITHIN_S = 90.0
 _FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
 
 
@@ -77,37 +78,47 @@ class Stage:
         await self.close()
 
     async def _open(self) -> None:
-        await self.cluster.start_coordination()
+        brokers = tuple(self.spec.brokers)
+        links = cluster_links(
+            brokers,
+            replication={b: self.cluster.ports(b)[1] for b in brokers},
+            client={b: self.cluster.ports(b)[0] for b in brokers},
+        )
+        self.gate, _ = await asyncio.gather(
+            Gate.start(GateConfig(self.run, self.origin_ns, links), self.host),
+            self.cluster.start_coordination(),
+        )
+        self.gate.listen(self._on_gate_event)
         self.observer = Observer(self.cluster.coordination_port, self._on_view)
         await self.observer.start()
-        links = cluster_links(
-            tuple(self.spec.brokers),
-            replication={b: self.cluster.ports(b)[1] for b in self.spec.brokers},
-            client={b: self.cluster.ports(b)[0] for b in self.spec.brokers},
-            coordination=self.cluster.coordination_port,
-        )
-        self.gate = await Gate.start(GateConfig(self.run, self.origin_ns, links), self.host)
-        self.gate.listen(self._on_gate_event)
-        for broker in self.spec.brokers:
-            await self.cluster.start(broker, self.listeners(broker))
-            if broker == self.spec.brokers[0]:
-                # The first to register is the controller: the start order says who.
-                await self.until(
-                    lambda first=broker: self.observer.controller == first,  # type: ignore[misc]
-                    60,
-                    "the first broker is controller",
-                )
-        everyone = frozenset(self.spec.brokers)
-        await self.until(lambda: self.observer.registered == everyone, 60, "all are registered")
+        await self._start_brokers(brokers)
         await self.observer.create_topic(self.spec.topic)
         partitions = len(self.spec.topic.assignment)
         await self.until(
-            lambda: (
-                len(self.observer.views) == partitions
-                and all(view.leader is not None for view in self.observer.views.values())
-            ),
-            30,
+            lambda: len(self.observer.views) == partitions
+            and all(view.leader is not None for view in self.observer.views.values()),
+            _START_WITHIN_S,
             "every partition has a leader",
+        )
+
+    async def _start_brokers(self, brokers: tuple[int, ...]) -> None:
+        """All at once; but the first is controller, for the others reach ZooKeeper after it."""
+        first = brokers[0]
+        for broker in brokers:
+            port = self.cluster.coordination_port
+            await self.gate.set_target(f"coordination-{broker}", port)
+            if broker != first:
+                await self.gate.cut(broker, COORDINATION, "coordination")
+            await self.cluster.start(broker, self.listeners(broker))
+        await self.until(
+            lambda: self.observer.controller == first,
+            _START_WITHIN_S,
+            "the first broker is controller",
+        )
+        await self.gate.heal_all()
+        everyone = frozenset(brokers)
+        await self.until(
+            lambda: self.observer.registered == everyone, _START_WITHIN_S, "all are registered"
         )
 
     async def start_clients(self, settings: Mapping[str, str]) -> None:

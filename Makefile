@@ -1,0 +1,55 @@
+# make demo   installs, runs the main job on our own broker, shows what was lost
+# make test   installs, then everything that says whether this tree is good
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test venv dev lint types imports unit fix bench clean
+
+demo: venv
+	$(BIN)/neaptide repro hw-truncation-loss
+
+test: lint types imports unit
+
+venv: $(VENV)/.installed
+
+dev: $(VENV)/.installed-dev
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "neaptide needs Python 3.11 or later: make PYTHON=python3.11 …"; exit 69; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/pip install --quiet --editable . --group dev
+	@touch $@ $(VENV)/.installed
+
+lint: dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: dev
+	$(BIN)/mypy
+
+imports: dev
+	$(BIN)/lint-imports
+
+unit: dev
+	$(BIN)/pytest
+
+fix: dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Prints JSON; compares on this machine, in this run.
+bench: dev
+	for benchmark in tests/benchmarks/[a-z]*.py; do \
+		$(BIN)/python -m tests.benchmarks.$$(basename $$benchmark .py); done
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
