@@ -6,9 +6,11 @@ the log read of the same file is checked there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.broker.replication.model import Endpoint
@@ -17,6 +19,9 @@ from clusters.broker.replication.settings import (
     ReplicationSettings,
     replication_settings,
 )
+from clusters.broker.storage.config import log_config
+
+_ZOOKEEPER_CONNECT: Final = re.compile(r"[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*(/\S*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +67,28 @@ def parse_endpoints(name: str, text: str) -> tuple[Endpoint, ...]:
     for part in text.split(","):
         listener, separator, address = part.strip().partition("://")
         host, colon, port = address.rpartition(":")
-        if not (separator and colon and port.isdigit()):
+        if not (listener and separator and colon and port.isdecimal() and int(port) < 2**16):
             raise InvalidSettingError(f"{name}: {part!r} is not of the form NAME://host:port")
         endpoints.append(Endpoint(listener, host, int(port)))
     return tuple(endpoints)
 
 
 def server_config(settings: Mapping[str, str]) -> ServerConfig:
-    """Raises InvalidSettingError with one sentence."""
+    """Raises InvalidSettingError or the log's SettingError, with one sentence."""
     generation_name = _required(settings, "neaptide.generation")
     if generation_name not in GENERATIONS:
         known = ", ".join(GENERATIONS)
         raise InvalidSettingError(f"neaptide.generation must be one of {known}")
     generation = GENERATIONS[generation_name]
     listeners = parse_endpoints("listeners", _required(settings, "listeners"))
-    advertised = settings.get("advertised.listeners")
-    return ServerConfig(
+    advertised = listeners
+    if settings.get("advertised.listeners"):
+        advertised = parse_endpoints("advertised.listeners", settings["advertised.listeners"])
+    config = ServerConfig(
         broker_id=_number(settings, "broker.id", None),
         generation=generation,
         listeners=listeners,
-        advertised=(
-            parse_endpoints("advertised.listeners", advertised) if advertised else listeners
-        ),
+        advertised=advertised,
         inter_broker_listener=settings.get("inter.broker.listener.name", listeners[0].listener),
         log_directory=Path(_required(settings, "log.dirs")),
         zookeeper_connect=_required(settings, "zookeeper.connect"),
@@ -94,6 +99,30 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         replication=replication_settings(settings, generation),
         settings=dict(settings),
     )
+    _check(config)
+    return config
+
+
+def _check(config: ServerConfig) -> None:
+    """What each setting alone cannot show."""
+    names = {endpoint.listener for endpoint in config.listeners}
+    if len(names) != len(config.listeners):
+        raise InvalidSettingError("listeners: each needs a name of its own")
+    if {endpoint.listener for endpoint in config.advertised} != names:
+        raise InvalidSettingError("advertised.listeners must name the same listeners as listeners")
+    if config.inter_broker_listener not in names:
+        raise InvalidSettingError(
+            f"inter.broker.listener.name is {config.inter_broker_listener!r}, "
+            f"but listeners has {', '.join(sorted(names))}"
+        )
+    if not _ZOOKEEPER_CONNECT.fullmatch(config.zookeeper_connect):
+        raise InvalidSettingError(
+            "zookeeper.connect must be of the form host:port,host:port/chroot, "
+            f"not {config.zookeeper_connect!r}"
+        )
+    if "," in str(config.log_directory):
+        raise InvalidSettingError("log.dirs: this broker has one log directory, name only one")
+    log_config(config.settings)
 
 
 def _required(settings: Mapping[str, str], name: str) -> str:
@@ -104,7 +133,6 @@ def _required(settings: Mapping[str, str], name: str) -> str:
 
 def _number(settings: Mapping[str, str], name: str, default: int | None) -> int:
     text = _required(settings, name) if default is None else settings.get(name, str(default))
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidSettingError(f"{name} must be a whole number, not {text!r}") from None
+    if not text.isdecimal():
+        raise InvalidSettingError(f"{name} must be a whole number from 0 on, not {text!r}")
+    return int(text)

@@ -1,8 +1,10 @@
 """Connections that others made to this broker: frames in, one request at a time, frames out.
 
 Like Kafka, a connection has one request under way: the next is looked at when the answer is
-written, so that answers come in order and a pipelining producer keeps its order too. Bytes that
-are no Kafka request close the connection, and nothing else.
+written, so that answers come in order and a pipelining producer keeps its order too. A peer that
+does not read its answers gets no further ones made, and one that sends faster than it is answered
+is not read: so what a connection can hold here is bounded. Bytes that are no Kafka request close
+the connection, and nothing else.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from clusters.broker.wire.codec import LENGTH_BYTES, MalformedMessageError
 
 _log = logging.getLogger("listener")
-_MAX_QUEUED_FRAMES = 16
+_QUEUED_FRAMES_MAX: Final = 16
+_UNREAD_ANSWER_BYTES_MAX: Final = 1 << 20  # beyond it the next request waits
 
 
 class RequestHandler(Protocol):
@@ -44,13 +47,16 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._frames: deque[bytes] = deque()
         self._busy = False
+        self._is_reading = True
+        self._is_read = True  # by the peer: its answers do not pile up
         self._transport: asyncio.Transport | None = None
 
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self.peer = str(transport.get_extra_info("peername"))
+        self._transport.set_write_buffer_limits(high=_UNREAD_ANSWER_BYTES_MAX)
+        self.peer = _address(transport.get_extra_info("peername"))
         self._on_opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -62,6 +68,13 @@ class Connection(asyncio.Protocol):
             return
         self._next()
 
+    def pause_writing(self) -> None:
+        self._is_read = False
+
+    def resume_writing(self) -> None:
+        self._is_read = True
+        self._next()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._frames.clear()
@@ -69,38 +82,47 @@ class Connection(asyncio.Protocol):
 
     # --- requests ---
 
+    @property
+    def _is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
     def _split(self) -> None:
         position = 0
         received = self._received
         while len(received) - position >= LENGTH_BYTES:
-            length = int.from_bytes(
-                received[position : position + LENGTH_BYTES], "big", signed=True
-            )
+            start = position + LENGTH_BYTES
+            length = int.from_bytes(received[position:start], "big", signed=True)
             if not 0 < length <= self._max_bytes:
                 raise MalformedMessageError(f"a request of {length} bytes")
-            end = position + LENGTH_BYTES + length
-            if len(received) < end:
+            if len(received) < start + length:
                 break
-            self._frames.append(bytes(received[position + LENGTH_BYTES : end]))
-            position = end
+            position = start + length
+            self._frames.append(bytes(received[start:position]))
         del received[:position]
-        if self._transport and len(self._frames) > _MAX_QUEUED_FRAMES:
-            self._transport.pause_reading()
 
     def _next(self) -> None:
-        while self._frames and not self._busy and self._transport is not None:
+        while self._frames and self._is_open and self._is_read and not self._busy:
             frame = self._frames.popleft()
             self._busy = True
             try:
                 self._handle(self, frame)
             except MalformedMessageError as error:
                 self.refuse(error)
-        if self._transport and len(self._frames) <= _MAX_QUEUED_FRAMES:
+        self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        may_read = len(self._frames) <= _QUEUED_FRAMES_MAX
+        if self._transport is None or not self._is_open or may_read is self._is_reading:
+            return
+        self._is_reading = may_read
+        if may_read:
             self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
     def respond(self, frame: bytes | None) -> None:
         """Ends the request under way. None: it has no answer (acks=0)."""
-        if self._transport is None:
+        if self._transport is None or not self._is_open:
             return
         if frame is not None:
             self._transport.write(frame)
@@ -113,5 +135,10 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def close(self) -> None:
+        """What was answered before is still sent."""
         if self._transport is not None:
             self._transport.close()
+
+
+def _address(peername: tuple[object, ...] | None) -> str:
+    return ":".join(str(part) for part in peername[:2]) if peername else "?"

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i32, i32Timedelta, i64
@@ -24,6 +25,12 @@ from clusters.broker.wire.codec import entity_class, make, request_class
 READ_UNCOMMITTED = i8(0)
 LIST_OFFSETS_VERSION = 1
 EPOCH_VERSION = 2
+
+
+def _error(code: ErrorCode) -> Error:
+    """A code that the core does not know is an error all the same."""
+    known = Error._value2member_map_.get(int(code.value), Error.UNKNOWN_SERVER_ERROR)
+    return cast(Error, known)
 
 
 def _nested(api: Api, version: int, name: str) -> type[Any]:
@@ -71,7 +78,7 @@ def fetch_responded(effect: effects.SendFetch, response: Any) -> told.FetchRespo
     results = []
     for topic in response.responses:
         for partition in topic.partitions:
-            error = Error(int(partition.error_code.value))
+            error = _error(partition.error_code)
             batches: tuple[Batch, ...] = ()
             try:
                 batches = _batches(bytes(partition.records or b""))
@@ -136,7 +143,7 @@ def epochs_responded(
         tuple(
             told.EpochEndOffset(
                 TopicPartition(str(topic.topic), int(partition.partition)),
-                Error(int(partition.error_code.value)),
+                _error(partition.error_code),
                 int(partition.end_offset),
             )
             for topic in response.topics
@@ -173,7 +180,7 @@ def offsets_responded(effect: effects.SendListOffsets, response: Any) -> told.Li
         tuple(
             told.ListedOffset(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
-                Error(int(partition.error_code.value)),
+                _error(partition.error_code),
                 int(partition.offset),
             )
             for topic in response.topics
@@ -284,5 +291,5 @@ def _update_metadata(message: told.UpdateMetadataRequested) -> Any:
 
 
 def control_responded(broker: int, controller_epoch: int, response: Any) -> told.ControlResponded:
-    error = Error(int(response.error_code.value))
+    error = _error(response.error_code)
     return told.ControlResponded(broker, controller_epoch, error)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from clusters.broker.wire.apis import Api
@@ -89,17 +89,19 @@ class ControlChannel:
         timeout_s: float,
         address: Callable[[], tuple[str, int] | None],
         on_response: Callable[[Any, Any], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._connection = PeerConnection(client_id, timeout_s)
         self._address = address
         self._on_response = on_response
+        self._spawn = spawn
         self._queue: deque[tuple[Any, Any]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def send(self, entity: Any, context: Any) -> None:
         self._queue.append((entity, context))
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = self._spawn(self._run())
 
     async def _run(self) -> None:
         try:

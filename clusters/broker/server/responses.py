@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
@@ -19,7 +20,13 @@ from clusters.broker.wire import control
 from clusters.broker.wire.apis import Api, Versions
 from clusters.broker.wire.codec import entity_class, make, response_class
 
+_TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _NO_THROTTLE = i32Timedelta.parse(timedelta(0))
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic may be called so."""
+    return _TOPIC_NAME.fullmatch(name) is not None
 
 
 def _code(error: Error) -> ErrorCode:
@@ -247,7 +254,9 @@ def _topic(version: int, known: Metadata, topic: str, being_created: frozenset[s
     error = Error.NONE
     if partitions is None:
         error = Error.UNKNOWN_TOPIC_OR_PARTITION
-        if topic in being_created:
+        if not is_topic_name(topic):
+            error = Error.INVALID_TOPIC_EXCEPTION
+        elif topic in being_created:
             error = Error.LEADER_NOT_AVAILABLE
     partition_class = _nested(Api.METADATA, version, "MetadataResponsePartition")
     described = []

@@ -6,6 +6,7 @@ Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; n
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -123,7 +124,7 @@ def write(entity: Any) -> bytes:
     return buffer.getvalue()
 
 
-def decode_request(frame: bytes, apis: dict[Api, Versions]) -> tuple[Header, Any]:
+def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, Any]:
     """Raises MalformedMessageError, or UnsupportedVersionError where only the version is wrong."""
     try:
         # The flexible header only adds tagged fields behind the same beginning.

@@ -1,0 +1,97 @@
+"""Effects of the core on the log directory: create, append, truncate, checkpoint.
+
+What may be appended or cut is the core's to say; bytes and files are storage's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import StoredReplica
+from clusters.broker.replication.log import Log as ReplicaLog
+from clusters.broker.replication.model import TopicPartition
+from clusters.broker.storage.log_directory import LogDirectory
+from clusters.broker.storage.record_batch import assign, parse_header
+
+
+class LogEffects:
+    """May raise StorageError: the log directory cannot be used any more."""
+
+    def __init__(self, logs: LogDirectory, tell: Callable[[object], None]) -> None:
+        self.logs = logs
+        self._tell = tell
+
+    @property
+    def handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            do.CreateLog: self._create_log,
+            do.DeleteLog: self._delete_log,
+            do.AppendToLog: self._append,
+            do.TruncateLog: self._truncate,
+            do.TruncateFullyAndStartAt: self._truncate_fully,
+            do.AdvanceLogStartOffset: self._advance_log_start,
+            do.WriteLeaderEpochCheckpoint: self._write_epochs,
+            do.WriteHighWatermarkCheckpoint: self._write_high_watermarks,
+        }
+
+    def _create_log(self, effect: do.CreateLog) -> None:
+        self.logs.create_log(effect.partition, effect.settings)
+
+    def _delete_log(self, effect: do.DeleteLog) -> None:
+        self.logs.delete_log(effect.partition)
+
+    def _append(self, effect: do.AppendToLog) -> None:
+        log = self.logs.logs[effect.partition]
+        data: bytes | bytearray
+        if len(effect.batches) == 1 and isinstance(effect.batches[0].identity, bytes):
+            data = effect.batches[0].identity
+        else:
+            data = b"".join(_bytes_of(batch.identity) for batch in effect.batches)
+        if effect.assign:
+            data = bytearray(data)
+            first = effect.batches[0]
+            headers = assign(data, first.base_offset, first.leader_epoch)
+        else:
+            headers, position = [], 0
+            for _ in effect.batches:
+                headers.append(parse_header(data, position))
+                position += headers[-1].size
+        log.append(data, headers)
+
+    def _truncate(self, effect: do.TruncateLog) -> None:
+        end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
+        if end_offset != effect.offset:
+            self._tell(told.LogTruncated(effect.partition, end_offset))
+
+    def _truncate_fully(self, effect: do.TruncateFullyAndStartAt) -> None:
+        self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)
+
+    def _advance_log_start(self, effect: do.AdvanceLogStartOffset) -> None:
+        self.logs.logs[effect.partition].delete_records_before(effect.offset)
+        self.logs.checkpoint_log_start_offsets()
+
+    def _write_epochs(self, effect: do.WriteLeaderEpochCheckpoint) -> None:
+        self.logs.logs[effect.partition].epochs.replace(effect.epochs)
+
+    def _write_high_watermarks(self, effect: do.WriteHighWatermarkCheckpoint) -> None:
+        self.logs.write_high_watermarks(dict(effect.high_watermarks))
+
+
+def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
+    """What was on disk: the core begins with that."""
+    high_watermarks = logs.read_high_watermarks()
+    return {
+        topic_partition: StoredReplica(
+            ReplicaLog(log.log_start_offset, log.log_end_offset, tuple(log.epochs.entries)),
+            high_watermarks.get(topic_partition, 0),
+        )
+        for topic_partition, log in logs.logs.items()
+    }
+
+
+def _bytes_of(identity: object) -> bytes:
+    assert isinstance(identity, bytes)
+    return identity

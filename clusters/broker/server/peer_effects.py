@@ -1,0 +1,137 @@
+"""Effects of the core on other brokers: a fetcher's requests, the controller's to each broker.
+
+Each fetcher and each controlled broker has one connection of its own, with one request under way.
+What an answer means is the core's to say: here it only becomes an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.server import outgoing
+from clusters.broker.server.config import ServerConfig
+from clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
+
+_log = logging.getLogger("broker")
+Address = tuple[str, int]
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class PeerEffects:
+    """`follower_address` and `controlled_address` look a broker's address up when it is needed."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        tell: Callable[[object], None],
+        spawn: Spawn,
+        follower_address: Callable[[int], Address | None],
+        controlled_address: Callable[[int], Address | None],
+    ) -> None:
+        self._config = config
+        self._tell = tell
+        self._spawn = spawn
+        self._address_of = follower_address
+        self._controlled_address = controlled_address
+        self._fetchers: dict[told.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
+        self._control: dict[int, ControlChannel] = {}
+
+    @property
+    def handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            do.SendFetch: self._send_fetch,
+            do.SendOffsetForLeaderEpoch: self._send_epochs,
+            do.SendListOffsets: self._send_list_offsets,
+            do.CloseFetcher: self._close_fetcher,
+            do.SendControl: self._send_control,
+            do.StopSendingControl: self._stop_sending_control,
+        }
+
+    def close(self) -> None:
+        self._stop_sending_control(do.StopSendingControl(None))
+        for connection, _ in self._fetchers.values():
+            connection.close()
+
+    # --- of a follower ---------------------------------------------------------------------------
+
+    def _send_fetch(self, effect: do.SendFetch) -> None:
+        config = self._config
+        entity = outgoing.fetch(config.broker_id, config.generation.fetch_version, effect)
+        self._ask(effect, entity, lambda answer: outgoing.fetch_responded(effect, answer))
+
+    def _send_epochs(self, effect: do.SendOffsetForLeaderEpoch) -> None:
+        entity = outgoing.offset_for_leader_epoch(effect)
+        self._ask(effect, entity, lambda answer: outgoing.epochs_responded(effect, answer))
+
+    def _send_list_offsets(self, effect: do.SendListOffsets) -> None:
+        entity = outgoing.list_offsets(self._config.broker_id, effect)
+        self._ask(effect, entity, lambda answer: outgoing.offsets_responded(effect, answer))
+
+    def _connection(self, fetcher: told.FetcherId) -> PeerConnection:
+        entry = self._fetchers.get(fetcher)
+        if entry is not None:
+            return entry[0]
+        name = f"broker-{self._config.broker_id}-fetcher-{fetcher.number}"
+        return PeerConnection(name, self._config.replica_socket_timeout_ms / 1000)
+
+    def _ask(
+        self,
+        effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets,
+        entity: Any,
+        event: Callable[[Any], object],
+    ) -> None:
+        fetcher = effect.fetcher
+        connection = self._connection(fetcher)
+
+        async def exchange() -> None:
+            try:
+                address = self._address_of(fetcher.leader)
+                if address is None:
+                    raise PeerError(f"the address of broker {fetcher.leader} is not known")
+                response = await connection.request(address, entity)
+            except PeerError as error:
+                _log.info("fetcher of %s: %s", fetcher.leader, error)
+                self._tell(told.FetcherRequestFailed(fetcher, effect.sequence))
+                return
+            self._tell(event(response))
+
+        self._fetchers[fetcher] = (connection, self._spawn(exchange()))
+
+    def _close_fetcher(self, effect: do.CloseFetcher) -> None:
+        entry = self._fetchers.pop(effect.fetcher, None)
+        if entry is not None:
+            connection, task = entry
+            if task is not asyncio.current_task():
+                task.cancel()
+            connection.close()
+
+    # --- of the controller -----------------------------------------------------------------------
+
+    def _send_control(self, effect: do.SendControl) -> None:
+        broker = effect.broker
+        channel = self._control.get(broker)
+        if channel is None:
+            channel = ControlChannel(
+                str(self._config.broker_id),
+                self._config.replica_socket_timeout_ms / 1000,
+                lambda: self._controlled_address(broker),
+                lambda epoch, response: self._tell(
+                    outgoing.control_responded(broker, epoch, response)
+                ),
+                self._spawn,
+            )
+            self._control[broker] = channel
+        entity = outgoing.control_request(effect.message, self._config.inter_broker_listener)
+        channel.send(entity, effect.message.controller_epoch)
+
+    def _stop_sending_control(self, effect: do.StopSendingControl) -> None:
+        brokers = tuple(self._control) if effect.brokers is None else effect.brokers
+        for broker in brokers:
+            channel = self._control.pop(broker, None)
+            if channel is not None:
+                channel.close()

@@ -1,0 +1,152 @@
+"""The life of one broker process: ports, log directory, coordination, and the end of it all.
+
+Order of the start: ports first (what fails cheaply fails first, and before the disk is touched),
+then the log directory with its recovery, then ZooKeeper. The clean end is the reverse, with the
+logs before the session, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from typing import Any, Final
+
+from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from clusters.broker.replication.model import BrokerRegistration, Endpoint
+from clusters.broker.server.config import ServerConfig
+from clusters.broker.server.listener import Connection
+from clusters.broker.server.shell import BrokerShell
+from clusters.broker.storage.errors import StorageError
+from clusters.broker.storage.log_directory import LogDirectory
+
+_log = logging.getLogger("broker")
+_RECOVERY_POINT_INTERVAL_S: Final = 60.0  # log.flush.offset.checkpoint.interval.ms
+
+
+class PortInUseError(Exception):
+    """A listener's port cannot be bound."""
+
+
+class _Listening:
+    """Accepts connections for a shell that is there before the first one is taken."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._servers: list[asyncio.Server] = []
+        self.shell: BrokerShell | None = None
+
+    async def bind(self) -> None:
+        """Take the ports; nobody is accepted yet."""
+        loop = asyncio.get_running_loop()
+        for endpoint in self._config.listeners:
+            try:
+                server = await loop.create_server(
+                    lambda listener=endpoint.listener: self._connection(listener),  # type: ignore[misc]
+                    endpoint.host,
+                    endpoint.port,
+                    start_serving=False,
+                )
+            except OSError as error:
+                self.close()
+                raise PortInUseError(_cannot_listen(endpoint, error)) from error
+            self._servers.append(server)
+
+    async def accept(self, shell: BrokerShell) -> None:
+        self.shell = shell
+        for endpoint, server in zip(self._config.listeners, self._servers, strict=True):
+            try:
+                await server.start_serving()
+            except OSError as error:
+                raise PortInUseError(_cannot_listen(endpoint, error)) from error
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    def _connection(self, listener: str) -> Connection:
+        shell = self.shell
+        assert shell is not None
+        return Connection(
+            listener,
+            self._config.socket_request_max_bytes,
+            shell.handle,
+            shell.on_opened,
+            shell.on_closed,
+        )
+
+
+def _cannot_listen(endpoint: Endpoint, error: OSError) -> str:
+    where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
+    return f"cannot listen on {where}: {error.strerror or error}"
+
+
+async def serve(config: ServerConfig) -> int:
+    """Runs a broker until SIGTERM, SIGINT or its failure; the exit status.
+
+    Raises PortInUseError and StorageError where it cannot even begin.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[Exception | None] = loop.create_future()
+
+    def end(error: Exception | None = None) -> None:
+        if not ended.done():
+            ended.set_result(error)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    listening = _Listening(config)
+    await listening.bind()
+    logs = LogDirectory.open(config.log_directory, config.broker_id, config.settings)
+    shell = BrokerShell(config, logs, end)
+    loop.set_exception_handler(lambda _, context: _on_unexpected(shell, context))
+    coordination = ZooKeeperCoordination(
+        config.zookeeper_connect,
+        config.zookeeper_session_timeout_ms,
+        BrokerRegistration(config.broker_id, config.advertised, config.rack),
+        shell.tell,
+        loop,
+    )
+    shell.begin(coordination)
+    await listening.accept(shell)
+    _log.info("broker %s, generation %s", config.broker_id, config.generation.name)
+    coordination.start()
+    shell.spawn(_keep_recovery_points(logs))
+    # What was imported and built so far stays for ever: the collector need not look at it again.
+    gc.freeze()
+    error = await ended
+    listening.close()
+    if error is None:
+        return _end_cleanly(shell, coordination)
+    # What is on disk stays as it is, as after a crash: the next start recovers it.
+    _log.error("ending: %s", error)
+    coordination.close()
+    return 1
+
+
+def _end_cleanly(shell: BrokerShell, coordination: ZooKeeperCoordination) -> int:
+    try:
+        shell.shut_down()
+    except StorageError as error:
+        _log.error("ending, but not cleanly: %s", error)
+        coordination.close()
+        return 1
+    coordination.close()
+    _log.info("ended cleanly")
+    return 0
+
+
+def _on_unexpected(shell: BrokerShell, context: dict[str, Any]) -> None:
+    """The event loop's last resort. An error that nobody expected is the end of the broker."""
+    error = context.get("exception")
+    _log.error("%s", context["message"], exc_info=error)
+    if isinstance(error, Exception):
+        shell.end(error)
+
+
+async def _keep_recovery_points(logs: LogDirectory) -> None:
+    while True:
+        await asyncio.sleep(_RECOVERY_POINT_INTERVAL_S)
+        logs.flush_dirty_logs()
+        logs.checkpoint_recovery_points()

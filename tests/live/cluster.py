@@ -1,0 +1,178 @@
+"""A cluster of three real broker processes and a ZooKeeper, for tests that speak to it.
+
+Not the harness: no links, no gate, no ledger of the user's. Brokers are reached at their own ports.
+Whoever waits, waits for a condition, with a deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from clusters.broker.cluster import BrokerCluster
+from clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from clusters.hosts.local import LocalHost
+
+BROKERS = (0, 1, 2)
+DEADLINE_S = 30.0
+_POLL_S = 0.02
+T = TypeVar("T")
+
+
+def until(condition: Callable[[], T | None], what: str, deadline_s: float = DEADLINE_S) -> T:
+    """The first answer that is neither None nor False."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        found = condition()
+        if found is not None and found is not False:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {deadline_s} s: {what}")
+        time.sleep(_POLL_S)
+
+
+class LiveCluster:
+    """Start it with `LiveCluster(directory)`; end it with `close`."""
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], generation: str = "0.11"
+    ) -> None:
+        self._loop = asyncio.new_event_loop()
+        self.host = LocalHost()
+        self.brokers = BrokerCluster(
+            self.host,
+            directory,
+            generation,
+            ClusterSpec(BROKERS, settings, TopicSpec("unused", {}, {})),
+        )
+        self.do(self.brokers.start_coordination())
+        self.zookeeper = KazooClient(f"127.0.0.1:{self.brokers.coordination_port}")
+        self.zookeeper.start()
+        self.start(*BROKERS)
+        self.await_registered(*BROKERS)
+        until(lambda: self.controller() is not None, "a controller")
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        until(self._all_are_in_metadata, "three brokers in the metadata")
+
+    def close(self) -> None:
+        self.zookeeper.stop()
+        self.zookeeper.close()
+        self.do(self.host.close())
+        self.brokers.close()
+        self._loop.close()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+    # --- brokers ---------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{self.client_port(broker)}" for broker in BROKERS)
+
+    def client_port(self, broker: int) -> int:
+        return self.brokers.ports(broker)[0]
+
+    def replication_port(self, broker: int) -> int:
+        return self.brokers.ports(broker)[1]
+
+    def start(self, *brokers: int) -> None:
+        for broker in brokers:
+            through = Listeners(*self.brokers.ports(broker), self.brokers.coordination_port)
+            self.do(self.brokers.start(broker, through))
+
+    def await_registered(self, *brokers: int) -> None:
+        for broker in brokers:
+            path = f"/brokers/ids/{broker}"
+            until(lambda path=path: self.zookeeper.exists(path), f"broker {broker} registers")  # type: ignore[misc]
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL, and ZooKeeper does not wait for the end of the session."""
+        self.do(self.brokers.kill(broker))
+        self.do(self.brokers.forget_session(broker))
+
+    def restart(self, broker: int) -> None:
+        self.start(broker)
+        self.await_registered(broker)
+
+    def pause(self, broker: int) -> None:
+        self.do(self.brokers.pause(broker))
+
+    def resume(self, broker: int) -> None:
+        self.do(self.brokers.resume(broker))
+
+    def log(self, broker: int) -> str:
+        return self.brokers.logs()[f"broker-{broker}"].read_text(encoding="utf-8")
+
+    def log_directory(self, broker: int) -> Path:
+        return self.brokers.log_directory(broker)
+
+    # --- what ZooKeeper says ---------------------------------------------------------------------
+
+    def znode(self, path: str) -> Any:
+        """Its JSON; None where it is not there."""
+        try:
+            return json.loads(self.zookeeper.get(path)[0])
+        except NoNodeError:
+            return None
+
+    def controller(self) -> int | None:
+        content = self.znode("/controller")
+        return None if content is None else int(content["brokerid"])
+
+    def controller_epoch(self) -> int:
+        return int(self.znode("/controller_epoch"))
+
+    def state(self, topic: str, partition: int = 0) -> Any:
+        return self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
+
+    def await_leader(self, topic: str, *, other_than: int) -> int:
+        def leader() -> int | None:
+            found = self.state(topic)["leader"]
+            return None if found in (-1, other_than) else int(found)
+
+        return until(leader, f"{topic} is led by another broker than {other_than}")
+
+    def await_isr(self, topic: str, isr: Sequence[int]) -> None:
+        until(lambda: sorted(self.state(topic)["isr"]) == sorted(isr), f"{topic} has ISR {isr}")
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]] = (BROKERS,),
+        settings: Mapping[str, str] | None = None,
+    ) -> str:
+        """As a client does it; returns the name when every partition has a leader."""
+        new = NewTopic(
+            name,
+            num_partitions=len(assignment),
+            replica_assignment=[list(replicas) for replicas in assignment],
+            config=dict(settings or {}),
+        )
+        self.admin.create_topics([new], operation_timeout=DEADLINE_S)[name].result(DEADLINE_S)
+        until(lambda: self._is_known(name, len(assignment)), f"{name} is in the metadata")
+        return name
+
+    def _is_known(self, topic: str, partitions: int) -> bool:
+        """To every broker, since a client may ask any."""
+        for broker in BROKERS:
+            if not self.brokers.is_up(broker):
+                continue
+            asked = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.client_port(broker)}"})
+            found = asked.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
+            if len(found) != partitions or any(one.error for one in found.values()):
+                return False
+        return True
+
+    def _all_are_in_metadata(self) -> bool:
+        return len(self.admin.list_topics(timeout=DEADLINE_S).brokers) == len(BROKERS)

@@ -1,0 +1,42 @@
+"""One cluster for the tests of this folder, whole again before each; one more for what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.live.cluster import BROKERS, LiveCluster
+
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "replica.high.watermark.checkpoint.interval.ms": "200",
+    "replica.fetch.backoff.ms": "100",
+    "socket.request.max.bytes": "2000000",
+    "zookeeper.session.timeout.ms": "20000",
+}
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        cluster = LiveCluster(directory, SETTINGS)
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(running: LiveCluster) -> LiveCluster:
+    """All brokers are up, whatever the test before has done to them."""
+    for broker in BROKERS:
+        if not running.brokers.is_up(broker):
+            running.restart(broker)
+    return running
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses."""
+    return "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
