@@ -1,6 +1,8 @@
 """What a client error says of the operation: surely not done (fail), or not known (info).
 
 When in doubt it is info: a fail that was done after all would be a false alarm, an info never is.
+NOT_LEADER_FOR_PARTITION is in doubt: a leader that steps down answers so to requests whose records
+it has appended already, and its successor may have them.
 The names are librdkafka's, without a leading underscore where they are its own.
 """
 
@@ -12,7 +14,6 @@ from typing import Final
 # Only with retries switched off: a retried request may have been appended by its first attempt.
 DEFINITE: Final[Mapping[str, str]] = {
     "NOT_ENOUGH_REPLICAS": "refused before the append",
-    "NOT_LEADER_FOR_PARTITION": "refused by a broker that does not lead",
     "LEADER_NOT_AVAILABLE": "refused by a broker that knows no leader",
     "UNKNOWN_TOPIC_OR_PART": "refused by a broker that does not know the partition",
     "MSG_SIZE_TOO_LARGE": "refused: larger than max.message.bytes",

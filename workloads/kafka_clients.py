@@ -1,8 +1,9 @@
 """librdkafka producers and consumers, set up so that what they report can be believed.
 
-Retries and idempotence are off unless asked for: then an acknowledgement is of one attempt, an
-error is of one attempt, and no record is there twice because of the client. Failures are noticed
-quickly, so that a run is not spent waiting.
+Retries and idempotence are off unless asked for, and one request is in flight, so that errors are
+seen and order is kept. One retry librdkafka never gives up: after NOT_LEADER_FOR_PARTITION, which
+a leader that steps down also answers to what it has appended; so without idempotence a record can
+be there twice. Failures are noticed quickly, so that a run is not spent waiting.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
         "acks": acks,
         "enable.idempotence": False,
         "message.send.max.retries": 0,
-        "max.in.flight.requests.per.connection": 5,
+        "max.in.flight.requests.per.connection": 1,
         "linger.ms": 5,
         "request.timeout.ms": 5_000,
         "message.timeout.ms": MESSAGE_TIMEOUT_MS,
