@@ -39,7 +39,7 @@ class IsrChanges:
 
     partitions: tuple[TopicPartition, ...] = ()
     last_change_ms: int = 0
-    last_told_ms: int = 0
+    last_told_ms: int | None = None  # None: the first look is still to come, and counts as one
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class Broker:
     stored: dict[TopicPartition, StoredReplica] = field(default_factory=dict)
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
     fetchers: dict[FetcherId, Fetcher] = field(default_factory=dict)
+    next_sequence: int = 1  # of a fetcher's request
     delayed: dict[int, DelayedOperation] = field(default_factory=dict)
     # Requests in `delayed` by the partitions that they watch, in order of arrival.
     watchers: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)

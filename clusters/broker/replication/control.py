@@ -33,7 +33,7 @@ from clusters.broker.replication.messages import (
 )
 from clusters.broker.replication.metadata import with_partitions
 from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.broker.replication.partition import Follower, Leader, Partition
+from clusters.broker.replication.partition import Follower, Partition
 from clusters.broker.replication.settings import topic_settings
 
 
@@ -54,7 +54,8 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
     if _is_stale(broker, event.controller_epoch):
         broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
         return
-    brokers = {**broker.metadata.brokers, **{b.broker_id: b for b in event.live_leaders}}
+    # The metadata know a broker with all its listeners, a leader's entry here has only one.
+    brokers = {**{b.broker_id: b for b in event.live_leaders}, **broker.metadata.brokers}
     broker.metadata = replace(broker.metadata, brokers=brokers)
     outcomes = tuple((told.partition, _become(broker, told, now_ms)) for told in event.partitions)
     if not broker.checkpoints_high_watermarks:
@@ -142,9 +143,10 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
             broker.put(replace(partition, role=Follower(NO_LEADER)))
             complete_delayed(broker, topic_partition, now_ms)
         if event.delete_partitions:
-            broker.partitions.pop(topic_partition, None)
-            broker.stored.pop(topic_partition, None)
-            broker.do(DeleteLog(topic_partition))
+            held = broker.partitions.pop(topic_partition, None)
+            stored = broker.stored.pop(topic_partition, None)
+            if held or stored:
+                broker.do(DeleteLog(topic_partition))
     outcomes = tuple((topic_partition, Error.NONE) for topic_partition in event.partitions)
     broker.do(RespondControl(event.request, Error.NONE, outcomes))
     advance_all(broker, now_ms)
@@ -185,7 +187,3 @@ def on_high_watermark_checkpoint(
 ) -> None:
     checkpoint_high_watermarks(broker)
     _schedule_checkpoint(broker)
-
-
-def led_partitions(broker: Broker) -> tuple[Partition, ...]:
-    return tuple(p for p in broker.partitions.values() if isinstance(p.role, Leader))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from clusters.broker.replication.effects import TopicResult
 from clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -32,7 +33,7 @@ class TopicCreation:
     """A CreateTopics request: what each topic came to (None: not known yet)."""
 
     request: int
-    topics: Mapping[str, str | None]
+    results: Mapping[str, TopicResult | None]
 
 
 @dataclass(frozen=True, slots=True)

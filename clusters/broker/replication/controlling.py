@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from clusters.broker.replication import election
 from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.control import led_partitions
 from clusters.broker.replication.controller_state import Active, Loading, Standby
 from clusters.broker.replication.coordination import (
     BrokersChanged,
@@ -37,7 +36,6 @@ from clusters.broker.replication.coordination import (
 )
 from clusters.broker.replication.effects import Coordinate, SendControl, StopSendingControl
 from clusters.broker.replication.errors import Error
-from clusters.broker.replication.isr import forget_pending_isr
 from clusters.broker.replication.messages import (
     ControlResponded,
     LeaderAndIsrRequested,
@@ -46,7 +44,7 @@ from clusters.broker.replication.messages import (
 )
 from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from clusters.broker.replication.settings import topic_settings
-from clusters.broker.replication.topics import complete_creations
+from clusters.broker.replication.topics import complete_creations, refuse_creations
 
 UNSENT = 0  # `request` of a message that this broker sends: the shell gives it a correlation id
 
@@ -69,10 +67,13 @@ def on_session_started(broker: Broker, event: SessionStarted, now_ms: int) -> No
 
 def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> None:
     """Neither controller nor registered any more; whatever was being written is unanswered."""
-    broker.controller = Standby(registered=False)
+    _cease(broker, registered=False)
+
+
+def _cease(broker: Broker, *, registered: bool) -> None:
+    refuse_creations(broker)
+    broker.controller = Standby(registered)
     broker.do(StopSendingControl(None))
-    for partition in led_partitions(broker):
-        broker.put(forget_pending_isr(partition))
 
 
 def on_controller_changed(broker: Broker, event: ControllerChanged, now_ms: int) -> None:
@@ -80,8 +81,7 @@ def on_controller_changed(broker: Broker, event: ControllerChanged, now_ms: int)
         return
     if not isinstance(broker.controller, Standby):
         broker.note("another broker is the controller now")
-        broker.controller = Standby(registered=True)
-        broker.do(StopSendingControl(None))
+        _cease(broker, registered=True)
     if event.controller_id is None and broker.controller == Standby(registered=True):
         _coordinate(broker, TryBecomeController())
 
@@ -111,8 +111,7 @@ def on_control_responded(broker: Broker, event: ControlResponded, now_ms: int) -
         return
     if event.error is Error.STALE_CONTROLLER_EPOCH:
         broker.note("resigning: a later controller is known")
-        broker.controller = Standby(registered=True)
-        broker.do(StopSendingControl(None))
+        _cease(broker, registered=True)
         _coordinate(broker, ResignController())
 
 
@@ -142,7 +141,9 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
     known = tuple(controller.states)
     _tell_metadata(broker, (), [b for b in event.brokers if b not in come])
     _tell_metadata(broker, known, come)
-    _tell_replicas(broker, known, come)
+    # Whom a bounced broker led waits for the next state: in the old one it would lead on.
+    states = controller.states
+    _tell_replicas(broker, tuple(tp for tp in known if states[tp].leader not in gone), come)
     changed = set(gone) | set(come)
     _reconsider(
         broker,
@@ -153,8 +154,9 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
 def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None:
     controller = active(broker)
     if controller is not None:
-        broker.controller = replace(controller, topics=event.topics)
-        new = [tp for tp in _all_partitions(broker.controller) if tp not in controller.states]
+        states = {tp: one for tp, one in controller.states.items() if tp.topic in event.topics}
+        broker.controller = replace(controller, topics=event.topics, states=states)
+        new = [tp for tp in _all_partitions(broker.controller) if tp not in states]
         _reconsider(broker, new)
 
 
@@ -218,7 +220,7 @@ def _decide(
     state: LeaderAndIsr | None,
 ) -> LeaderAndIsr | None:
     configuration = controller.topics.get(topic_partition.topic)
-    if configuration is None:
+    if configuration is None or topic_partition.partition not in configuration.assignment:
         return None
     assigned = tuple(configuration.assignment[topic_partition.partition])
     live = set(controller.brokers) - controller.fallen.get(topic_partition, frozenset())
@@ -264,12 +266,14 @@ def _settle(
                 news.append(topic_partition)
             states[topic_partition] = state
     again = tuple(sorted(names & (controller.again | set(controller.fallen))))
+    # What fell after the state was decided has not been counted as dead yet.
+    counted = names - controller.again
     broker.controller = replace(
         controller,
         states=states,
         reconsidering=controller.reconsidering - names,
         again=controller.again - names,
-        fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in names},
+        fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
     )
     if changed:
         _tell_replicas(broker, tuple(news), controller.brokers)

@@ -39,9 +39,10 @@ def end_offset_for(epochs: Epochs, epoch: int, log_end_offset: int) -> int:
     """Where an epoch ends in this log: the answer to OffsetForLeaderEpoch (KIP-101).
 
     The latest epoch ends at the log end offset; an older one where the next known one begins;
-    an epoch before or after all known ones is UNKNOWN_OFFSET.
+    an epoch before or after all known ones is UNKNOWN_OFFSET. Who knows no epoch asks for
+    UNDEFINED_EPOCH: that is the latest one of a leader that knows none either (so 0.11 to 1.1.0).
     """
-    if epoch != UNDEFINED_EPOCH and epoch == latest_epoch(epochs):
+    if epoch == latest_epoch(epochs):
         return log_end_offset
     if not epochs or epoch < epochs[0].epoch:
         return UNKNOWN_OFFSET

@@ -76,6 +76,9 @@ class Followed:
 class InFlight:
     """The request that waits for its answer, with the offset sent for each partition.
 
+    `sequence` is never used twice by a broker, so that no answer to a closed fetcher's request is
+    taken for one to its successor's.
+
     An answer counts for a partition only if that partition is still followed in the same leader
     epoch, in the same state, from the same offset.
     """
@@ -89,8 +92,6 @@ class Fetcher:
     fetcher_id: FetcherId
     followed: Mapping[TopicPartition, Followed]
     in_flight: InFlight | None = None
-    next_sequence: int = 1
-    wakes_at_ms: int | None = None
 
 
 def follow(fetcher: Fetcher, partition: TopicPartition, followed: Followed) -> Fetcher:

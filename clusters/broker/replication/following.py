@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import fetcher as fetchers
+from clusters.broker.replication import log as logs
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.effects import (
@@ -19,8 +20,6 @@ from clusters.broker.replication.effects import (
     SendFetch,
     SendListOffsets,
     SendOffsetForLeaderEpoch,
-    TruncateFullyAndStartAt,
-    TruncateLog,
     WriteLeaderEpochCheckpoint,
 )
 from clusters.broker.replication.errors import Error
@@ -51,12 +50,12 @@ from clusters.broker.replication.messages import (
     FetchResult,
     ListedOffset,
     ListOffsetsResponded,
-    LogTruncated,
     OffsetAsked,
     OffsetForLeaderEpochResponded,
 )
-from clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
+from clusters.broker.replication.model import TopicPartition
 from clusters.broker.replication.partition import Follower, Partition
+from clusters.broker.replication.truncation import start_afresh, truncate
 
 # --- beginning and ending ------------------------------------------------------------------------
 
@@ -64,13 +63,13 @@ from clusters.broker.replication.partition import Follower, Partition
 def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: int) -> None:
     """Adds a partition to the fetcher of its new leader, truncating by the generation's rule."""
     topic_partition = partition.topic_partition
-    by_epoch = broker.rules.truncation is Truncation.TO_EPOCH_END_OFFSET
-    known = epoch_cache.latest_epoch(partition.log.epochs) != UNDEFINED_EPOCH
-    if by_epoch and known:
-        state: FetchState = Truncating()
-    else:
-        truncate(broker, partition, partition.high_watermark)
-        state = Fetching()
+    state: FetchState
+    match broker.rules.truncation:
+        case Truncation.TO_EPOCH_END_OFFSET:
+            state = Truncating()
+        case Truncation.TO_HIGH_WATERMARK:
+            truncate(broker, partition, partition.high_watermark)
+            state = Fetching()
     number = fetchers.fetcher_number(topic_partition, broker.settings.num_replica_fetchers)
     fetcher_id = FetcherId(leader, number)
     fetcher = broker.fetchers.get(fetcher_id) or Fetcher(fetcher_id, {})
@@ -91,31 +90,6 @@ def stop_following(broker: Broker, topic_partition: TopicPartition) -> None:
             del broker.fetchers[fetcher_id]
             broker.cancel_timer(FetcherBackoffOver(fetcher_id))
             broker.do(CloseFetcher(fetcher_id))
-
-
-def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
-    """Cuts a follower's log, and says so in the broker's log."""
-    if offset >= partition.log.end_offset:
-        return partition
-    broker.note(
-        f"{partition.topic_partition}: truncating from {partition.log.end_offset} to {offset},"
-        f" high watermark {partition.high_watermark}"
-    )
-    before = partition.log.epochs
-    partition = broker.put(partitions.truncate_to(partition, offset))
-    broker.do(TruncateLog(partition.topic_partition, partition.log.end_offset))
-    if partition.log.epochs != before:
-        broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
-    return partition
-
-
-def on_log_truncated(broker: Broker, event: LogTruncated, now_ms: int) -> None:
-    """The log could only be cut before the batch that contains the offset asked for."""
-    partition = broker.partitions[event.partition]
-    before = partition.log.epochs
-    partition = broker.put(partitions.truncate_to(partition, event.log_end_offset))
-    if partition.log.epochs != before:
-        broker.do(WriteLeaderEpochCheckpoint(event.partition, partition.log.epochs))
 
 
 # --- the loop ------------------------------------------------------------------------------------
@@ -155,11 +129,10 @@ def _sent(
     broker: Broker, fetcher: Fetcher, chosen: list[tuple[TopicPartition, Followed, Partition]]
 ) -> int:
     """Notes what is in flight; returns the sequence number of the request."""
-    sequence = fetcher.next_sequence
+    sequence = broker.next_sequence
+    broker.next_sequence += 1
     sent = {tp: (followed, partition.log.end_offset) for tp, followed, partition in chosen}
-    broker.fetchers[fetcher.fetcher_id] = replace(
-        fetcher, in_flight=InFlight(sequence, sent), next_sequence=sequence + 1
-    )
+    broker.fetchers[fetcher.fetcher_id] = replace(fetcher, in_flight=InFlight(sequence, sent))
     return sequence
 
 
@@ -290,7 +263,7 @@ def _append(
     now_ms: int,
 ) -> None:
     topic_partition = partition.topic_partition
-    if result.batches and result.batches[0].base_offset != partition.log.end_offset:
+    if not logs.follows(partition.log, result.batches):
         # F8: never an append. The leader answered another question than was asked.
         broker.note(
             f"{topic_partition}: the response begins at {result.batches[0].base_offset},"
@@ -388,9 +361,7 @@ def _adjust(
     state: FetchState = Fetching()
     if asked_earliest:
         if listed.offset > partition.log.end_offset:  # A: all that this log had is gone there
-            broker.put(partitions.start_afresh_at(partition, listed.offset))
-            broker.do(TruncateFullyAndStartAt(topic_partition, listed.offset))
-            broker.do(WriteLeaderEpochCheckpoint(topic_partition, ()))
+            start_afresh(broker, partition, listed.offset)
         # else B2: the leader has grown past this log's end meanwhile; go on from there.
     elif listed.offset < partition.log.end_offset:  # B1: the leader's log is shorter
         truncate(broker, partition, listed.offset)

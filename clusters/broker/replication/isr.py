@@ -14,6 +14,7 @@ from clusters.broker.replication.coordination import (
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,
     NotifyIsrChange,
+    ReadLeaderAndIsr,
     WriteLeaderAndIsr,
 )
 from clusters.broker.replication.effects import Coordinate
@@ -21,14 +22,8 @@ from clusters.broker.replication.messages import (
     IsrChangePropagation,
     IsrExpiration,
 )
-from clusters.broker.replication.model import LeaderAndIsr
-from clusters.broker.replication.partition import (
-    CommittedIsr,
-    Leader,
-    Partition,
-    PendingExpandIsr,
-    PendingShrinkIsr,
-)
+from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from clusters.broker.replication.partition import Leader, Partition
 
 PROPAGATION_INTERVAL_MS = 2_500
 QUIET_SINCE_CHANGE_MS = 5_000  # told once the last change is older than this …
@@ -60,33 +55,36 @@ def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None
     broker.set_timer(timer, max(1, lag_ms // 2))
 
 
-def is_answer_to(partition: Partition | None, state: LeaderAndIsr) -> bool:
-    """Whether a partition still waits for the answer to writing this state."""
-    return (
-        partition is not None
-        and isinstance(partition.role, Leader)
-        and isinstance(partition.role.isr, PendingExpandIsr | PendingShrinkIsr)
-        and partition.leader_epoch == state.leader_epoch
-    )
+def _led_in_epoch(
+    broker: Broker, topic_partition: TopicPartition, state: LeaderAndIsr
+) -> Partition | None:
+    """The partition, if it is led, and in the leader epoch of this state."""
+    partition = broker.led(topic_partition)
+    return partition if partition and partition.leader_epoch == state.leader_epoch else None
 
 
 def on_isr_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> bool:
     """The ISR is committed. True where the high watermark or a delayed request may have moved."""
-    partition = broker.partitions.get(event.partition)
-    if partition is None or not is_answer_to(partition, event.state):
+    partition = _led_in_epoch(broker, event.partition, event.state)
+    if partition is None or not partitions.is_isr_pending(partition):
         return False
-    partition = broker.put(partitions.commit_isr(partition, event.state))
-    changes = broker.isr_changes
-    if event.partition not in changes.partitions:
-        changes = replace(changes, partitions=(*changes.partitions, event.partition))
-    broker.isr_changes = replace(changes, last_change_ms=now_ms)
-    broker.increment_high_watermark(partition, now_ms)
+    _commit(broker, partition, event.state, now_ms)
     return True
 
 
+def _commit(broker: Broker, partition: Partition, state: LeaderAndIsr, now_ms: int) -> None:
+    topic_partition = partition.topic_partition
+    partition = broker.put(partitions.commit_isr(partition, state))
+    changes = broker.isr_changes
+    if topic_partition not in changes.partitions:
+        changes = replace(changes, partitions=(*changes.partitions, topic_partition))
+    broker.isr_changes = replace(changes, last_change_ms=now_ms)
+    broker.increment_high_watermark(partition, now_ms)
+
+
 def on_isr_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) -> None:
-    partition = broker.partitions.get(event.partition)
-    if partition is not None and is_answer_to(partition, event.state):
+    partition = _led_in_epoch(broker, event.partition, event.state)
+    if partition is not None and partitions.is_isr_pending(partition):
         broker.note(f"{event.partition}: the ISR was changed by another; keeping the old one")
         broker.put(partitions.abandon_isr_change(partition))
 
@@ -94,16 +92,39 @@ def on_isr_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) ->
 def on_isr_change_propagation(broker: Broker, timer: IsrChangePropagation, now_ms: int) -> None:
     """Tells the controller of ISR changes in bunches, so that flapping does not flood it."""
     changes = broker.isr_changes
+    if changes.last_told_ms is None:
+        changes = broker.isr_changes = replace(changes, last_told_ms=now_ms)
     quiet = now_ms - changes.last_change_ms > QUIET_SINCE_CHANGE_MS
-    overdue = now_ms - changes.last_told_ms > SINCE_LAST_TOLD_MS
+    overdue = now_ms - (changes.last_told_ms or 0) > SINCE_LAST_TOLD_MS
     if changes.partitions and (quiet or overdue):
         broker.do(Coordinate(NotifyIsrChange(changes.partitions)))
         broker.isr_changes = IsrChanges((), changes.last_change_ms, now_ms)
     broker.set_timer(timer, PROPAGATION_INTERVAL_MS)
 
 
-def forget_pending_isr(partition: Partition) -> Partition:
-    """After the session with the coordination service is lost, no answer will come."""
-    if isinstance(partition.role, Leader) and not isinstance(partition.role.isr, CommittedIsr):
-        return partitions.abandon_isr_change(partition)
-    return partition
+# --- a session that ended between an ISR change and its answer -----------------------------------
+
+
+def on_session_expired(broker: Broker) -> None:
+    """No answer will come to what was written in the session that is over."""
+    for partition in tuple(broker.partitions.values()):
+        if partitions.is_isr_pending(partition):
+            broker.put(partitions.doubt_isr_change(partition))
+
+
+def on_session_started(broker: Broker) -> None:
+    """Asks what became of the changes that were never answered."""
+    doubted = tuple(tp for tp, one in broker.partitions.items() if partitions.is_isr_uncertain(one))
+    if doubted:
+        broker.do(Coordinate(ReadLeaderAndIsr(doubted)))
+
+
+def on_state_read(
+    broker: Broker, topic_partition: TopicPartition, state: LeaderAndIsr, now_ms: int
+) -> bool:
+    """Ends the doubt; a state of another leader epoch is for the controller to tell."""
+    partition = _led_in_epoch(broker, topic_partition, state)
+    if partition is None or not partitions.is_isr_uncertain(partition):
+        return False
+    _commit(broker, partition, state, now_ms)
+    return True

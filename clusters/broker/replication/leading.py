@@ -6,6 +6,9 @@ a high watermark, an ISR or a role.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication.broker import Broker
@@ -68,12 +71,14 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     appended = {
         tp: _append(broker, tp, batches, event.acks, now_ms) for tp, batches in event.partitions
     }
-    if event.acks == ACKS_ALL:
-        waiting = DelayedProduce(event.request, appended)
-        if not _try_complete_produce(broker, waiting):
-            _park(broker, waiting, tuple(appended), event.timeout_ms)
-    else:
+    if event.acks != ACKS_ALL:
         _respond_produce(broker, event.request, event.acks, appended)
+        return
+    waiting = _settled(broker, DelayedProduce(event.request, appended))
+    if waiting.is_done:
+        _respond_produce(broker, event.request, ACKS_ALL, waiting.partitions)
+    else:
+        _park(broker, waiting, tuple(appended), event.timeout_ms)
 
 
 def _append(
@@ -100,7 +105,7 @@ def _append(
     note_epochs(broker, partition, before)
     broker.increment_high_watermark(partition, now_ms)
     complete_delayed(broker, topic_partition, now_ms)
-    return Appended(Error.NONE, first_offset, base_offset)
+    return Appended(None if acks == ACKS_ALL else Error.NONE, first_offset, base_offset)
 
 
 def _refusal(
@@ -113,7 +118,7 @@ def _refusal(
     partition = broker.partitions.get(topic_partition)
     if partition is None or not isinstance(partition.role, Leader):
         return _not_led(broker, topic_partition)
-    if not all(batch.valid for batch in produced):
+    if not produced or not all(batch.valid for batch in produced):
         return Error.CORRUPT_MESSAGE
     if any(batch.size > partition.settings.max_message_bytes for batch in produced):
         return Error.RECORD_TOO_LARGE
@@ -130,40 +135,33 @@ def _not_led(broker: Broker, topic_partition: TopicPartition) -> Error:
 
 
 def _respond_produce(
-    broker: Broker, request: int, acks: int, appended: dict[TopicPartition, Appended]
+    broker: Broker, request: int, acks: int, appended: Mapping[TopicPartition, Appended]
 ) -> None:
+    """Answers a produce request; a partition that still waits has run out of time."""
     results = []
     for topic_partition, outcome in appended.items():
+        error = Error.REQUEST_TIMED_OUT if outcome.error is None else outcome.error
         partition = broker.partitions.get(topic_partition)
         results.append(
             ProducedPartition(
                 topic_partition,
-                outcome.error,
-                outcome.base_offset if outcome.error is Error.NONE else UNKNOWN,
+                error,
+                outcome.base_offset if error is Error.NONE else UNKNOWN,
                 partition.log.start_offset if partition else UNKNOWN,
             )
         )
     broker.do(RespondProduce(request, acks, tuple(results)))
 
 
-def _try_complete_produce(broker: Broker, waiting: DelayedProduce) -> bool:
-    outcomes = {
-        tp: produce_outcome(appended, broker.led(tp)) for tp, appended in waiting.partitions.items()
-    }
-    if any(outcome is None for outcome in outcomes.values()):
-        return False
-    _finish_produce(broker, waiting, otherwise=Error.NONE)
-    return True
-
-
-def _finish_produce(broker: Broker, waiting: DelayedProduce, *, otherwise: Error) -> None:
-    """Answers a produce request; a partition that still waits gets the error `otherwise`."""
-    finished = {}
-    for tp, appended in waiting.partitions.items():
-        outcome = produce_outcome(appended, broker.led(tp))
-        error = otherwise if outcome is None else outcome
-        finished[tp] = Appended(error, appended.base_offset, appended.required_offset)
-    _respond_produce(broker, waiting.request, ACKS_ALL, finished)
+def _settled(broker: Broker, waiting: DelayedProduce) -> DelayedProduce:
+    """The request with the outcome of every partition of which it is known now."""
+    return replace(
+        waiting,
+        partitions={
+            tp: replace(appended, error=produce_outcome(appended, broker.led(tp)))
+            for tp, appended in waiting.partitions.items()
+        },
+    )
 
 
 # --- fetch ---------------------------------------------------------------------------------------
@@ -191,8 +189,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     if event.max_wait_ms <= 0 or _fetch_is_ready(broker, waiting):
         _respond_fetch(broker, waiting)
     else:
-        watched = tuple(asked.partition for asked in event.partitions)
-        _park(broker, waiting, watched, event.max_wait_ms)
+        _park(broker, waiting, tuple(baselines), event.max_wait_ms)
 
 
 def _record_position(broker: Broker, replica_id: int, asked: FetchedPartition, now_ms: int) -> None:
@@ -251,7 +248,7 @@ def _fetch_is_ready(broker: Broker, waiting: DelayedFetch) -> bool:
             end=_readable_end(partition, message.replica_id),
             baseline=waiting.baselines[asked.partition],
         )
-    return not message.partitions or readable >= max(1, message.min_bytes)
+    return not message.partitions or readable >= message.min_bytes
 
 
 def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
@@ -355,28 +352,31 @@ def complete_delayed(broker: Broker, topic_partition: TopicPartition, now_ms: in
         operation = broker.delayed[request]
         match operation:
             case DelayedProduce():
-                done = _try_complete_produce(broker, operation)
+                operation = broker.delayed[request] = _settled(broker, operation)
+                done = operation.is_done
             case DelayedFetch():
                 done = _fetch_is_ready(broker, operation)
-                if done:
-                    _respond_fetch(broker, operation)
         if done:
-            _unpark(broker, operation)
+            _answer(broker, operation)
             broker.cancel_timer(DelayedOperationExpired(request))
+
+
+def _answer(broker: Broker, operation: DelayedOperation) -> None:
+    """Answers a delayed request with what is known now, and forgets it."""
+    match operation:
+        case DelayedProduce():
+            _respond_produce(broker, operation.request, ACKS_ALL, operation.partitions)
+        case DelayedFetch():
+            _respond_fetch(broker, operation)
+    _unpark(broker, operation)
 
 
 def on_delayed_operation_expired(
     broker: Broker, timer: DelayedOperationExpired, now_ms: int
 ) -> None:
     operation = broker.delayed.get(timer.request)
-    match operation:
-        case None:
-            return
-        case DelayedProduce():
-            _finish_produce(broker, operation, otherwise=Error.REQUEST_TIMED_OUT)
-        case DelayedFetch():
-            _respond_fetch(broker, operation)
-    _unpark(broker, operation)
+    if operation is not None:
+        _answer(broker, operation)
 
 
 def on_request_abandoned(broker: Broker, event: RequestAbandoned, now_ms: int) -> None:

@@ -24,6 +24,16 @@ class Log:
     appended_bytes: int = 0
 
 
+def follows(log: Log, batches: tuple[Batch, ...]) -> bool:
+    """Whether these batches continue the log without a gap or an overlap."""
+    end_offset = log.end_offset
+    for batch in batches:
+        if batch.base_offset != end_offset:
+            return False
+        end_offset = batch.next_offset
+    return True
+
+
 def append(log: Log, batches: tuple[Batch, ...], *, record_epochs: bool) -> Log:
     """Appends batches that begin exactly at the log end offset; anything else is an error (F8)."""
     end_offset, epochs, size = log.end_offset, log.epochs, 0
@@ -45,13 +55,15 @@ def append(log: Log, batches: tuple[Batch, ...], *, record_epochs: bool) -> Log:
 
 
 def truncate_to(log: Log, offset: int) -> Log:
-    """Cuts the log's end; an offset at or past the end changes nothing."""
+    """Cuts the log's end; an offset at or past the end changes nothing.
+
+    An offset before the log's start leaves nothing of it: the log begins afresh there.
+    """
     if offset >= log.end_offset:
         return log
-    end_offset = max(offset, log.start_offset)
-    return replace(
-        log, end_offset=end_offset, epochs=epoch_cache.truncate_from_end(log.epochs, end_offset)
-    )
+    if offset < log.start_offset:
+        return start_afresh_at(log, offset)
+    return replace(log, end_offset=offset, epochs=epoch_cache.truncate_from_end(log.epochs, offset))
 
 
 def start_afresh_at(log: Log, offset: int) -> Log:

@@ -252,7 +252,8 @@ class ControlResponded:
 class LogTruncated:
     """Where a log ends after TruncateLog, if that is before the offset asked for.
 
-    A log can only be cut between batches.
+    A log can only be cut between batches. Must be told before any other event: until then the
+    core believes in a longer log than there is.
     """
 
     partition: TopicPartition

@@ -20,7 +20,12 @@ from clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
-from clusters.broker.replication.replica import RemoteReplica, is_caught_up, record_fetch
+from clusters.broker.replication.replica import (
+    NEVER_MS,
+    RemoteReplica,
+    is_caught_up,
+    record_fetch,
+)
 from clusters.broker.replication.settings import TopicSettings
 
 # --- the ISR: committed in the coordination service, or on its way there --------------------------
@@ -60,7 +65,18 @@ class PendingShrinkIsr:
         return self.isr
 
 
-IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr
+@dataclass(frozen=True, slots=True)
+class UncertainIsr:
+    """An ISR change was written, and its answer was lost with the session: either may hold.
+
+    So the high watermark waits for everybody who may be a member; what was written is read again.
+    """
+
+    isr: tuple[int, ...]
+    maximal: tuple[int, ...]
+
+
+IsrState = CommittedIsr | PendingExpandIsr | PendingShrinkIsr | UncertainIsr
 
 # --- roles ---------------------------------------------------------------------------------------
 
@@ -120,6 +136,17 @@ def isr_of(partition: Partition) -> tuple[int, ...]:
     return partition.role.isr.isr if isinstance(partition.role, Leader) else ()
 
 
+def is_isr_pending(partition: Partition) -> bool:
+    """Whether an ISR change was written whose answer is still to come."""
+    role = partition.role
+    return isinstance(role, Leader) and isinstance(role.isr, PendingExpandIsr | PendingShrinkIsr)
+
+
+def is_isr_uncertain(partition: Partition) -> bool:
+    """Whether an ISR change was written whose answer will never come."""
+    return isinstance(partition.role, Leader) and isinstance(partition.role.isr, UncertainIsr)
+
+
 # --- becoming ------------------------------------------------------------------------------------
 
 
@@ -129,20 +156,23 @@ def make_leader(
     """Takes the leadership that the controller gave, with a new leader epoch.
 
     What the previous leader knew of the followers is not known here: their log end offsets are
-    unknown until they fetch, and the high watermark stays. ISR members count as caught up now.
-    A leader that stays leader (the controller shrank its ISR) keeps what it knows.
+    unknown until they fetch, and the high watermark stays. A leader that stays leader (the
+    controller shrank its ISR) keeps their offsets. Either way ISR members count as caught up now,
+    and all others as never: the high watermark does not wait for one whom the controller took out.
     """
     state = told.state
-    before = partition.role if isinstance(partition.role, Leader) else None
-    known = before.remotes if before else {}
+    log = partition.log
+    known = partition.role.remotes if isinstance(partition.role, Leader) else {}
     remotes = {
-        replica: known.get(
-            replica, RemoteReplica(last_caught_up_time_ms=now_ms if replica in state.isr else 0)
+        replica: replace(
+            known.get(replica, RemoteReplica()),
+            last_fetch_leader_log_end_offset=log.end_offset,
+            last_fetch_time_ms=now_ms,
+            last_caught_up_time_ms=now_ms if replica in state.isr else NEVER_MS,
         )
         for replica in told.replicas
         if replica != broker_id
     }
-    log = partition.log
     if rules.epoch_assignment is EpochAssignment.ON_BECOMING_LEADER:
         log = replace(
             log, epochs=epoch_cache.assign(log.epochs, state.leader_epoch, log.end_offset)
@@ -151,7 +181,7 @@ def make_leader(
         partition,
         log=log,
         role=Leader(
-            epoch_start_offset=before.epoch_start_offset if before else log.end_offset,
+            epoch_start_offset=log.end_offset,
             isr=CommittedIsr(state.isr),
             remotes=remotes,
         ),
@@ -196,8 +226,15 @@ def record_follower_fetch(
     now_ms: int,
     rules: Generation,
 ) -> Partition:
-    """Moves the leader's copy of a follower's log end offset; the only thing that ever does."""
+    """Moves the leader's copy of a follower's log end offset; the only thing that ever does.
+
+    Its own log end offset moves by appending to its log, and by nothing else (seed 000).
+    """
     leader = _leader(partition)
+    if replica_id not in leader.remotes:
+        raise IllegalReplicaStateError(
+            f"{partition.topic_partition}: {replica_id} is no remote replica of this leader"
+        )
     remote = record_fetch(
         leader.remotes[replica_id],
         fetch_offset=fetch_offset,
@@ -287,6 +324,14 @@ def abandon_isr_change(partition: Partition) -> Partition:
     """The write lost a race: the old ISR stays, until the controller tells the truth (I6)."""
     leader = _leader(partition)
     return replace(partition, role=replace(leader, isr=CommittedIsr(leader.isr.isr)))
+
+
+def doubt_isr_change(partition: Partition) -> Partition:
+    """No answer to the write will come: whether it took place is not known."""
+    leader = _leader(partition)
+    return replace(
+        partition, role=replace(leader, isr=UncertainIsr(leader.isr.isr, leader.isr.maximal))
+    )
 
 
 def _state_to_write(partition: Partition, isr: tuple[int, ...]) -> LeaderAndIsr:

@@ -17,9 +17,13 @@ from clusters.broker.replication.partition import Leader, Partition, isr_of
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """One partition of a produce request: appended at `base_offset`, done when HW ≥ required."""
+    """One partition of a produce request: appended at `base_offset`, done when HW ≥ required.
 
-    error: Error
+    `error` is None while that waits. Once it is known it stays: a leader that lost its role and got
+    it back may have lost the record too, and must not acknowledge it.
+    """
+
+    error: Error | None
     base_offset: int
     required_offset: int
 
@@ -30,6 +34,10 @@ class DelayedProduce:
 
     request: int
     partitions: Mapping[TopicPartition, Appended]
+
+    @property
+    def is_done(self) -> bool:
+        return all(appended.error is not None for appended in self.partitions.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,7 @@ def produce_outcome(waiting: Appended, partition: Partition | None) -> Error | N
     Where HW got there but the ISR has shrunk below min.insync.replicas meanwhile, the record is
     in the log and stays there, and the producer hears NOT_ENOUGH_REPLICAS_AFTER_APPEND (seed 000).
     """
-    if waiting.error is not Error.NONE:
+    if waiting.error is not None:
         return waiting.error
     if partition is None or not isinstance(partition.role, Leader):
         return Error.NOT_LEADER_OR_FOLLOWER

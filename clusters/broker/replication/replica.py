@@ -7,9 +7,12 @@ watermark at all (seed 000).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from clusters.broker.replication.generation import CaughtUp
 from clusters.broker.replication.model import UNKNOWN_OFFSET
+
+NEVER_MS: Final = -(1 << 62)  # long before every time that a clock, whatever its zero, can show
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,8 +22,8 @@ class RemoteReplica:
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     last_fetch_leader_log_end_offset: int = 0
-    last_fetch_time_ms: int = 0
-    last_caught_up_time_ms: int = 0
+    last_fetch_time_ms: int = NEVER_MS
+    last_caught_up_time_ms: int = NEVER_MS
 
 
 def record_fetch(

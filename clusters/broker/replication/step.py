@@ -12,6 +12,7 @@ from clusters.broker.replication import (
     isr,
     leading,
     topics,
+    truncation,
 )
 from clusters.broker.replication import coordination as heard
 from clusters.broker.replication import messages as told
@@ -36,15 +37,46 @@ def _on_conflict(broker: Broker, event: heard.LeaderAndIsrConflict, now_ms: int)
         isr.on_isr_conflict(broker, event, now_ms)
 
 
+def _on_read(broker: Broker, event: heard.LeaderAndIsrRead, now_ms: int) -> None:
+    """Asked by the controller, or by a leader that does not know what became of its ISR change."""
+    for topic_partition, state in event.states.items():
+        if isr.on_state_read(broker, topic_partition, state, now_ms):
+            leading.complete_delayed(broker, topic_partition, now_ms)
+    controlling.on_leader_and_isr_read(broker, event, now_ms)
+
+
+def _on_session_started(broker: Broker, event: heard.SessionStarted, now_ms: int) -> None:
+    controlling.on_session_started(broker, event, now_ms)
+    isr.on_session_started(broker)
+
+
+def _on_session_expired(broker: Broker, event: heard.SessionExpired, now_ms: int) -> None:
+    controlling.on_session_expired(broker, event, now_ms)
+    isr.on_session_expired(broker)
+
+
+def _on_request_abandoned(broker: Broker, event: told.RequestAbandoned, now_ms: int) -> None:
+    leading.on_request_abandoned(broker, event, now_ms)
+    topics.forget_creation(broker, event.request)
+
+
+def _on_expired(broker: Broker, timer: told.DelayedOperationExpired, now_ms: int) -> None:
+    leading.on_delayed_operation_expired(broker, timer, now_ms)
+    topics.on_creation_expired(broker, timer.request)
+
+
 def _on_timer(broker: Broker, event: told.TimerFired, now_ms: int) -> None:
-    _TIMERS[type(event.timer)](broker, event.timer, now_ms)
+    handler = _TIMERS.get(type(event.timer))
+    if handler is None:
+        raise IllegalReplicaStateError(f"no broker ever sets {type(event.timer).__name__}")
+    handler(broker, event.timer, now_ms)
 
 
 _TIMERS: Final[Mapping[type, Handler]] = {
     told.IsrExpiration: isr.on_isr_expiration,
     told.IsrChangePropagation: isr.on_isr_change_propagation,
     told.HighWatermarkCheckpoint: control.on_high_watermark_checkpoint,
-    told.DelayedOperationExpired: leading.on_delayed_operation_expired,
+    told.DelayedOperationExpired: _on_expired,
     told.FetcherBackoffOver: following.on_backoff_over,
 }
 
@@ -55,7 +87,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.FetchRequested: leading.on_fetch,
     told.OffsetForLeaderEpochRequested: leading.on_offset_for_leader_epoch,
     told.ListOffsetsRequested: leading.on_list_offsets,
-    told.RequestAbandoned: leading.on_request_abandoned,
+    told.RequestAbandoned: _on_request_abandoned,
     told.CreateTopicsRequested: topics.on_create_topics,
     told.TopicWanted: topics.on_topic_wanted,
     # the leader that this broker follows
@@ -63,21 +95,21 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.OffsetForLeaderEpochResponded: following.on_epochs_responded,
     told.ListOffsetsResponded: following.on_offsets_responded,
     told.FetcherRequestFailed: following.on_request_failed,
-    told.LogTruncated: following.on_log_truncated,
+    told.LogTruncated: truncation.on_log_truncated,
     # the controller
     told.LeaderAndIsrRequested: control.on_leader_and_isr,
     told.StopReplicaRequested: control.on_stop_replica,
     told.UpdateMetadataRequested: control.on_update_metadata,
     told.ControlResponded: controlling.on_control_responded,
     # the coordination service
-    heard.SessionStarted: controlling.on_session_started,
-    heard.SessionExpired: controlling.on_session_expired,
+    heard.SessionStarted: _on_session_started,
+    heard.SessionExpired: _on_session_expired,
     heard.ControllerElected: controlling.on_controller_elected,
     heard.ControllerChanged: controlling.on_controller_changed,
     heard.ClusterLoaded: controlling.on_cluster_loaded,
     heard.BrokersChanged: controlling.on_brokers_changed,
     heard.TopicsChanged: controlling.on_topics_changed,
-    heard.LeaderAndIsrRead: controlling.on_leader_and_isr_read,
+    heard.LeaderAndIsrRead: _on_read,
     heard.LeaderAndIsrWritten: _on_written,
     heard.LeaderAndIsrConflict: _on_conflict,
     heard.IsrChangeNotified: controlling.on_isr_change_notified,
@@ -93,10 +125,11 @@ def step(broker: Broker, event: object, now_ms: int) -> tuple[Effect, ...]:
     handler = _HANDLERS.get(type(event))
     if handler is None:
         raise IllegalReplicaStateError(f"no broker is ever told {type(event).__name__}")
-    handler(broker, event, now_ms)
-    effects = tuple(broker.effects)
-    broker.effects.clear()
-    return effects
+    try:
+        handler(broker, event, now_ms)
+        return tuple(broker.effects)
+    finally:
+        broker.effects.clear()
 
 
 def begin(broker: Broker) -> tuple[Effect, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from clusters.broker.replication.assignment import assign_replicas
@@ -12,10 +13,11 @@ from clusters.broker.replication.effects import Coordinate, RespondCreateTopics,
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.messages import (
     CreateTopicsRequested,
+    DelayedOperationExpired,
     NewTopic,
     TopicWanted,
 )
-from clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from clusters.broker.replication.model import NO_LEADER, TopicConfiguration, TopicPartition
 from clusters.broker.replication.settings import InvalidSettingError, topic_settings
 
 NOBODY = 0  # `request` of a topic that was created because Metadata asked for it
@@ -30,38 +32,38 @@ class _InvalidTopicError(Exception):
 
 
 def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) -> None:
+    """Each topic is refused or asked for by itself; one answer waits for all of them."""
     controller = broker.controller
     if not isinstance(controller, Active):
         results = [TopicResult(new.topic, Error.NOT_CONTROLLER) for new in event.topics]
         broker.do(RespondCreateTopics(event.request, tuple(results)))
         return
-    outcomes: dict[str, str | None] = {}
-    refused: list[TopicResult] = []
-    wanted: list[tuple[str, TopicConfiguration]] = []
+    outcomes: dict[str, TopicResult | None] = {}
     for new in event.topics:
-        try:
-            if new.topic in controller.topics:
-                raise _InvalidTopicError(Error.TOPIC_ALREADY_EXISTS, f"{new.topic} exists already")
-            wanted.append((new.topic, _configuration(broker, new, tuple(controller.brokers))))
-        except _InvalidTopicError as invalid:
-            refused.append(TopicResult(new.topic, invalid.error, str(invalid)))
-    if refused or event.validate_only:
-        accepted = [TopicResult(topic, Error.NONE) for topic, _ in wanted]
-        if refused and not event.validate_only:
-            # One answer for the whole request: nothing is created where anything is wrong.
-            accepted = [
-                TopicResult(topic, Error.INVALID_REQUEST, "another topic of the request is invalid")
-                for topic, _ in wanted
-            ]
-        broker.do(RespondCreateTopics(event.request, tuple(refused + accepted)))
-        return
-    for topic, configuration in wanted:
-        outcomes[topic] = PENDING
-        broker.do(Coordinate(CreateTopic(event.request, topic, configuration)))
+        decided = _decide(broker, controller, event, new)
+        if isinstance(decided, TopicConfiguration):
+            broker.do(Coordinate(CreateTopic(event.request, new.topic, decided)))
+        outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
     creation = TopicCreation(event.request, outcomes)
-    broker.controller = replace(
-        controller, creations={**controller.creations, event.request: creation}
-    )
+    creations = {**controller.creations, event.request: creation}
+    broker.controller = replace(controller, creations=creations)
+    broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
+    complete_creations(broker)
+
+
+def _decide(
+    broker: Broker, controller: Active, event: CreateTopicsRequested, new: NewTopic
+) -> TopicConfiguration | TopicResult:
+    """What to create, or the result of a topic for which there is nothing more to do."""
+    try:
+        if [other.topic for other in event.topics].count(new.topic) > 1:
+            raise _InvalidTopicError(Error.INVALID_REQUEST, "the request names the topic twice")
+        if new.topic in controller.topics:
+            raise _InvalidTopicError(Error.TOPIC_ALREADY_EXISTS, f"{new.topic} exists already")
+        configuration = _configuration(broker, new, tuple(controller.brokers))
+    except _InvalidTopicError as invalid:
+        return TopicResult(new.topic, invalid.error, str(invalid))
+    return TopicResult(new.topic, Error.NONE) if event.validate_only else configuration
 
 
 def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
@@ -83,10 +85,10 @@ def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:
         return
     if event.error is not None:
         creation = controller.creations[event.request]
-        creation = replace(creation, topics={**creation.topics, event.topic: event.error})
-        broker.controller = replace(
-            controller, creations={**controller.creations, event.request: creation}
-        )
+        result = TopicResult(event.topic, Error[event.error])
+        creation = replace(creation, results={**creation.results, event.topic: result})
+        creations = {**controller.creations, event.request: creation}
+        broker.controller = replace(controller, creations=creations)
     complete_creations(broker)
 
 
@@ -95,28 +97,52 @@ def complete_creations(broker: Broker) -> None:
     controller = broker.controller
     if not isinstance(controller, Active):
         return
-    for request, creation in tuple(controller.creations.items()):
-        if not all(
-            error is not None or _has_leaders(controller, topic)
-            for topic, error in creation.topics.items()
-        ):
-            continue
-        results = [
-            TopicResult(topic, Error[error] if error else Error.NONE)
-            for topic, error in creation.topics.items()
-        ]
-        broker.do(RespondCreateTopics(request, tuple(results)))
+    for creation in controller.creations.values():
+        waiting = [topic for topic, result in creation.results.items() if result is PENDING]
+        if all(_has_leaders(controller, topic) for topic in waiting):
+            _answer(broker, creation, Error.NONE)
+            broker.cancel_timer(DelayedOperationExpired(creation.request))
+
+
+def on_creation_expired(broker: Broker, request: int) -> None:
+    """What is not created by now may still be: the client has to look."""
+    controller = broker.controller
+    if isinstance(controller, Active) and request in controller.creations:
+        _answer(broker, controller.creations[request], Error.REQUEST_TIMED_OUT)
+
+
+def refuse_creations(broker: Broker) -> None:
+    """Answers all that wait, before this broker ceases to be the controller."""
+    controller = broker.controller
+    if isinstance(controller, Active):
+        for creation in controller.creations.values():
+            _answer(broker, creation, Error.NOT_CONTROLLER)
+            broker.cancel_timer(DelayedOperationExpired(creation.request))
+
+
+def _answer(broker: Broker, creation: TopicCreation, pending: Error) -> None:
+    """Answers a request, with the error `pending` for each topic that still waits."""
+    results = [
+        TopicResult(topic, pending) if result is PENDING else result
+        for topic, result in creation.results.items()
+    ]
+    broker.do(RespondCreateTopics(creation.request, tuple(results)))
+    forget_creation(broker, creation.request)
+
+
+def forget_creation(broker: Broker, request: int) -> None:
+    controller = broker.controller
+    if isinstance(controller, Active) and request in controller.creations:
         left = {key: value for key, value in controller.creations.items() if key != request}
-        controller = replace(controller, creations=left)
-        broker.controller = controller
+        broker.controller = replace(controller, creations=left)
 
 
 def _has_leaders(controller: Active, topic: str) -> bool:
     configuration = controller.topics.get(topic)
-    return configuration is not None and all(
-        TopicPartition(topic, partition) in controller.states
-        for partition in configuration.assignment
-    )
+    if configuration is None:
+        return False
+    states = [controller.states.get(TopicPartition(topic, p)) for p in configuration.assignment]
+    return all(state is not None and state.leader != NO_LEADER for state in states)
 
 
 def _configuration(broker: Broker, new: NewTopic, live: tuple[int, ...]) -> TopicConfiguration:
@@ -130,7 +156,7 @@ def _configuration(broker: Broker, new: NewTopic, live: tuple[int, ...]) -> Topi
     try:
         topic_settings(new.settings, broker.settings)
     except InvalidSettingError as invalid:
-        raise _InvalidTopicError(Error.INVALID_REQUEST, str(invalid)) from None
+        raise _InvalidTopicError(Error.INVALID_CONFIG, str(invalid)) from None
     if new.assignment:
         return TopicConfiguration(_checked(new.assignment), dict(new.settings))
     partitions = broker.settings.num_partitions if new.num_partitions == -1 else new.num_partitions
@@ -151,8 +177,7 @@ def _configuration(broker: Broker, new: NewTopic, live: tuple[int, ...]) -> Topi
     )
 
 
-def _checked(assignment: object) -> dict[int, tuple[int, ...]]:
-    assert isinstance(assignment, dict)
+def _checked(assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     complete = sorted(assignment) == list(range(len(assignment)))
     distinct = all(
         replicas and len(set(replicas)) == len(replicas) for replicas in assignment.values()
