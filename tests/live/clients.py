@@ -162,7 +162,7 @@ def _kcat(*arguments: str, given: bytes = b"") -> bytes:
 def kcat_produce(
     bootstrap: str, topic: str, values: Sequence[bytes], acks: int, compression: str
 ) -> None:
-    options = ("-X", f"acks={acks}", "-X", f"compression.codec={compression}", "-X", "linger.ms=5")
+    options = ("-z", compression, "-X", f"acks={acks}", "-X", "linger.ms=5")
     lines = b"".join(value + b"\n" for value in values)
     _kcat("-P", "-b", bootstrap, "-t", topic, "-p", "0", *options, given=lines)
 

@@ -12,6 +12,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "100",
     "socket.request.max.bytes": "2000000",
     "zookeeper.session.timeout.ms": "20000",
 }

@@ -17,7 +17,7 @@ from clusters.broker.replication.errors import Error
 from clusters.broker.replication.metadata import Metadata
 from clusters.broker.replication.model import NO_LEADER, TopicPartition
 from clusters.broker.wire import control
-from clusters.broker.wire.apis import Api, Versions
+from clusters.broker.wire.apis import ADVERTISED_LOWEST, Api, Versions
 from clusters.broker.wire.codec import entity_class, make, response_class
 
 _TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
@@ -206,7 +206,7 @@ def api_versions(version: int, apis: Mapping[Api, Versions], error: Error) -> An
             make(
                 api_class,
                 api_key=i16(api),
-                min_version=i16(versions.lowest),
+                min_version=i16(ADVERTISED_LOWEST.get(api, versions.lowest)),
                 max_version=i16(versions.highest),
             )
             for api, versions in sorted(apis.items())

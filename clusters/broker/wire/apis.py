@@ -43,6 +43,9 @@ CLIENT_APIS: Final[Mapping[Api, Versions]] = {
     Api.API_VERSIONS: Versions(0, 3),
     Api.CREATE_TOPICS: Versions(2, 3),
 }
+# Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
+# answers none below v3 (KAFKA-18659). The other APIs are told as they are.
+ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
 REPLICATION_APIS: Final[Mapping[Api, Versions]] = {
     **CLIENT_APIS,
     Api.LEADER_AND_ISR: Versions(2, 2),
