@@ -1,0 +1,119 @@
+"""Conditions: each form means what it reads like, and nothing else is let through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from nemesis.conditions import ConditionError, parse_condition
+
+BROKERS = {"A": 0, "B": 1, "C": 2}
+RECORDS = ("m1", "m2")
+
+
+@dataclass
+class Seen:
+    """An Observed with plain values."""
+
+    acks: set[str] = field(default_factory=set)
+    holds: set[tuple[int, int]] = field(default_factory=set)
+    leads: int | None = None
+    in_sync: tuple[int, ...] = ()
+    ends: dict[int, int] = field(default_factory=dict)
+    is_level: bool = False
+
+    def acked(self, record: str) -> bool:
+        return record in self.acks
+
+    def failed(self, record: str) -> bool:
+        return False
+
+    def consumed(self, record: str) -> bool:
+        return False
+
+    def held(self, source: int, destination: int) -> bool:
+        return (source, destination) in self.holds
+
+    def up(self, broker: int) -> bool:
+        return broker != 2
+
+    def registered(self, broker: int) -> bool:
+        return broker == 0
+
+    def leader(self) -> int | None:
+        return self.leads
+
+    def leader_epoch(self) -> int | None:
+        return 3
+
+    def isr(self) -> tuple[int, ...]:
+        return self.in_sync
+
+    def level(self) -> bool:
+        return self.is_level
+
+    def log_end_offset(self, broker: int) -> int | None:
+        return self.ends.get(broker)
+
+    def high_watermark(self, broker: int) -> int | None:
+        return None
+
+    def checkpointed(self, broker: int) -> int | None:
+        return 2
+
+    def round(self, broker: int) -> int | None:
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("text", "seen", "expected"),
+    [
+        ("acked(m1)", Seen(acks={"m1"}), True),
+        ("acked(m1)", Seen(acks={"m2"}), False),
+        ("acked(m1) and held(C, A)", Seen(acks={"m1"}, holds={(2, 0)}), True),
+        ("acked(m1) and held(C, A)", Seen(acks={"m1"}, holds={(0, 2)}), False),
+        ("acked(m1) or level", Seen(is_level=True), True),
+        ("not up(C) and up(A)", Seen(), True),
+        ("not registered(A)", Seen(), False),
+        ("leader is B", Seen(leads=1), True),
+        ("leader is B", Seen(leads=2), False),
+        ("leader is nobody", Seen(leads=None), True),
+        ("leader is not nobody", Seen(leads=None), False),
+        ("leader_epoch >= 3", Seen(), True),
+        ("isr is {A, C}", Seen(in_sync=(2, 0)), True),
+        ("isr is {A, C}", Seen(in_sync=(2, 0, 1)), False),
+        ("B in isr", Seen(in_sync=(1,)), True),
+        ("B not in isr", Seen(in_sync=(1,)), False),
+        ("LEO(A) >= 2", Seen(ends={0: 2}), True),
+        ("LEO(A) < 2", Seen(ends={0: 2}), False),
+        ("checkpointed(B) > 1 and round(A) <= 7", Seen(), True),
+    ],
+)
+def test_a_condition_means_what_it_reads_like(text: str, seen: Seen, expected: bool) -> None:
+    assert parse_condition(text, BROKERS, RECORDS).holds(seen) is expected
+
+
+@pytest.mark.parametrize("text", ["LEO(A) >= 2", "LEO(A) < 2", "HW(A) < 100"])
+def test_what_is_not_known_is_neither_more_nor_less(text: str) -> None:
+    assert parse_condition(text, BROKERS, RECORDS).holds(Seen()) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("acked(m3)", "no step produces the record m3"),
+        ("held(C, D)", "D is no broker; there are A, B, C"),
+        ("held(C)", "held takes 2, not 1"),
+        ("leader is", "cannot read the condition"),
+        ("foo(A)", "cannot read 'foo(A)'"),
+        ("__import__('os')", "cannot read"),
+        ("acked(m1) if level else level", "cannot read"),
+        ("1 < LEO(A) < 3", "cannot read"),
+        ("lambda: 1", "cannot read"),
+    ],
+)
+def test_anything_else_is_refused_with_a_reason(text: str, says: str) -> None:
+    with pytest.raises(ConditionError) as refused:
+        parse_condition(text, BROKERS, RECORDS)
+    assert says in str(refused.value)

@@ -1,0 +1,158 @@
+"""Scenario files: what ships can be read; every mistake is named with its line and its remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.catalog import documented, scenario_files
+from nemesis.scenario import (
+    ScenarioError,
+    expected_outcome,
+    load_scenario,
+    matches,
+    parse_scenario,
+)
+from nemesis.steps import Hold, Kill, PowerOff, Produce
+
+HEAD = """
+title = "a title"
+[cluster]
+brokers = ["A", "B"]
+topics.t = { assignment = [["A", "B"]] }
+"""
+
+
+def parse(steps: str, head: str = HEAD) -> object:
+    return parse_scenario("mine", head + steps, "mine.toml")
+
+
+def test_every_documented_scenario_can_be_read_and_says_what_to_expect() -> None:
+    for path, scenario in documented([]):
+        assert path.stem == scenario.name
+        assert scenario.title
+        assert scenario.source
+        assert scenario.steps
+        for system in ("neaptide:0.10", "neaptide:0.11", "kafka:0.10.2.2", "kafka:3.9.1"):
+            assert expected_outcome(scenario, system) is not None, (scenario.name, system)
+
+
+def test_the_documented_loss_reads_as_the_document_does() -> None:
+    scenario = load_scenario(scenario_files()["hw-truncation-loss"])
+    kinds = [type(scheduled.step) for scheduled in scenario.steps]
+    assert kinds[:4] == [Produce, Hold, Hold, Produce]
+    assert scenario.steps[1].step == Hold(
+        name="response C→A",
+        message="response",
+        api="fetch",
+        source="C",
+        destination="A",
+        where="high_watermark >= 2",
+    )
+    assert scenario.steps[5].step == Kill("C", "discarded")
+    assert scenario.topic.assignment == (("C", "B", "A"),)
+    assert scenario.settings["unclean.leader.election.enable"] == "false"
+
+
+def test_a_name_stands_for_its_variants_too() -> None:
+    assert [s.name for _, s in documented(["unclean-election"])] == [
+        "unclean-election-false",
+        "unclean-election-true",
+    ]
+
+
+def test_a_power_failure_names_what_survives() -> None:
+    scenario = parse_scenario(
+        "mine",
+        HEAD
+        + '[[step]]\nproduce = { records = ["m1", "m2"] }\n'
+        + '[[step]]\npower_off = { broker = "B", survives = "m1" }\n',
+        "mine.toml",
+    )
+    assert scenario.steps[1].step == PowerOff("B", "m1")
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ("[[step]]\nkil = { broker = 'A' }", "mine.toml:6: step 1: 'kil' is no step; must be one"),
+        ("[[step]]\nkill = { broker = 'A' }", "mine.toml:6: step 1: kill: 'in_flight' is missing"),
+        ("[[step]]\nkill = { broker = 'X', in_flight = 'discarded' }", "'X' is no broker; there"),
+        ("[[step]]\nkill = { broker = 'A', in_flight = 'lost' }", "must be one of discarded, del"),
+        ("[[step]]\nkill = 'A'", "kill must be a table"),
+        ("[[step]]\npause = { broker = 'A', hard = true }", "pause: 'hard' is not known here"),
+        ("[[step]]\npause = { broker = 'A' }\nresume = { broker = 'A' }", "a step does one thing"),
+        ("[[step]]\nwhy = 'nothing'", "does nothing"),
+        ("[[step]]\nuntil = 'acked(m1)'", "no step produces the record m1"),
+        ("[[step]]\nuntil = 'leader is A'\nwithin = 'soon'", "must be a number of seconds"),
+        ("[[step]]\nproduce = {}", "needs a record"),
+        ("[[step]]\nproduce = { record = 'm1', acks = 'some' }", "must be one of 0, 1, all"),
+        ("[[step]]\nhold = { from = 'A', to = 'B' }", "needs either request"),
+        (
+            "[[step]]\nhold = { request = 'fetch', from = 'A', to = 'B', where = 'hw > 1' }",
+            "must be one of round, fetch_offset",
+        ),
+        ("[[step]]\nrelease = { rule = 'r' }", "no earlier step has the rule 'r'"),
+        ("[[step]]\ncut = { from = 'A', to = 'moon' }", "'moon' is no end of a link"),
+        (
+            "[[step]]\nmeasure = { since_last_fetch_of = 'B', unit = 'u', above = 1, at_most = 2 }",
+            "a measure needs an until",
+        ),
+        ("[[step]]\nuntil = 'level'\n[expect]\nfine = ['neaptide:0.11']", "expect.fine: must be"),
+        ("[[step]]\nuntil = 'level'\n[extra]\nx = 1", "'extra' is not known here"),
+    ],
+)
+def test_a_mistake_is_named_with_its_remedy(steps: str, says: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse(steps)
+    assert str(refused.value).startswith("mine.toml")
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        ("title = ", "is not valid TOML"),
+        ("[cluster]\nbrokers = ['A']", "'title' is missing"),
+        ("title = 't'\nstep = []\n[cluster]\nbrokers = ['A', 'A']\ntopics.t = {}", "each broker"),
+        ("title = 't'\nstep = []\n[cluster]\nbrokers = ['A']\ntopics = {}", "exactly one topic"),
+        (
+            "title = 't'\nstep = []\n[cluster]\nbrokers = ['A']\ntopics.t = {assignment = [['B']]}",
+            "'B' is no broker",
+        ),
+        (
+            "title = 't'\nstep = []\n[cluster]\nbrokers = ['A']\nstart_order = ['B']\n"
+            "topics.t = {assignment = [['A']]}",
+            "start_order must name every broker once",
+        ),
+    ],
+)
+def test_a_broken_head_is_named_too(head: str, says: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse("", head)
+    assert says in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="cannot be read"):
+        load_scenario(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "system", "expected"),
+    [
+        ("neaptide:0.10", "neaptide:0.10", True),
+        ("neaptide:0.10", "neaptide:0.11", False),
+        ("neaptide:0.11+", "neaptide:0.11", True),
+        ("neaptide:0.11+", "neaptide:2.1", True),
+        ("neaptide:0.11+", "neaptide:0.10", False),
+        ("kafka:0.10", "kafka:0.10.2.2", True),
+        ("kafka:0.1", "kafka:0.10.2.2", False),
+        ("kafka:0.11+", "kafka:4.1.0", True),
+        ("kafka:0.11+", "neaptide:4.0", False),
+    ],
+)
+def test_a_pattern_matches_versions_not_letters(pattern: str, system: str, expected: bool) -> None:
+    assert matches(pattern, system) is expected
