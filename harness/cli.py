@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from clusters.errors import UsageError
+from clusters.hosts.java import find_java
 from clusters.hosts.ledger import reap_orphans
 from harness import output
 from harness.catalog import documented, scenario_files
@@ -41,12 +42,6 @@ def _seed(given: int | None) -> int:
     return secrets.randbelow(2**31) if given is None else given
 
 
-def _reap() -> None:
-    """Ends what an earlier, killed harness has left behind."""
-    for what in reap_orphans():
-        output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
-
-
 @app.command()
 def repro(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Names; all if none.")] = None,
@@ -63,7 +58,7 @@ def repro(
     check_host(host)
     todo = cells(documented(scenarios or []), system or [], repeat)
     number = _seed(seed)
-    _reap()
+    find_java()
     output.err.print(f"seed {number}")
     spark = SparkStart()
     with output.telling(len(todo)) as teller:
@@ -146,7 +141,7 @@ def _run_scenario(file: Path, system: Any, seed: int, json: bool) -> None:
     from nemesis.scenario import load_scenario
 
     scenario = load_scenario(file)
-    _reap()
+    find_java()
     output.err.print(f"seed {seed}")
     spark = SparkStart()
     with output.telling(len(scenario.steps)) as teller:
@@ -188,7 +183,7 @@ def _run_workload(
         partitions,
         _settings(setting or []),
     )
-    _reap()
+    find_java()
     output.err.print(f"seed {seed}; to repeat: {asked.repeat()}", markup=False)
 
     def tell(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
@@ -252,7 +247,7 @@ def check(
     from results.store import find_run
 
     directories = [find_run(name) for name in runs]
-    _reap()
+    find_java()
     begun = time.monotonic()
     spark = SparkStart(master)
     with output.telling(1) as teller:
@@ -349,7 +344,9 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Options before the command."""
+    """Before every command: ends what a harness that was killed has left behind."""
+    for what in reap_orphans():
+        output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.

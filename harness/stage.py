@@ -95,8 +95,10 @@ class Stage:
         await self.observer.create_topic(self.spec.topic)
         partitions = len(self.spec.topic.assignment)
         await self.until(
-            lambda: len(self.observer.views) == partitions
-            and all(view.leader is not None for view in self.observer.views.values()),
+            lambda: (
+                len(self.observer.views) == partitions
+                and all(view.leader is not None for view in self.observer.views.values())
+            ),
             _START_WITHIN_S,
             "every partition has a leader",
         )

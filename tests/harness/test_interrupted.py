@@ -1,0 +1,122 @@
+"""A run that is cut short leaves nothing running, keeps what it recorded, and is unknown."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters.hosts.ledger import TOKEN_VARIABLE
+
+pytestmark = pytest.mark.live
+
+UNKNOWN = 2
+DEADLINE_S = 120.0
+
+
+class Harness:
+    """A `neaptide run` under way, with stores of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.runs = directory / "runs"
+        self.env = {
+            **os.environ,
+            "NEAPTIDE_RUNS": str(self.runs),
+            "NEAPTIDE_STATE": str(directory / "state"),
+            "NEAPTIDE_TEST": str(directory),
+        }
+        self.process = subprocess.Popen(
+            [*COMMAND, "run", "append", "--time", "100", "--rate", "500", "--seed", "1"],
+            env=self.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def neaptide(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *arguments], env=self.env, capture_output=True, text=True, timeout=DEADLINE_S
+        )
+
+    def wait_for_records(self) -> Path:
+        """Returns the run directory once some operations are on disk."""
+        deadline = time.monotonic() + DEADLINE_S
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+            found = sorted(self.runs.glob("20*/operations/c1-*.parquet"))
+            found += sorted(self.runs.glob("20*/operations/*c1*.parquet"))
+            if found:
+                return found[0].parent.parent
+            time.sleep(0.1)
+        raise AssertionError("no operations were recorded")
+
+    def left_running(self) -> list[str]:
+        """Processes that this harness, or whoever it started, has started and that live."""
+        left = []
+        for process in psutil.process_iter():
+            try:
+                environ = process.environ()
+            except psutil.Error:
+                continue
+            ours = environ.get("NEAPTIDE_TEST") == self.env["NEAPTIDE_TEST"]
+            alive = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+            if ours and TOKEN_VARIABLE in environ and alive:
+                left.append(" ".join(process.cmdline()))
+        return left
+
+
+COMMAND = (sys.executable, "-m", "harness.cli")
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    running = Harness(tmp_path)
+    yield running
+    if running.process.poll() is None:
+        running.process.kill()
+    running.process.wait()
+    running.neaptide("list")
+
+
+def test_ctrl_c_leaves_nothing_and_the_verdict_is_unknown(harness: Harness) -> None:
+    run = harness.wait_for_records()
+    assert harness.left_running()
+    harness.process.send_signal(signal.SIGINT)
+    assert harness.process.wait(DEADLINE_S) == UNKNOWN
+    assert harness.process.stderr is not None
+    said = harness.process.stderr.read()
+    assert "Interrupted" in said
+    assert "Traceback" not in said
+    assert harness.left_running() == []
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+    checked = harness.neaptide("check", str(run), "--json")
+    assert checked.returncode == UNKNOWN, checked.stderr
+    [verdict] = json.loads(checked.stdout)["runs"]
+    assert verdict["verdict"] == "unknown"
+    assert verdict["operations"] > 0
+
+
+def test_sigkill_leaves_nothing_after_the_next_command(harness: Harness) -> None:
+    run = harness.wait_for_records()
+    harness.process.kill()
+    harness.process.wait()
+    assert harness.left_running()
+    listed = harness.neaptide("list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "ended what an earlier run left behind" in listed.stderr
+    json.loads(listed.stdout)
+    assert harness.left_running() == []
+    checked = harness.neaptide("check", str(run), "--json")
+    assert checked.returncode == UNKNOWN, checked.stderr
+    [verdict] = json.loads(checked.stdout)["runs"]
+    assert verdict["verdict"] == "unknown"
+    assert verdict["operations"] > 0

@@ -1,0 +1,110 @@
+"""Wrong input: one sentence that says what to do, the documented status, no traceback."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+USAGE, MISSING = 64, 69
+
+
+def neaptide(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        timeout=120,
+    )
+
+
+def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, says: str) -> None:
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    last = done.stderr.strip().splitlines()[-1]
+    assert says in last
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("repro", "no-such-scenario"), "There is no scenario 'no-such-scenario'; it must be one"),
+        (("repro", "--system", "neaptide:9"), "There is no system 'neaptide:9'; it must be one of"),
+        (("repro", "--host", "moon"), "There is no host 'moon'; it must be one of local"),
+        (("run", "shop"), "There is no workload 'shop'; it must be one of append"),
+        (("run", "append", "--nemesis", "boom"), "There is no fault 'boom'; it must be one of"),
+        (("run", "append", "--acks", "2"), "--acks '2' must be 0, 1 or all"),
+        (("run", "append", "--set", "x"), "--set 'x' is not of the form name=value"),
+        (("run", "missing.toml"), "missing.toml: cannot be read"),
+        (("check", "no-such-run"), "There is no run 'no-such-run'"),
+        (("run", "append", "--time", "soon"), "Invalid value for '--time'"),
+        (("frobnicate",), "No such command 'frobnicate'"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
+    done = neaptide(*arguments, NEAPTIDE_RUNS=str(tmp_path), NEAPTIDE_STATE=str(tmp_path / "s"))
+    assert_one_sentence(done, USAGE, says)
+
+
+def test_a_broken_toml_file_names_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("title = \n", encoding="utf-8")
+    done = neaptide("run", str(file), NEAPTIDE_RUNS=str(tmp_path))
+    assert_one_sentence(done, USAGE, f"{file}: is not valid TOML")
+    assert "line 1" in done.stderr
+
+
+def test_a_step_that_is_none_names_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'title = "t"\n[cluster]\nbrokers = ["A"]\ntopics.t = { assignment = [["A"]] }\n'
+        '[[step]]\nexplode = { broker = "A" }\n',
+        encoding="utf-8",
+    )
+    done = neaptide("run", str(file), NEAPTIDE_RUNS=str(tmp_path))
+    assert_one_sentence(done, USAGE, f"{file}:5: step 1: 'explode' is no step; must be one of")
+
+
+def fake_java(directory: Path, version: str) -> Path:
+    directory.mkdir()
+    java = directory / "java"
+    java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2020-01-01' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    return directory
+
+
+@pytest.mark.parametrize("version", ["11.0.22", "1.8.0_392"])
+def test_an_old_java(tmp_path: Path, version: str) -> None:
+    path = fake_java(tmp_path / "bin", version)
+    done = neaptide(
+        "repro",
+        "hw-truncation-loss",
+        PATH=f"{path}:/usr/bin:/bin",
+        JAVA_HOME="",
+        NEAPTIDE_RUNS=str(tmp_path / "runs"),
+    )
+    assert_one_sentence(done, MISSING, "17")
+
+
+def test_no_java(tmp_path: Path) -> None:
+    done = neaptide(
+        "repro",
+        "hw-truncation-loss",
+        PATH=str(tmp_path),
+        JAVA_HOME="",
+        NEAPTIDE_RUNS=str(tmp_path / "runs"),
+    )
+    assert_one_sentence(done, MISSING, "Java")
+
+
+def test_a_directory_of_runs_that_cannot_be_made(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("", encoding="utf-8")
+    done = neaptide("repro", "hw-truncation-loss", NEAPTIDE_RUNS=str(blocked / "runs"))
+    assert_one_sentence(done, MISSING, "set NEAPTIDE_RUNS to a directory that you may write to")
