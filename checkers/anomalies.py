@@ -120,6 +120,13 @@ _ALL: Final = (
         None,
         counts=False,
     ),
+    Anomaly(
+        "unproven-difference",
+        "Two replicas differ above the high watermark and were never level: no proof of anything, "
+        "but the run cannot conclude.",
+        None,
+        counts=False,
+    ),
 )
 
 ANOMALIES: Final[Mapping[str, Anomaly]] = {anomaly.name: anomaly for anomaly in _ALL}

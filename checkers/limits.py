@@ -1,7 +1,8 @@
 """How long a check may take, and how Spark is set for the size of its input.
 
-The rule: settings of a session that is not ours are put back, and a time limit interrupts only the
-jobs that it was set for.
+The rule: settings of a session that is not ours are put back. A time limit interrupts all that the
+session is doing (Spark knows a tag only in the thread that set it), so give a check with a limit a
+session of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from types import TracebackType
 from typing import Final
 
@@ -37,8 +37,6 @@ _LARGE: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "64",
 }
 
-_tags: Final = count()
-
 
 class TimeLimit:
     """A limit on the sum of all that is done inside `with`, however often it is entered."""
@@ -47,7 +45,6 @@ class TimeLimit:
         self.limit_s = limit_s if limit_s is not None else float("inf")
         self.expired = False
         self._spark = spark
-        self._tag = f"neaptide-check-{next(_tags)}"
         self._left_s = limit_s
         self._entered_s = 0.0
         self._timer: threading.Timer | None = None
@@ -59,7 +56,6 @@ class TimeLimit:
             self.expired = True
             raise TimeoutError("no time is left")
         self._entered_s = time.monotonic()
-        self._spark.addTag(self._tag)
         self._timer = threading.Timer(self._left_s, self._expire)
         self._timer.daemon = True
         self._timer.start()
@@ -75,11 +71,10 @@ class TimeLimit:
         self._timer.cancel()
         self._timer = None
         self._left_s -= time.monotonic() - self._entered_s
-        self._spark.removeTag(self._tag)
 
     def _expire(self) -> None:
         self.expired = True
-        self._spark.interruptTag(self._tag)
+        self._spark.interruptAll()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ For runs of up to about a million operations the time goes into starting Java an
 by default Java's second compiler stays off; `large=True` turns it on, which pays off later.
 
 The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
-writes to its standard error goes to a file without a name, and is shown only if Java does not start.
+writes to its standard error goes to a file without a name, shown only if Java does not start.
 """
 
 from __future__ import annotations

@@ -1,0 +1,41 @@
+"""One Spark session for all tests of the checkers, and a way to check many stories in one job."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from checkers.check import check_runs
+from checkers.session import local_session
+from tests.checkers.histories import Story
+from tests.checkers.reading import Judged, judged
+
+Judge = Callable[[Mapping[str, Story]], dict[str, Judged]]
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = local_session()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    """Write each story as a run, check all of them in one job, read back what was found."""
+    numbers = itertools.count()
+
+    def check(stories: Mapping[str, Story]) -> dict[str, Judged]:
+        runs: Path = tmp_path_factory.mktemp(f"runs{next(numbers)}")
+        directories = {name: story.write(runs / name) for name, story in stories.items()}
+        verdicts = check_runs(spark, directories.values())
+        return {
+            name: judged(verdict, directories[name])
+            for name, verdict in zip(directories, verdicts, strict=True)
+        }
+
+    return check

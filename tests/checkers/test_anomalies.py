@@ -1,0 +1,372 @@
+"""Every anomaly in the smallest history that shows it, and its twin that must be silent.
+
+All stories are checked in one Spark job; each test then looks at its own. A story's name says what
+happens in it. Compared is the whole table of anomalies, as (name, offset, value).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from results.run import Converged, FinalRead
+from tests.checkers.conftest import Judge
+from tests.checkers.histories import Op, Story, final, held, poll, reached, seek, send, told
+from tests.checkers.reading import Judged
+
+pytestmark = pytest.mark.spark
+
+Found = set[tuple[str, int | None, str | None]]
+
+
+def story(*ops: Op, **rest: Any) -> Story:
+    return Story(ops, **rest)
+
+
+SILENT: Found = set()
+NEVER_LEVEL = {"converged": Converged(False, "broker 2 stayed behind")}
+
+# name -> (history, outcome, anomalies)
+STORIES: dict[str, tuple[Story, str, Found]] = {
+    # lost-write: acknowledged, at or below the highest offset read, in no final read
+    "acked-but-the-offset-holds-nothing": (
+        story(send("a", 0), send("b", 1), send("c", 2), final((0, "a"), (2, "c"))),
+        "lost",
+        {("lost-write", 1, "b"), ("int-poll-skip", 2, "c")},
+    ),
+    "acked-and-read-to-the-end": (
+        story(send("a", 0), send("b", 1), send("c", 2), final((0, "a"), (1, "b"), (2, "c"))),
+        "held",
+        SILENT,
+    ),
+    "acks-0-leaves-no-offset-and-the-value-is-gone": (
+        story(send("a", None, acks="0"), send("b", 0), final((0, "b"))),
+        "lost",
+        {("lost-write", None, "a")},
+    ),
+    "acks-0-leaves-no-offset-but-the-value-is-there": (
+        story(send("a", None, acks="0"), send("b", 1), final((0, "a"), (1, "b"))),
+        "held",
+        SILENT,
+    ),
+    "indeterminate-and-gone": (
+        story(send("a", 0), send("b", None, type="info"), final((0, "a"))),
+        "held",
+        SILENT,
+    ),
+    "never-completed-but-there": (
+        story(send("a", 0), send("b", None, type="invoke"), final((0, "a"), (1, "b"))),
+        "held",
+        SILENT,
+    ),
+    "deleted-by-retention-below-the-log-start": (
+        story(
+            send("a", 0),
+            send("b", 1),
+            final((1, "b")),
+            run={"final_reads": (FinalRead("t", 0, 2, True, start_offset=1),)},
+        ),
+        "held",
+        SILENT,
+    ),
+    # unseen: acknowledged above everything that was ever read
+    "acked-tail-that-nobody-read": (
+        story(send("a", 0), send("b", 1), final((0, "a"))),
+        "lost",
+        {("unseen", 1, "b")},
+    ),
+    "acked-but-the-log-is-empty": (
+        story(send("a", 0), final(), run={"final_reads": (reached(0),)}),
+        "lost",
+        {("unseen", 0, "a")},
+    ),
+    # committed-then-lost: a consumer had it
+    "read-then-gone": (
+        story(send("a", 0), send("b", 1), poll((0, "a"), (1, "b")), final((0, "a"))),
+        "lost",
+        {("lost-write", 1, "b"), ("committed-then-lost", 1, "b")},
+    ),
+    "read-and-still-there": (
+        story(send("a", 0), send("b", 1), poll((0, "a"), (1, "b")), final((0, "a"), (1, "b"))),
+        "held",
+        SILENT,
+    ),
+    "indeterminate-was-read-then-gone": (
+        story(send("a", 0), send("b", type="info"), poll((0, "a"), (1, "b")), final((0, "a"))),
+        "lost",
+        {("committed-then-lost", 1, "b")},
+    ),
+    # inconsistent-offsets: one offset, two records
+    "overwritten-after-the-ack": (
+        story(send("a", 0), send("b", 1), send("c", 1), final((0, "a"), (1, "c"))),
+        "lost",
+        {("lost-write", 1, "b"), ("inconsistent-offsets", 1, "b")},
+    ),
+    "two-readers-disagree": (
+        story(
+            send("a", 0),
+            send("b", type="info"),
+            poll((0, "a")),
+            poll((0, "b"), process=2),
+            final((0, "a")),
+        ),
+        "lost",
+        {("inconsistent-offsets", 0, "a"), ("committed-then-lost", 0, "b")},
+    ),
+    "two-partitions-share-an-offset": (
+        story(
+            send("a", 0),
+            send("b", 0, partition=1),
+            final((0, "a")),
+            final((0, "b"), partition=1),
+            run={"final_reads": (reached(), reached(partition=1))},
+        ),
+        "held",
+        SILENT,
+    ),
+    # duplicate: one record, two offsets
+    "sent-once-there-twice": (
+        story(send("a", 0), final((0, "a"), (1, "a"))),
+        "duplicated",
+        {("duplicate", 1, "a")},
+    ),
+    "read-twice-at-one-offset": (
+        story(send("a", 0), poll((0, "a")), poll((0, "a"), process=2), final((0, "a"))),
+        "held",
+        SILENT,
+    ),
+    # nonmonotonic-poll, and inside one poll
+    "consumer-goes-back": (
+        story(
+            send("a", 0), send("b", 1), poll((1, "b")), poll((0, "a")), final((0, "a"), (1, "b"))
+        ),
+        "duplicated",
+        {("nonmonotonic-poll", 0, "a")},
+    ),
+    "consumer-goes-back-after-a-seek": (
+        story(
+            send("a", 0), send("b", 1), poll((1, "b")), seek(), poll((0, "a")),
+            final((0, "a"), (1, "b")),
+        ),
+        "held",
+        SILENT,
+    ),
+    "another-consumer-begins-anew": (
+        story(
+            send("a", 0), send("b", 1), poll((1, "b")), poll((0, "a"), process=2),
+            final((0, "a"), (1, "b"), process=1),
+        ),
+        "held",
+        SILENT,
+    ),
+    "one-poll-goes-back": (
+        story(send("a", 0), send("b", 1), poll((1, "b"), (0, "a")), final((0, "a"), (1, "b"))),
+        "reordered",
+        {("int-nonmonotonic-poll", 0, "a")},
+    ),
+    "group-consumer-goes-back": (
+        story(
+            send("a", 0), send("b", 1), poll((1, "b")), poll((0, "a")), final((0, "a"), (1, "b")),
+            run={"clients": {"subscribe": True}},
+        ),
+        "held",
+        {("nonmonotonic-poll", 0, "a")},
+    ),
+    # poll-skip: over a record that is known to be there
+    "consumer-skips-a-record": (
+        story(
+            send("a", 0), send("b", 1), send("c", 2), poll((0, "a")), poll((2, "c")),
+            final((0, "a"), (1, "b"), (2, "c")),
+        ),
+        "skipped",
+        {("poll-skip", 2, "c")},
+    ),
+    "consumer-skips-a-transaction-marker": (
+        story(
+            send("a", 0), send("c", 2), poll((0, "a")), poll((2, "c")), final((0, "a"), (2, "c"))
+        ),
+        "held",
+        SILENT,
+    ),
+    # reordered: two acknowledged sends of one process, swapped in the log
+    "one-process-overtaken-by-its-retry": (
+        story(send("a", 1), send("b", 0), final((0, "b"), (1, "a"))),
+        "reordered",
+        {("reordered", 0, "b")},
+    ),
+    "two-processes-in-any-order": (
+        story(send("a", 1), send("b", 0, process=5), final((0, "b"), (1, "a"))),
+        "held",
+        SILENT,
+    ),
+    "sent-at-a-lower-offset-after-a-loss": (
+        story(send("a", 0), send("b", 1), send("c", 2), send("d", 1), final((0, "a"), (1, "d"))),
+        "lost",
+        {("lost-write", 1, "b"), ("unseen", 2, "c"), ("inconsistent-offsets", 1, "b")},
+    ),
+    # G1a: surely failed, and there
+    "failed-but-read": (
+        story(send("a", 0), send("b", type="fail"), final((0, "a"), (1, "b"))),
+        "unknown",
+        {("G1a", 1, "b")},
+    ),
+    "failed-and-not-read": (
+        story(send("a", 0), send("b", type="fail"), final((0, "a"))),
+        "held",
+        SILENT,
+    ),
+    # phantom: nobody sent it
+    "read-but-never-sent": (
+        story(send("a", 0), final((0, "a"), (1, "ghost"))),
+        "unknown",
+        {("phantom", 1, "ghost")},
+    ),
+    # replica-divergence
+    "two-replicas-differ-at-one-offset": (
+        story(
+            send("a", 0), send("b", 1), final((0, "a"), (1, "b")),
+            replicas=[held(0, (0, "a"), (1, "b")), held(1, (0, "a"), (1, "x"))],
+        ),
+        "diverged",
+        {("replica-divergence", 1, "b")},
+    ),
+    "one-replica-is-shorter": (
+        story(
+            send("a", 0), send("b", 1), final((0, "a"), (1, "b")),
+            replicas=[held(0, (0, "a"), (1, "b")), held(1, (0, "a")), held(2)],
+        ),
+        "held",
+        SILENT,
+    ),
+    "same-record-under-two-epochs": (
+        story(
+            send("a", 0), final((0, "a")),
+            replicas=[held(0, (0, "a"), epoch=1), held(1, (0, "a"), epoch=2)],
+        ),
+        "diverged",
+        {("replica-divergence", 0, "a")},
+    ),
+    "same-record-in-a-format-without-epochs": (
+        story(
+            send("a", 0), final((0, "a")),
+            replicas=[held(0, (0, "a"), epoch=1), held(1, (0, "a"), epoch=None)],
+        ),
+        "held",
+        SILENT,
+    ),
+    "never-level-but-differ-below-the-high-watermark": (
+        story(
+            send("a", 0), final((0, "a")),
+            replicas=[held(0, (0, "a"), hw=1), held(1, (0, "x"), hw=1)], run=NEVER_LEVEL,
+        ),
+        "diverged",
+        {("replica-divergence", 0, "a")},
+    ),
+    "never-level-and-differ-above-the-high-watermark": (
+        story(
+            send("a", 0), final((0, "a")),
+            replicas=[held(0, (0, "a"), hw=1), held(1, (0, "x"), hw=0)], run=NEVER_LEVEL,
+        ),
+        "unknown",
+        {("unproven-difference", 0, "a")},
+    ),
+    # high-watermark-regression
+    "one-leader-takes-its-high-watermark-back": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[told(2, at=10), told(1, at=20, round=2)],
+        ),
+        "unknown",
+        {("high-watermark-regression", 1, None)},
+    ),
+    "responses-to-two-followers-overtake-each-other": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[told(2, at=10, follower=1), told(1, at=20, follower=2)],
+        ),
+        "held",
+        SILENT,
+    ),
+    "a-new-leader-begins-behind": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[told(2, at=10), told(1, at=20, leader=1, follower=0, epoch=1)],
+        ),
+        "held",
+        {("high-watermark-regression-at-election", 1, None)},
+    ),
+    "nobody-knows-the-epoch": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[told(2, at=10, epoch=None), told(1, at=20, epoch=None)],
+        ),
+        "held",
+        SILENT,
+    ),
+    "an-error-tells-no-high-watermark": (
+        story(
+            send("a", 0), final((0, "a")),
+            rounds=[told(2, at=10), told(-1, at=15, error=6), told(0, at=16, error=6),
+                    told(2, at=20)],
+        ),
+        "held",
+        SILENT,
+    ),
+    # nothing was ever acknowledged
+    "no-write-was-ever-acked": (
+        story(send("a", type="fail"), send("b", type="info"), final()),
+        "unavailable",
+        SILENT,
+    ),
+    "nobody-wrote": (story(final()), "held", SILENT),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdicts(judge: Judge) -> dict[str, Judged]:
+    return judge({name: told_story for name, (told_story, _, _) in STORIES.items()})
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_story(verdicts: dict[str, Judged], name: str) -> None:
+    _, outcome, anomalies = STORIES[name]
+    assert verdicts[name].found == anomalies
+    assert len(verdicts[name].rows) == len(anomalies)
+    assert verdicts[name].verdict.outcome == outcome, verdicts[name].verdict.reasons
+
+
+def test_verdict_follows_what_counts(verdicts: dict[str, Judged]) -> None:
+    assert verdicts["read-then-gone"].verdict.verdict == "anomalous"
+    assert verdicts["read-and-still-there"].verdict.verdict == "valid"
+    assert verdicts["a-new-leader-begins-behind"].verdict.verdict == "valid"
+    assert verdicts["group-consumer-goes-back"].verdict.verdict == "valid"
+    assert verdicts["failed-but-read"].verdict.verdict == "anomalous"
+
+
+def test_every_operation_is_counted_once(verdicts: dict[str, Judged]) -> None:
+    assert verdicts["acked-and-read-to-the-end"].verdict.operations == 4
+    assert verdicts["nobody-wrote"].verdict.operations == 1
+
+
+def test_a_loss_says_who_acknowledged_and_who_read(verdicts: dict[str, Judged]) -> None:
+    assert verdicts["read-then-gone"].evidence("lost-write") == {
+        "acks": "all",
+        "acknowledged_ns": 15,
+        "first_read_ns": 25,
+        "highest_read": 1,
+    }
+
+
+def test_a_divergence_says_who_holds_what(verdicts: dict[str, Judged]) -> None:
+    evidence = verdicts["two-replicas-differ-at-one-offset"].evidence("replica-divergence")
+    assert evidence["differs"] == "record"
+    assert (evidence["one"]["broker"], evidence["one"]["value"]) == (0, "b")
+    assert (evidence["other"]["broker"], evidence["other"]["value"]) == (1, "x")
+    epochs = verdicts["same-record-under-two-epochs"].evidence("replica-divergence")
+    assert epochs["differs"] == "leader_epoch"
+
+
+def test_two_values_at_one_offset_are_both_named(verdicts: dict[str, Judged]) -> None:
+    evidence = verdicts["overwritten-after-the-ack"].evidence("inconsistent-offsets")
+    assert (evidence["one"]["value"], evidence["other"]["value"]) == ("b", "c")

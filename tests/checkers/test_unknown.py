@@ -1,0 +1,214 @@
+"""What is missing or broken makes a run unknown, in a sentence, and disturbs no other run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from checkers.check import check_runs, without_namesakes
+from checkers.material import open_run
+from checkers.verdict import RunVerdict
+from results.run import Converged
+from results.schema import ANOMALIES
+from tests.checkers.histories import MISSED, Story, final, held, poll, reached, send, told
+
+pytestmark = pytest.mark.spark
+
+GOOD = Story(
+    [send("a", 0), send("b", 1), poll((0, "a")), final((0, "a"), (1, "b"))],
+    replicas=[held(0, (0, "a"), (1, "b")), held(1, (0, "a"), (1, "b"))],
+    rounds=[told(1, at=3)],
+)
+LOSS = Story([send("a", 0), send("b", 1), poll((0, "a"), (1, "b")), final((0, "a"))])
+
+
+def changed(**run: object) -> Story:
+    return Story(LOSS.ops, run=run)
+
+
+def damage(table: str, content: bytes) -> Callable[[Path], None]:
+    def break_it(run: Path) -> None:
+        (run / table).mkdir(exist_ok=True)
+        (run / table / "part-9-00000.parquet").write_bytes(content)
+
+    return break_it
+
+
+def cut_in_the_middle(run: Path) -> None:
+    path = run / "operations" / "part-0-00000.parquet"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def garbage_inside(run: Path) -> None:
+    """The footer is whole, the pages are not: only Spark notices, and its job fails."""
+    path = run / "operations" / "part-0-00000.parquet"
+    data = bytearray(path.read_bytes())
+    data[4:400] = bytes([0xA5]) * 396
+    path.write_bytes(bytes(data))
+
+
+def left_unfinished(run: Path) -> None:
+    (run / "operations" / ".part-1-00000.parquet.tmp").write_bytes(b"PAR1")
+
+
+def other_columns(run: Path) -> None:
+    pq.write_table(pa.table({"operation": [1]}), run / "operations" / "part-9-00000.parquet")
+
+
+def no_run_json(run: Path) -> None:
+    (run / "run.json").unlink()
+
+
+def no_operations(run: Path) -> None:
+    for path in (run / "operations").iterdir():
+        path.unlink()
+
+
+def no_replicas(run: Path) -> None:
+    for path in (run / "replicas").iterdir():
+        path.unlink()
+
+
+def nothing(run: Path) -> None:
+    """Leave the run as it was written."""
+
+
+CASES: dict[str, tuple[Story, Callable[[Path], None], str]] = {
+    "still-running": (changed(status="running"), nothing, "its status is running"),
+    "interrupted": (changed(status="interrupted"), nothing, "its status is interrupted"),
+    "missed-aim": (changed(aim=MISSED), nothing, "missed their aim: nothing was held"),
+    "no-final-reads": (changed(final_reads=()), nothing, "there were no final reads of it"),
+    "final-reads-fell-short": (
+        changed(final_reads=(reached(5, yes=False),)), nothing, "did not reach the log end",
+    ),
+    "final-reads-not-recorded": (
+        Story(LOSS.ops[:3], run={"final_reads": (reached(2),)}), nothing, "none was recorded",
+    ),
+    "no-run-json": (GOOD, no_run_json, "run.json is missing"),
+    "no-operations": (GOOD, no_operations, "operations has no Parquet file"),
+    "no-replicas": (GOOD, no_replicas, "replicas has no Parquet file"),
+    "cut": (GOOD, cut_in_the_middle, "part-0-00000.parquet is not a whole Parquet file"),
+    "empty-file": (GOOD, damage("fetch_rounds", b""), "part-9-00000.parquet is not a whole"),
+    "garbage": (GOOD, damage("replicas", b"PAR1 not PAR1"), "part-9-00000.parquet is not a whole"),
+    "garbage-inside": (GOOD, garbage_inside, "The check failed"),
+    "unfinished": (GOOD, left_unfinished, ".part-1-00000.parquet.tmp was never finished"),
+    "other-columns": (GOOD, other_columns, "lacks the column 'row'"),
+    "no partition": (GOOD, nothing, "rename it"),
+    "unplaced-send": (
+        Story([send("a", type="fail", partition=None)]), nothing, "1 sends do not name",
+    ),
+    "never-level": (
+        Story(
+            GOOD.ops,
+            replicas=[held(0, (0, "a")), held(1, (0, "x"), hw=0)],
+            run={"converged": Converged(False, "broker 1 was down")},
+        ),
+        nothing,
+        "never were level (broker 1 was down)",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdicts(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, RunVerdict]:
+    """All broken runs checked in one go, with a good one and a loss among them."""
+    runs = tmp_path_factory.mktemp("broken")
+    directories = {"good": GOOD.write(runs / "good"), "loss": LOSS.write(runs / "loss")}
+    for name, (story, break_it, _) in CASES.items():
+        directories[name] = story.write(runs / name)
+        break_it(directories[name])
+    directories["absent"] = runs / "absent"
+    found = check_runs(spark, directories.values())
+    return dict(zip(directories, found, strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_unknown_and_says_why(verdicts: dict[str, RunVerdict], name: str) -> None:
+    verdict = verdicts[name]
+    assert (verdict.verdict, verdict.outcome) == ("unknown", "unknown")
+    assert any(CASES[name][2] in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_the_others_are_judged_all_the_same(verdicts: dict[str, RunVerdict]) -> None:
+    assert (verdicts["good"].verdict, verdicts["good"].outcome) == ("valid", "held")
+    assert (verdicts["loss"].verdict, verdicts["loss"].outcome) == ("anomalous", "lost")
+
+
+def test_a_run_that_is_not_there_is_unknown_too(verdicts: dict[str, RunVerdict]) -> None:
+    assert verdicts["absent"].reasons[0].endswith("absent is not a directory.")
+
+
+@pytest.mark.parametrize(
+    "name", ["still-running", "interrupted", "no-final-reads", "final-reads-fell-short"]
+)
+def test_no_loss_is_claimed_without_complete_final_reads(
+    verdicts: dict[str, RunVerdict], name: str
+) -> None:
+    assert dict(verdicts[name].anomalies) == {}
+
+
+def test_what_was_proved_is_listed_as_found_so_far(verdicts: dict[str, RunVerdict]) -> None:
+    assert dict(verdicts["missed-aim"].anomalies) == {"committed-then-lost": 1, "lost-write": 1}
+    assert verdicts["missed-aim"].to_json()["found_so_far"] is True
+    assert verdicts["loss"].to_json()["found_so_far"] is False
+
+
+def test_a_cut_history_invents_no_phantoms(spark: SparkSession, tmp_path: Path) -> None:
+    run = Story([final((0, "a"))], run={"status": "interrupted"}).write(tmp_path / "cut")
+    (verdict,) = check_runs(spark, [run])
+    assert dict(verdict.anomalies) == {}
+
+
+def test_a_check_that_runs_out_of_time_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=0.0)
+    assert verdict.reasons == ("The check ran out of its 0 s.",)
+
+
+def test_runs_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
+    first = open_run(GOOD.write(tmp_path / "x" / "same"))
+    second = open_run(LOSS.write(tmp_path / "y" / "same"))
+    other = open_run(LOSS.write(tmp_path / "y" / "other"))
+    assert without_namesakes([first, second, other]) == [[first, other], [second]]
+
+
+def test_many_anomalies_are_written_by_spark_itself(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkers.evidence.FEW", 1)
+    loss, good = LOSS.write(tmp_path / "loss"), GOOD.write(tmp_path / "good")
+    check_runs(spark, [loss, good])
+    names = pq.read_table(loss / "anomalies", schema=ANOMALIES).column("anomaly").to_pylist()
+    assert sorted(names) == ["committed-then-lost", "lost-write"]
+    assert pq.read_table(good / "anomalies").num_rows == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"loss", "good"}
+
+
+def test_a_job_that_takes_too_long_is_interrupted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far more work than fits: every offset against every offset, many times over."""
+
+    def endless(*_: object) -> DataFrame:
+        many = spark.range(1_000_000_000)
+        return many.crossJoin(many.withColumnRenamed("id", "other")).selectExpr(
+            "'slow' AS run", "'x' AS anomaly", "'t' AS topic", "0 AS partition",
+            "id + other AS offset", "'' AS value", "id AS operation", "'' AS evidence",
+        )  # fmt: skip
+
+    monkeypatch.setattr("checkers.count.all_anomalies", endless)
+    (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=2.0)
+    assert verdict.reasons == ("The check ran out of its 2 s.",)
+
+
+def test_a_second_check_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    run = LOSS.write(tmp_path / "again")
+    first = check_runs(spark, [run])
+    assert check_runs(spark, [run]) == first
+    assert pq.read_table(run / "anomalies").num_rows == 2
