@@ -10,8 +10,10 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from clusters.broker.wire.apis import CLIENT_APIS, Api
 from clusters.broker.wire.codec import decode_response
+from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
-from tests.live.raw import RawConnection
+from tests.live.raw import RawConnection, fetch_request, produce_request
+from tests.storage.batches import batch
 
 pytestmark = pytest.mark.live
 BROKER = 0
@@ -38,6 +40,7 @@ MALFORMED = {
     "a version too old": framed(header(Api.PRODUCE, 0) + b"\x00" * 8),
     "a body that ends too early": framed(header(Api.METADATA, 1) + struct.pack(">i", 3)),
     "bytes behind the body": framed(header(Api.METADATA, 1) + struct.pack(">i", 0) + b"more"),
+    "an array of two thousand million": framed(header(Api.METADATA, 1) + b"\x7f\xff\xff\xff"),
     "an array of a negative length": framed(
         header(Api.LIST_OFFSETS, 1) + struct.pack(">ii", 0, -9)
     ),
@@ -101,6 +104,40 @@ def test_pipelined_requests_are_answered_in_their_order(cluster: LiveCluster) ->
     with RawConnection(cluster.client_port(BROKER)) as connection:
         sent = [connection.send_request(ApiVersionsRequest()) for _ in range(200)]
         assert [connection.receive(ApiVersionsRequest())[0] for _ in sent] == sent
+
+
+def test_an_answer_that_takes_long_is_not_overtaken(cluster: LiveCluster, topic_name: str) -> None:
+    topic = cluster.create_topic(topic_name)
+    with RawConnection(cluster.client_port(BROKER)) as connection:
+        slow = fetch_request(topic, 0, max_wait_ms=200, min_bytes=1)
+        sent = [connection.send_request(slow), connection.send_request(ApiVersionsRequest())]
+        received = [connection.receive(slow)[0], connection.receive(ApiVersionsRequest())[0]]
+        assert received == sent
+
+
+def test_a_request_is_forgotten_when_its_connection_ends(
+    cluster: LiveCluster, neighbour: RawConnection, topic_name: str
+) -> None:
+    """A produce and a fetch that wait in purgatory; what was appended stays."""
+    topic = cluster.create_topic(topic_name)
+    cluster.pause(1)
+    cluster.pause(2)
+    try:
+        with (
+            RawConnection(cluster.client_port(BROKER)) as producer,
+            RawConnection(cluster.client_port(BROKER)) as consumer,
+        ):
+            producer.send_request(produce_request(topic, batch(0, [b"given up"])))
+            consumer.send_request(fetch_request(topic, 0, max_wait_ms=10_000, min_bytes=1))
+            producer.half_close()
+            consumer.half_close()
+            assert producer.is_closed_by_peer()
+            assert consumer.is_closed_by_peer()
+    finally:
+        cluster.resume(1)
+        cluster.resume(2)
+    read = CLIENTS["confluent-kafka"].consume(cluster.bootstrap, topic, 1)
+    assert read == [b"given up"]
 
 
 def test_all_brokers_are_still_there(cluster: LiveCluster) -> None:

@@ -251,6 +251,27 @@ def test_a_full_disk_ends_it_with_1_one_log_line_and_no_acknowledgement(
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_C2_it_registers_again_when_its_session_has_expired(
+    running: LiveCluster, settings: dict[str, str], tmp_path: Path, brokers: list[Broker]
+) -> None:
+    """It is stopped until ZooKeeper has given it up; then it goes on, under the next epoch."""
+    brokers.append(Broker(tmp_path, {**settings, "zookeeper.session.timeout.ms": "1000"}))
+    zookeeper, root = running.zookeeper, "/" + settings["zookeeper.connect"].partition("/")[2]
+    registration = f"{root}/brokers/ids/7"
+    until(lambda: zookeeper.exists(registration), "it is registered")
+    create_topic(zookeeper, root, "t")
+    brokers[0].process.send_signal(signal.SIGSTOP)
+    until(lambda: zookeeper.exists(registration) is None, "its session has expired")
+    brokers[0].process.send_signal(signal.SIGCONT)
+    until(lambda: zookeeper.exists(registration), "it is registered again")
+    until(lambda: zookeeper.exists(f"{root}/controller"), "it is controller again")
+    assert zookeeper.get(f"{root}/controller_epoch")[0] == b"2"
+    port = int(settings["listeners"].split(",")[0].rpartition(":")[2])
+    with RawConnection(port) as connection:
+        request = produce_request("t", batch(0, [b"after it"]))
+        until(lambda: produced(connection.ask(request))[0] == "none", "it leads")
+
+
 def test_a_failure_of_the_coordination_ends_it_with_1(
     running: LiveCluster, settings: dict[str, str], tmp_path: Path, brokers: list[Broker]
 ) -> None:

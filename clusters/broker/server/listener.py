@@ -132,7 +132,10 @@ class Connection(asyncio.Protocol):
 
     def refuse(self, error: Exception) -> None:
         _log.warning("closing the connection from %s on %s: %s", self.peer, self.listener, error)
-        self.close()
+        if self._transport is not None and not self._is_read:
+            self._transport.abort()  # it may never read, and would never be rid of
+        else:
+            self.close()
 
     def close(self) -> None:
         """What was answered before is still sent."""

@@ -1,0 +1,33 @@
+"""Messages for tests: any that kio's types allow, for every API and version that is spoken here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from kio.static.primitive import Records
+
+from clusters.broker.wire.apis import REPLICATION_APIS, Api
+from clusters.broker.wire.codec import request_class, response_class
+from tests.storage.batches import batch
+
+SPOKEN = [
+    (api, version)
+    for api, versions in REPLICATION_APIS.items()
+    for version in range(versions.lowest, versions.highest + 1)
+]
+NAMES = [f"{api.name} v{version}" for api, version in SPOKEN]
+
+# Batches that are sound, and bytes that are none.
+BATCHES = [batch(0, [b"a"]), batch(5, [b"a", None]), batch(0, [b"a"]) * 2]
+st.register_type_strategy(
+    Records, st.one_of(st.sampled_from(BATCHES), st.binary(max_size=100)).map(Records)
+)
+
+
+def requests(api: Api, version: int) -> st.SearchStrategy[Any]:
+    return st.from_type(request_class(api, version))
+
+
+def responses(api: Api, version: int) -> st.SearchStrategy[Any]:
+    return st.from_type(response_class(api, version))
