@@ -1,0 +1,149 @@
+"""`report.html` of a run: one self-contained page, without scripts or anything from outside.
+
+A person should see at a glance what happened; whoever wants to know more finds the evidence, the
+fetch rounds, the plots, and the command that repeats the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from results.errors import StoreError
+from results.report import evidence, plots
+from results.report.diagram import draw
+from results.report.layout import lay_out
+from results.report.rows import Row, RunData, load
+from results.report.story import Story
+
+REPORT_FILE: Final = "report.html"
+_STORY_OPERATIONS_MAX: Final = 400
+_STORY_ROUNDS_MAX: Final = 5_000
+
+
+def write_report(run_directory: Path) -> Path:
+    """Writes the report of a run. Raises RunUnreadableError or StoreError."""
+    data = load(run_directory)
+    page = _environment().get_template("report.html").render(**_page(data))
+    path = run_directory / REPORT_FILE
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"Cannot write {path}: {error.strerror}.") from error
+    return path
+
+
+def diagram_of(run_directory: Path) -> str:
+    """The fetch-round diagram alone, as SVG text."""
+    svg, _ = _diagram(load(run_directory))
+    return svg
+
+
+def _environment() -> jinja2.Environment:
+    folder = str(files("results.report") / "templates")
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _page(data: RunData) -> dict[str, Any]:
+    outcome = data.verdict.get("outcome", "unknown")
+    verdict = data.verdict.get("verdict", "unknown")
+    shown, more = evidence.records(data)
+    diagram, left_out = _diagram(data)
+    under_load = data.run.kind == "random"
+    return {
+        "run": data.run,
+        "badge": verdict if under_load else outcome,
+        "verdict": verdict,
+        "outcome": outcome,
+        "agrees": data.run.expected == outcome if data.run.expected else None,
+        "reasons": data.verdict.get("reasons", []),
+        "operations": data.verdict.get("operations", data.operations.num_rows),
+        "counts": evidence.anomaly_counts(data),
+        "records": shown,
+        "more_records": more,
+        "diagram": diagram,
+        "left_out": left_out,
+        "logs": _final_logs(data) if not under_load else [],
+        "plots": [
+            svg
+            for svg in (
+                plots.load(data) if under_load else None,
+                plots.leaders(data) if under_load else None,
+                plots.watermarks(data),
+            )
+            if svg
+        ],
+        "faults": [
+            (f"{begun_s:.2f} s", f"{ended_s - begun_s:.2f} s", name)
+            for begun_s, ended_s, name in plots.fault_spans(data.rows_of("nemesis"))
+        ],
+    }
+
+
+def _lifelines(data: RunData) -> list[str]:
+    """Brokers from left to right: in the order in which they are assigned, the leader first."""
+    names = list(data.run.brokers)
+    schedule = data.run.schedule
+    if isinstance(schedule, dict):
+        topics = schedule.get("cluster", {}).get("topics", {})
+        for topic in topics.values():
+            first = [str(name) for name in topic.get("assignment", [[]])[0]]
+            return [*first, *(name for name in names if name not in first)]
+    return names
+
+
+def _diagram(data: RunData) -> tuple[str, int]:
+    """The story of partition 0; under load, of faults, leaders and the records in question only."""
+    operations = _operations_of_interest(data)
+    rounds: Sequence[Row] = []
+    if data.run.kind == "scenario":
+        chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
+        rounds = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
+    story = Story(data.names, 0)
+    drawing = lay_out(story.tell(operations, rounds), _lifelines(data))
+    return draw(drawing), drawing.left_out
+
+
+def _operations_of_interest(data: RunData) -> list[Row]:
+    table = data.operations
+    few = pc.is_in(table["f"], pa.array(["nemesis", "leader"]))
+    values = {row["value"] for row in data.anomalies if row["value"]}
+    if data.run.kind == "scenario":
+        wanted = table
+    else:
+        named = pc.is_in(table["value"], pa.array(sorted(values)[:10], pa.string()))
+        wanted = table.filter(pc.or_(few, named))
+    rows: list[Row] = wanted.sort_by("invoked_ns").slice(0, _STORY_OPERATIONS_MAX).to_pylist()
+    return rows
+
+
+def _final_logs(data: RunData) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """Each replica's log as its disk had it: (offset, value, whether another replica differs)."""
+    rows = sorted(
+        (row for row in data.replicas.slice(0, 2_000).to_pylist() if row["partition"] == 0),
+        key=lambda row: (row["broker"], row["offset"] or 0),
+    )
+    by_offset: dict[int, set[str | None]] = {}
+    for row in rows:
+        if row["offset"] is not None:
+            by_offset.setdefault(row["offset"], set()).add(row["value"])
+    logs: dict[str, list[tuple[int, str, bool]]] = {}
+    for row in rows:
+        name = data.names.get(row["broker"], str(row["broker"]))
+        log = logs.setdefault(name, [])
+        if row["offset"] is not None:
+            differs = len(by_offset[row["offset"]]) > 1
+            log.append((row["offset"], str(row["value"]), differs))
+    return list(logs.items())

@@ -1,0 +1,164 @@
+"""The fetch-round diagram as SVG text. Only drawing: what is drawn is decided in `layout`."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Final
+
+from results.report.layout import TOP, Drawing
+from results.report.story import CONSUMER, PRODUCER, Arrow, Badge, Cells, Line, LogState, Moment
+
+_INK: Final = {"plain": "#1f5fa8", "good": "#2f7d46", "bad": "#c0312b", "quiet": "#64748b"}
+_CELL_WIDTH: Final = 34
+_CELL_HEIGHT: Final = 18
+_TEXT_WIDTH: Final = 6.1  # of one sign at 11 px, roughly
+_GAP: Final = 6
+
+
+def draw(drawing: Drawing) -> str:
+    """One self-contained `<svg>`."""
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width} {drawing.height}"'
+        f' width="{drawing.width}" height="{drawing.height}" font-size="11"'
+        ' font-family="DejaVu Sans, Verdana, sans-serif" role="img"'
+        ' aria-label="fetch rounds of the run">',
+        _MARKERS,
+        *_lifelines(drawing),
+        *(_moment(drawing, moment, row.y) for row in drawing.rows for moment in row.moments),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+_MARKERS: Final = (
+    "<defs>"
+    + "".join(
+        f'<marker id="head-{tone}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8"'
+        f' markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{ink}"/></marker>'
+        for tone, ink in _INK.items()
+    )
+    + "</defs>"
+)
+
+
+def _lifelines(drawing: Drawing) -> list[str]:
+    parts = []
+    for lifeline in drawing.lifelines:
+        x = drawing.x(lifeline)
+        parts.append(
+            f'<line x1="{x}" y1="{TOP - 24}" x2="{x}" y2="{drawing.height}"'
+            ' stroke="#cbd5e1" stroke-width="2"/>'
+        )
+    for dead in drawing.dead:
+        x = drawing.x(dead.lifeline)
+        parts.append(
+            f'<line x1="{x}" y1="{dead.y_from}" x2="{x}" y2="{dead.y_to}"'
+            ' stroke="#ffffff" stroke-width="3"/>'
+            f'<line x1="{x}" y1="{dead.y_from}" x2="{x}" y2="{dead.y_to}"'
+            ' stroke="#c0312b" stroke-width="1.5" stroke-dasharray="2 5"/>'
+        )
+    for lifeline in drawing.lifelines:
+        x = drawing.x(lifeline)
+        what = {PRODUCER: "clients", CONSUMER: "below HW"}.get(lifeline, "broker")
+        parts.append(
+            f'<rect x="{x - 55}" y="14" width="110" height="34" rx="5" fill="#f1f5f9"'
+            ' stroke="#cbd5e1"/>'
+            f'<text x="{x}" y="29" text-anchor="middle" font-size="13" font-weight="bold"'
+            f' fill="#0f172a">{escape(lifeline)}</text>'
+            f'<text x="{x}" y="42" text-anchor="middle" font-size="9" fill="#64748b">{what}</text>'
+        )
+    return parts
+
+
+def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
+    match moment:
+        case Arrow():
+            return _arrow(drawing, moment, y)
+        case Badge():
+            return _badge(drawing.x(moment.lifeline), moment, y)
+        case Cells():
+            return _cells(drawing.x(moment.lifeline), moment.state, y)
+        case Line():
+            return _line(drawing, moment, y)
+
+
+def _arrow(drawing: Drawing, arrow: Arrow, y: int) -> str:
+    x1, x2 = drawing.x(arrow.source), drawing.x(arrow.destination)
+    direction = 1 if x2 > x1 else -1
+    ink = _INK[arrow.tone]
+    start, end = x1 + direction * _GAP, x2 - direction * _GAP
+    stop = start + round((end - start) * 0.62) if arrow.lost else end
+    dash = ' stroke-dasharray="5 4"' if arrow.lost else ""
+    head = "" if arrow.lost else f' marker-end="url(#head-{arrow.tone})"'
+    drop = 4 if not arrow.lost else 2
+    parts = [
+        f'<line x1="{start}" y1="{y - drop}" x2="{stop}" y2="{y + drop}" stroke="{ink}"'
+        f' stroke-width="1.5"{dash}{head}/>'
+    ]
+    if arrow.lost:
+        cx, cy = stop + direction * 9, y + drop
+        parts.append(
+            f'<circle cx="{cx}" cy="{cy}" r="8" fill="#fff" stroke="{ink}" stroke-width="1.5"/>'
+            f'<path d="M{cx - 2.5} {cy - 4}V{cy + 4}M{cx + 2.5} {cy - 4}V{cy + 4}"'
+            f' stroke="{ink}" stroke-width="1.8"/>'
+        )
+    parts.append(_label((start + end) // 2, y - 8, arrow.text, ink))
+    return "".join(parts)
+
+
+def _label(x: int, y: int, text: str, ink: str) -> str:
+    """Text on a white ground, so that lifelines do not run through it."""
+    width = round(len(text) * _TEXT_WIDTH) + 6
+    return (
+        f'<rect x="{x - width // 2}" y="{y - 9}" width="{width}" height="13" fill="#fff"'
+        ' fill-opacity="0.88"/>'
+        f'<text x="{x}" y="{y + 1}" text-anchor="middle" fill="{ink}">{escape(text)}</text>'
+    )
+
+
+def _badge(x: int, badge: Badge, y: int) -> str:
+    width = round(len(badge.text) * 6.6) + 18
+    ink = _INK[badge.tone]
+    return (
+        f'<rect x="{x - width // 2}" y="{y - 10}" width="{width}" height="20" rx="10"'
+        f' fill="{ink}"/><text x="{x}" y="{y + 4}" text-anchor="middle" fill="#fff"'
+        f' font-weight="bold">{escape(badge.text)}</text>'
+    )
+
+
+def _cells(x: int, state: LogState, y: int) -> str:
+    """Solid cells are below the high watermark, dashed ones above it."""
+    widths = [max(_CELL_WIDTH, round(len(value) * 6.6) + 10) for _, value in state.records]
+    total = sum(widths) or _CELL_WIDTH
+    left, top = x - total // 2, y - 20
+    parts = [f'<rect x="{left - 2}" y="{top - 2}" width="{total + 4}" height="36" fill="#fff"/>']
+    if not state.records:
+        parts.append(
+            f'<text x="{x}" y="{top + 12}" text-anchor="middle" fill="#94a3b8">empty</text>'
+        )
+    for (offset, value), width in zip(state.records, widths, strict=True):
+        committed = offset < state.high_watermark
+        style = (
+            'fill="#dbeafe" stroke="#1f5fa8"'
+            if committed
+            else 'fill="#fff" stroke="#64748b" stroke-dasharray="3 2"'
+        )
+        parts.append(
+            f'<rect x="{left}" y="{top}" width="{width - 2}" height="{_CELL_HEIGHT}" rx="3"'
+            f" {style}/>"
+            f'<text x="{left + width // 2 - 1}" y="{top + 13}" text-anchor="middle"'
+            f' fill="#0f172a">{escape(value)}</text>'
+        )
+        left += width
+    parts.append(
+        f'<text x="{x}" y="{top + 31}" text-anchor="middle" font-size="10" fill="#475569">'
+        f"LEO {state.log_end_offset} · HW {state.high_watermark}</text>"
+    )
+    return "".join(parts)
+
+
+def _line(drawing: Drawing, line: Line, y: int) -> str:
+    ink = _INK[line.tone]
+    return f'<line x1="8" y1="{y}" x2="{drawing.width - 8}" y2="{y}" stroke="#e2e8f0"/>' + _label(
+        8 + round(len(line.text) * _TEXT_WIDTH) // 2 + 3, y + 3, line.text, ink
+    )

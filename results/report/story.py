@@ -1,0 +1,311 @@
+"""The story of a run, as the fetch-round diagram tells it: moments in order of time. Pure.
+
+From operations, fetch rounds and faults it follows every replica's log (what it holds, its LEO, its
+HW), so that each moment can say what changed. Rounds that moved nothing are left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Row = Mapping[str, Any]
+PRODUCER: Final = "producer"
+CONSUMER: Final = "consumer"
+Tone = Literal["plain", "good", "bad", "quiet"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The end of a replica's log: records as (offset, value), LEO and HW."""
+
+    records: tuple[tuple[int, str], ...]
+    log_end_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """A message from one lifeline to another; `lost`: it was held or dropped and never arrived."""
+
+    at_ns: int
+    source: str
+    destination: str
+    text: str
+    tone: Tone = "plain"
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """Something that happens to a broker: SIGKILL, a start, a new role."""
+
+    at_ns: int
+    lifeline: str
+    text: str
+    tone: Tone = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A replica's log has changed."""
+
+    at_ns: int
+    lifeline: str
+    state: LogState
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line across: a new leader epoch, or a remark."""
+
+    at_ns: int
+    text: str
+    tone: Tone = "quiet"
+
+
+Moment = Arrow | Badge | Cells | Line
+
+
+@dataclass(slots=True)
+class _Replica:
+    values: dict[int, str] = field(default_factory=dict)
+    log_end_offset: int = 0
+    high_watermark: int = 0
+
+    def state(self) -> LogState:
+        shown = sorted(self.values.items())[-4:]
+        return LogState(tuple(shown), self.log_end_offset, self.high_watermark)
+
+    def truncate(self, offset: int) -> None:
+        self.values = {o: v for o, v in self.values.items() if o < offset}
+        self.log_end_offset = min(self.log_end_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+
+
+class Story:
+    """Feed it the rows of one partition, in order of time; take `moments`."""
+
+    def __init__(self, names: Mapping[int, str], partition: int) -> None:
+        self.moments: list[Moment] = []
+        self._names = names
+        self._partition = partition
+        self._replicas = {name: _Replica() for name in names.values()}
+        self._leader: str | None = None
+        self._down: set[str] = set()
+        self._sent_marks: dict[str, int] = {}
+
+    def tell(self, operations: Iterable[Row], rounds: Iterable[Row]) -> list[Moment]:
+        """The moments of a whole run."""
+        happenings: list[tuple[int, int, Any, Row]] = []
+        next_offsets = _next_fetch_offsets(rounds := list(rounds))
+        for row in operations:
+            self._queue_operation(row, happenings)
+        for number, row in enumerate(rounds):
+            happenings.append((row["requested_ns"], 3, self._requested, row))
+            if row["responded_ns"] is not None:
+                at_ns = row["delivered_ns"] or row["responded_ns"]
+                answered = dict(row) | {"next_offset": next_offsets[number]}
+                happenings.append((at_ns, 4, self._answered, answered))
+        happenings.sort(key=lambda happening: happening[:2])
+        for at_ns, _, tell, row in happenings:
+            tell(at_ns, row)
+        return self.moments
+
+    def _queue_operation(self, row: Row, happenings: list[tuple[int, int, Any, Row]]) -> None:
+        match row["f"]:
+            case "send" if row["partition"] == self._partition:
+                happenings.append((row["invoked_ns"], 2, self._sent, row))
+                if row["completed_ns"] is not None:
+                    happenings.append((row["completed_ns"], 5, self._acknowledged, row))
+            case "poll" if row["partition"] == self._partition and row["phase"] == "main":
+                happenings.append((row["completed_ns"] or row["invoked_ns"], 6, self._polled, row))
+            case "nemesis":
+                happenings.append((row["invoked_ns"], 0, self._fault, row))
+            case "leader" if row["partition"] == self._partition:
+                happenings.append((row["invoked_ns"], 1, self._leader_changed, row))
+
+    # --- clients ---
+
+    def _sent(self, at_ns: int, row: Row) -> None:
+        if self._leader is None:
+            return
+        self.moments.append(Arrow(at_ns, PRODUCER, self._leader, f"{row['value']}"))
+        if row["offset"] is not None:
+            replica = self._replicas[self._leader]
+            replica.values[row["offset"]] = row["value"]
+            replica.log_end_offset = max(replica.log_end_offset, row["offset"] + 1)
+            self._show(at_ns, self._leader)
+
+    def _acknowledged(self, at_ns: int, row: Row) -> None:
+        leader = self._leader or PRODUCER
+        if row["type"] == "ok":
+            where = "" if row["offset"] is None else f" at offset {row['offset']}"
+            text = f"ack {row['value']}{where} (acks={row['acks']})"
+            self.moments.append(Arrow(at_ns, leader, PRODUCER, text, "good"))
+            if row["acks"] == "all" and row["offset"] is not None:
+                self._raise(at_ns, leader, row["offset"] + 1)
+        else:
+            text = f"{row['value']}: {row['error']} ({row['type']})"
+            self.moments.append(Arrow(at_ns, leader, PRODUCER, text, "bad", lost=True))
+
+    def _polled(self, at_ns: int, row: Row) -> None:
+        text = f"{row['value']} at offset {row['offset']}"
+        self.moments.append(Arrow(at_ns, self._leader or CONSUMER, CONSUMER, text, "good"))
+
+    # --- the wire ---
+
+    def _requested(self, at_ns: int, row: Row) -> None:
+        follower, leader = self._names[row["follower"]], self._names[row["leader"]]
+        replica = self._replicas[follower]
+        offset = row["fetch_offset"]
+        if offset < replica.log_end_offset:
+            self.moments.append(
+                Badge(at_ns, follower, f"has truncated {replica.log_end_offset} → {offset}", "bad")
+            )
+            replica.truncate(offset)
+            self._show(at_ns, follower)
+        text = f"fetch from {offset} (round {row['round']})"
+        if row["request_fate"] != "passed":
+            lost = row["forwarded_ns"] is None
+            text = f"{text}: {_fate(row['request_fate'], row['held_ns'])}"
+            self.moments.append(Arrow(at_ns, follower, leader, text, "bad", lost=lost))
+        elif row["responded_ns"] is not None and self._moves(row):
+            self.moments.append(Arrow(at_ns, follower, leader, text))
+
+    def _moves(self, row: Row) -> bool:
+        """Whether a round brings its follower anything, or would have."""
+        replica = self._replicas[self._names[row["follower"]]]
+        mark = row["high_watermark"]
+        news = mark is not None and mark > replica.high_watermark
+        return bool(row["records_bytes"]) or news or row["response_fate"] != "passed"
+
+    def _answered(self, at_ns: int, row: Row) -> None:
+        if not self._moves(row):
+            return
+        follower, leader = self._names[row["follower"]], self._names[row["leader"]]
+        replica, source = self._replicas[follower], self._replicas[leader]
+        mark = row["high_watermark"]
+        end = row["next_offset"]
+        if row["records_bytes"] and end is None:
+            end = source.log_end_offset
+        brought = [
+            source.values.get(offset, "?")
+            for offset in range(row["fetch_offset"], end or row["fetch_offset"])
+        ]
+        records = ", ".join(brought[:3]) + (" …" if len(brought) > 3 else "")
+        text = ", ".join(part for part in (records, f"HW {mark}") if part)
+        if mark is not None and mark > source.high_watermark:
+            self._raise(at_ns, leader, mark)
+        if row["delivered_ns"] is None:
+            fate = _fate(row["response_fate"], row["held_ns"])
+            self.moments.append(Arrow(at_ns, leader, follower, f"{text}: {fate}", "bad", lost=True))
+            return
+        tone: Tone = "plain"
+        if row["response_fate"] == "held":
+            text, tone = f"{text}: {_fate('held', row['held_ns'])}", "bad"
+        self.moments.append(Arrow(at_ns, leader, follower, text, tone))
+        for offset, value in zip(
+            range(row["fetch_offset"], end or row["fetch_offset"]), brought, strict=False
+        ):
+            replica.values[offset] = value
+        replica.log_end_offset = max(replica.log_end_offset, end or 0)
+        if mark is not None:
+            replica.high_watermark = min(mark, replica.log_end_offset)
+        self._show(at_ns, follower)
+
+    # --- faults and leaders ---
+
+    def _fault(self, at_ns: int, row: Row) -> None:
+        verb, fields = next(iter(json.loads(row["value"]).items()))
+        broker = fields.get("broker")
+        if broker is not None:
+            name = str(broker)
+            text = _BADGES.get(verb, verb)
+            if verb == "power_off":
+                lost = sum(fields.get("lost", {}).values())
+                text = f"power off, {lost} lost" if lost else "power off"
+                if name in self._replicas:
+                    replica = self._replicas[name]
+                    replica.truncate(replica.log_end_offset - fields["lost"].get(self._key(), 0))
+            tone: Tone = "good" if verb in ("restart", "resume") else "bad"
+            self.moments.append(Badge(at_ns, name, text, tone))
+            return
+        if verb == "release" and not fields.get("messages"):
+            return  # the rule held nothing any more
+        self.moments.append(Line(at_ns, _sentence(verb, fields), "bad"))
+
+    def _key(self) -> str:
+        return str(self._partition)
+
+    def _leader_changed(self, at_ns: int, row: Row) -> None:
+        value = json.loads(row["value"])
+        leader = value["leader"]
+        isr = "{" + ", ".join(self._names.get(b, str(b)) for b in sorted(value["isr"])) + "}"
+        name = None if leader is None else self._names.get(leader, str(leader))
+        if name == self._leader:
+            self.moments.append(Line(at_ns, f"ISR {isr}"))
+            return
+        self._leader = name
+        self.moments.append(Line(at_ns, f"epoch {row['leader_epoch']}, ISR {isr}"))
+        if name is None:
+            self.moments.append(Line(at_ns, "the partition has no leader", "bad"))
+        else:
+            self.moments.append(Badge(at_ns, name, f"leader, epoch {row['leader_epoch']}"))
+            self._show(at_ns, name)
+
+    # --- logs ---
+
+    def _raise(self, at_ns: int, name: str, mark: int) -> None:
+        replica = self._replicas.get(name)
+        if replica is not None and mark > replica.high_watermark:
+            replica.high_watermark = min(mark, replica.log_end_offset)
+            self._show(at_ns, name)
+
+    def _show(self, at_ns: int, name: str) -> None:
+        self.moments.append(Cells(at_ns, name, self._replicas[name].state()))
+
+
+_BADGES: Final = {
+    "kill": "SIGKILL",
+    "pause": "paused",
+    "resume": "resumed",
+    "restart": "started",
+    "stop": "stopped",
+}
+
+
+def _fate(fate: str, held_ns: int) -> str:
+    seconds = f"{held_ns / 1e9:.1f} s" if held_ns >= 1e8 else f"{held_ns / 1e6:.0f} ms"
+    if fate == "held":
+        return f"held {seconds}"
+    return f"held {seconds}, {fate}" if held_ns else fate
+
+
+def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
+    what = fields.get("response") or fields.get("request")
+    if what:
+        kind = "responses" if "response" in fields else "requests"
+        where = f" where {fields['where']}" if fields.get("where") else ""
+        return f"{verb} {what} {kind} {fields['from']} → {fields['to']}{where}"
+    if verb == "measured":
+        return f"measured: {fields['times']} × {fields['unit']} ({fields['elapsed_ms']} ms)"
+    ends = [str(fields[key]) for key in ("from", "to") if fields.get(key)]
+    purpose = f" ({fields['purpose']})" if fields.get("purpose") else ""
+    rule = f" {fields['rule']}" if fields.get("rule") else ""
+    return f"{verb}{rule} {' → '.join(ends)}{purpose}".strip()
+
+
+def _next_fetch_offsets(rounds: list[Row]) -> list[int | None]:
+    """For each round, the offset of the same follower's next request to the same leader."""
+    found: list[int | None] = [None] * len(rounds)
+    latest: dict[tuple[int, int], int] = {}
+    for number in sorted(range(len(rounds)), key=lambda n: rounds[n]["requested_ns"]):
+        row = rounds[number]
+        key = (row["follower"], row["leader"])
+        if key in latest:
+            found[latest[key]] = row["fetch_offset"]
+        latest[key] = number
+    return found
