@@ -1,0 +1,183 @@
+"""One broker and what it is told: the vocabulary of the tests that need no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusters.broker.replication import broker as brokers
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import Broker, StoredReplica
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.log import Log
+from clusters.broker.replication.model import (
+    Batch,
+    BrokerRegistration,
+    EpochEntry,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from clusters.broker.replication.partition import Leader, Partition
+from clusters.broker.replication.settings import replication_settings
+from clusters.broker.replication.step import step
+
+T = TopicPartition("t", 0)
+A, B, C = 1, 2, 3
+NOW = 1_000_000
+LEADER_OF_A = told.FetcherId(B, 0)  # the fetcher of `following`
+
+
+def broker(
+    generation: str = "0.11",
+    stored: Mapping[TopicPartition, StoredReplica] | None = None,
+    **settings: object,
+) -> Broker:
+    """Broker A."""
+    rules = GENERATIONS[generation]
+    named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
+    return brokers.start(A, rules, replication_settings(named, rules), stored or {})
+
+
+def stored(
+    end: int, high_watermark: int, *, start: int = 0, epochs: Mapping[int, int] | None = None
+) -> dict[TopicPartition, StoredReplica]:
+    entries = tuple(EpochEntry(epoch, offset) for epoch, offset in (epochs or {}).items())
+    return {T: StoredReplica(Log(start, end, entries), high_watermark)}
+
+
+def leader_and_isr(
+    leader: int,
+    epoch: int = 0,
+    isr: tuple[int, ...] = (A, B, C),
+    *,
+    replicas: tuple[int, ...] = (A, B, C),
+    version: int = 0,
+    controller_epoch: int = 1,
+    request: int = 900,
+    **settings: object,
+) -> told.LeaderAndIsrRequested:
+    named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
+    state = LeaderAndIsr(leader, epoch, isr, controller_epoch, version)
+    return told.LeaderAndIsrRequested(
+        request,
+        C,
+        controller_epoch,
+        (told.PartitionState(T, state, replicas, named),),
+        tuple(BrokerRegistration(b, ()) for b in replicas if b == leader),
+    )
+
+
+def leading(
+    generation: str = "0.11",
+    isr: tuple[int, ...] = (A, B, C),
+    *,
+    records: int = 0,
+    high_watermark: int = 0,
+    min_insync_replicas: int = 1,
+    **settings: object,
+) -> Broker:
+    """Broker A, leader of T in epoch 0, with so many records, all followers still to fetch."""
+    epochs = {0: 0} if generation == "0.11" and records else {}
+    one = broker(generation, stored(records, high_watermark, epochs=epochs), **settings)
+    step(one, leader_and_isr(A, 0, isr, min_insync_replicas=min_insync_replicas), NOW)
+    return one
+
+
+def following(generation: str = "0.11", leader: int = B, epoch: int = 0, **log: object) -> Broker:
+    """Broker A, follower of B, with the log that is described; its first request is in flight."""
+    one = broker(generation, stored(**log) if log else None)  # type: ignore[arg-type]
+    step(one, leader_and_isr(leader, epoch), NOW)
+    return one
+
+
+def fetching(generation: str = "0.11", **log: object) -> Broker:
+    """A follower whose fetch is in flight: it had nothing to truncate."""
+    one = following(generation, **log)
+    end = one.partitions[T].log.end_offset
+    if generation != "0.10":
+        step(one, epochs_answer(one, end), NOW)
+    return one
+
+
+def produce(
+    *sizes: int,
+    acks: int = -1,
+    request: int = 1,
+    timeout_ms: int = 30_000,
+    valid: bool = True,
+    partition: TopicPartition = T,
+) -> told.ProduceRequested:
+    """One record for each size."""
+    batches = tuple(told.ProducedBatch(1, size, f"r{request}", valid) for size in sizes or (100,))
+    return told.ProduceRequested(request, acks, timeout_ms, ((partition, batches),))
+
+
+def fetch(
+    replica: int,
+    offset: int,
+    *,
+    request: int = 500,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    available: int = 0,
+    start: int = 0,
+) -> told.FetchRequested:
+    asked = told.FetchedPartition(T, offset, 1_048_576, available, start)
+    return told.FetchRequested(request, replica, max_wait_ms, min_bytes, (asked,))
+
+
+def in_flight(one: Broker) -> int:
+    """The sequence number of what broker A's fetcher has asked."""
+    flying = one.fetchers[LEADER_OF_A].in_flight
+    assert flying is not None
+    return flying.sequence
+
+
+def epochs_answer(
+    one: Broker, end_offset: int, error: told.Error = told.Error.NONE
+) -> told.OffsetForLeaderEpochResponded:
+    ended = told.EpochEndOffset(T, error, end_offset)
+    return told.OffsetForLeaderEpochResponded(LEADER_OF_A, in_flight(one), (ended,))
+
+
+def fetch_answer(
+    one: Broker,
+    *bases: int,
+    high_watermark: int = 0,
+    start: int = 0,
+    error: told.Error = told.Error.NONE,
+    epoch: int = 0,
+) -> told.FetchResponded:
+    """One record at each base offset."""
+    batches = tuple(Batch(base, 1, epoch, 100, f"r{base}") for base in bases)
+    result = told.FetchResult(T, error, high_watermark, start, batches)
+    return told.FetchResponded(LEADER_OF_A, in_flight(one), (result,))
+
+
+def offsets_answer(one: Broker, offset: int) -> told.ListOffsetsResponded:
+    listed = told.ListedOffset(T, told.Error.NONE, offset)
+    return told.ListOffsetsResponded(LEADER_OF_A, in_flight(one), (listed,))
+
+
+def did(effects: tuple[do.Effect, ...], *kinds: type) -> list[do.Effect]:
+    """The effects, or those of some kinds, without the lines for the log."""
+    return [
+        effect
+        for effect in effects
+        if not isinstance(effect, do.Note) and (not kinds or isinstance(effect, kinds))
+    ]
+
+
+def of(one: Broker) -> Partition:
+    return one.partitions[T]
+
+
+def role(one: Broker) -> Leader:
+    leader = of(one).role
+    assert isinstance(leader, Leader)
+    return leader
+
+
+def remote(one: Broker, replica: int) -> int:
+    """The leader's copy of a follower's log end offset."""
+    return role(one).remotes[replica].log_end_offset

@@ -1,0 +1,389 @@
+"""C1-C9: the controller, and what brokers do when it speaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.assignment import assign_replicas
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.controller_state import Active, Standby
+from clusters.broker.replication.coordination import (
+    BrokersChanged,
+    ClusterLoaded,
+    ControllerChanged,
+    ControllerElected,
+    CreateTopic,
+    LeaderAndIsrRead,
+    LeaderAndIsrWritten,
+    ReadLeaderAndIsr,
+    SessionExpired,
+    SessionStarted,
+    TopicCreated,
+    TopicsChanged,
+    TryBecomeController,
+    WriteLeaderAndIsr,
+)
+from clusters.broker.replication.election import initial_state, next_state
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.messages import (
+    DelayedOperationExpired,
+    HighWatermarkCheckpoint,
+    TimerFired,
+)
+from clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicConfiguration,
+)
+from clusters.broker.replication.partition import Follower
+from clusters.broker.replication.step import shut_down, step
+from tests.core import given
+from tests.core.given import NOW, A, B, C, T
+from tests.core.world import cluster
+
+ALL = {b: BrokerRegistration(b, (), epoch=b) for b in (A, B, C)}
+LED_BY_B = LeaderAndIsr(B, 4, (B, A, C), 1, version=7)
+
+
+def _controller(state: LeaderAndIsr = LED_BY_B) -> Broker:
+    """Broker A, controller of epoch 2, which has looked at everything there is."""
+    one = given.broker()
+    step(one, SessionStarted(1), NOW)
+    step(one, ControllerElected(2), NOW)
+    topics = {"t": TopicConfiguration({0: (B, A, C)})}
+    step(one, ClusterLoaded(2, ALL, topics, {T: state}), NOW)
+    step(one, LeaderAndIsrRead((T,), {T: state}), NOW)
+    return one
+
+
+def _asked(effects: tuple[do.Effect, ...], kind: type) -> list[object]:
+    asked = [e.request for e in effects if isinstance(e, do.Coordinate)]
+    return [request for request in asked if isinstance(request, kind)]
+
+
+def _decided(one: Broker, state: LeaderAndIsr) -> list[LeaderAndIsr]:
+    effects = step(one, LeaderAndIsrRead((T,), {T: state}), NOW)
+    return [write.state for write in _asked(effects, WriteLeaderAndIsr)]  # type: ignore[attr-defined]
+
+
+# --- C1, C2 --------------------------------------------------------------------------------------
+
+
+def test_c1_the_first_is_controller_and_its_death_elects_another_in_a_later_epoch() -> None:
+    world = cluster("0.11", (A, B, C))
+    assert (world.service.controller, world.service.controller_epoch) == (A, 1)
+    world.kill(A)
+    world.run()
+    assert (world.service.controller, world.service.controller_epoch) == (B, 2)
+    assert isinstance(world.brokers[B].controller, Active)
+    assert world.brokers[C].controller == Standby(registered=True)
+    assert {broker.controller_epoch for broker in world.brokers.values()} == {2}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        given.leader_and_isr(B, 9, controller_epoch=1),
+        told.StopReplicaRequested(900, C, 1, True, (T,)),
+        told.UpdateMetadataRequested(900, C, 1, (), ()),
+    ],
+)
+def test_c1_requests_of_an_older_controller_epoch_are_refused(message: object) -> None:
+    leader = given.leading()
+    step(leader, told.UpdateMetadataRequested(1, B, 2, (), ()), NOW)
+    before = leader.copy()
+    refusal = do.RespondControl(900, Error.STALE_CONTROLLER_EPOCH)
+    assert given.did(step(leader, message, NOW)) == [refusal]
+    assert leader == before
+
+
+def test_c1_a_controller_that_is_refused_resigns() -> None:
+    one = _controller()
+    stale = told.ControlResponded(B, 2, Error.STALE_CONTROLLER_EPOCH)
+    step(one, told.ControlResponded(B, 1, Error.STALE_CONTROLLER_EPOCH), NOW)  # of an older term
+    assert isinstance(one.controller, Active)
+    assert do.StopSendingControl(None) in step(one, stale, NOW)
+    assert one.controller == Standby(registered=True)
+
+
+def test_c1_every_registered_broker_tries_when_there_is_no_controller() -> None:
+    one = given.broker()
+    assert step(one, ControllerChanged(None), NOW) == ()  # not registered yet
+    assert do.Coordinate(TryBecomeController()) in step(one, SessionStarted(1), NOW)
+    assert step(one, ControllerChanged(B), NOW) == ()
+    assert step(one, ControllerChanged(None), NOW) == (do.Coordinate(TryBecomeController()),)
+
+
+def test_c2_a_brokers_death_and_return_are_noticed() -> None:
+    world = cluster("0.11", (B, C, A))
+    world.kill(B)
+    world.run()
+    assert (world.leader, set(world.brokers[C].metadata.brokers)) == (C, {A, C})
+    world.start(B).advance(3_000)
+    assert set(world.brokers[C].metadata.brokers) == {A, B, C}
+    assert set(world.isr) == {A, B, C}
+
+
+def test_c2_a_broker_that_bounced_unseen_is_dead_once() -> None:
+    """B led and came back in a new session before anyone looked: it may have lost its tail."""
+    one = _controller()
+    bounced = {**ALL, B: BrokerRegistration(B, (), epoch=99)}
+    effects = step(one, BrokersChanged(bounced), NOW)
+    sent = [e.message for e in effects if isinstance(e, do.SendControl) and e.broker == B]
+    assert [type(message) for message in sent] == [told.UpdateMetadataRequested]
+    (state,) = _decided(one, LED_BY_B)
+    assert (state.leader, state.leader_epoch, state.isr) == (A, 5, (A, C))
+    written = LeaderAndIsr(A, 5, (A, C), 2, version=8)
+    effects = step(one, LeaderAndIsrWritten(T, written, True), NOW)
+    told_to = [
+        e.broker
+        for e in effects
+        if isinstance(e, do.SendControl) and isinstance(e.message, told.LeaderAndIsrRequested)
+    ]
+    assert told_to == [A, B, C]
+    assert _asked(effects, ReadLeaderAndIsr) == [ReadLeaderAndIsr((T,))]
+    assert _decided(one, written) == []  # and then it lives again
+
+
+def test_c2_a_bounce_during_a_decision_is_counted_in_the_next() -> None:
+    one = _controller()
+    without_c = {A: ALL[A], B: ALL[B]}
+    step(one, BrokersChanged(without_c), NOW)
+    assert [state.isr for state in _decided(one, LED_BY_B)] == [(B, A)]
+    step(one, BrokersChanged({**without_c, B: BrokerRegistration(B, (), epoch=99)}), NOW)
+    written = LeaderAndIsr(B, 5, (B, A), 2, version=8)
+    step(one, LeaderAndIsrWritten(T, written, True), NOW)
+    assert [state.leader for state in _decided(one, written)] == [A]
+
+
+# --- C3, C6 --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("members", "live", "unclean", "leader", "isr"),
+    [
+        ((A, B), (A, B), False, B, None),  # nothing to change
+        ((A, B, C), (A, B), False, B, (B, A)),  # a member died: it leaves, the leader stays
+        ((A, B, C), (A, C), False, A, (A, C)),  # the leader died: the first that lives
+        ((B, C), (A, C), True, C, (C,)),  # … of the ISR, also where it need not be clean
+        ((A, B), (C,), False, -1, (A, B)),  # nobody of it lives: no leader, the ISR is kept
+        ((A, B), (C,), True, C, (C,)),  # … or any replica, and the ISR is it alone
+        ((A, B), (), True, -1, (A, B)),
+    ],
+)
+def test_c3_the_leader_is_the_first_of_the_isr_that_lives_in_assigned_order(
+    members: tuple[int, ...],
+    live: tuple[int, ...],
+    unclean: bool,
+    leader: int,
+    isr: tuple[int, ...] | None,
+) -> None:
+    state = LeaderAndIsr(B, 4, members, 1, version=7)
+    decided = next_state(state, (B, A, C), live, 2, unclean=unclean)
+    assert decided == (None if isr is None else LeaderAndIsr(leader, 5, isr, 2, version=7))
+
+
+def test_c3_a_partition_without_leader_gets_one_when_a_member_returns() -> None:
+    state = LeaderAndIsr(-1, 5, (A, B), 2, version=8)
+    assert next_state(state, (B, A, C), (C,), 2, unclean=False) is None
+    returned = next_state(state, (B, A, C), (A, C), 2, unclean=False)
+    assert returned == LeaderAndIsr(A, 6, (A,), 2, version=8)
+
+
+def test_c3_a_new_partition_is_led_by_its_first_live_replica() -> None:
+    assert initial_state((B, A, C), {A, C}, 2) == LeaderAndIsr(A, 0, (A, C), 2)
+    assert initial_state((B,), {A, C}, 2) is None
+
+
+@pytest.mark.parametrize(("unclean", "leader", "isr"), [(False, -1, (A, B)), (True, C, (C,))])
+def test_c6_the_choice_between_waiting_and_losing_is_as_configured(
+    unclean: bool, leader: int, isr: tuple[int, ...]
+) -> None:
+    decided = next_state(LeaderAndIsr(B, 4, (A, B), 1), (B, A, C), (C,), 2, unclean=unclean)
+    assert decided is not None
+    assert (decided.leader, decided.isr) == (leader, isr)
+
+
+# --- C4, C7 --------------------------------------------------------------------------------------
+
+
+def test_c4_leader_and_isr_makes_leaders_and_followers_and_answers_each() -> None:
+    one = given.broker()
+    effects = step(one, given.leader_and_isr(A), NOW)
+    assert given.did(effects)[0] == do.CreateLog(T, {})
+    assert do.RespondControl(900, Error.NONE, ((T, Error.NONE),)) in effects
+    assert given.role(one).isr.isr == (A, B, C)
+    step(one, given.leader_and_isr(B, 1), NOW)
+    assert given.of(one).role == Follower(B)
+
+
+def test_c4_a_broker_that_is_no_replica_refuses_the_partition() -> None:
+    one = given.broker()
+    effects = step(one, given.leader_and_isr(B, replicas=(B, C)), NOW)
+    refused = ((T, Error.UNKNOWN_TOPIC_OR_PARTITION),)
+    assert do.RespondControl(900, Error.NONE, refused) in effects
+    assert one.partitions == {}
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_c4_stop_replica_keeps_the_log_unless_it_is_to_be_deleted(delete: bool) -> None:
+    follower = given.fetching(end=3, high_watermark=3, epochs={0: 0})
+    effects = step(follower, told.StopReplicaRequested(7, C, 1, delete, (T,)), NOW)
+    assert follower.fetchers == {}
+    assert (T in follower.partitions) == (not delete)
+    assert (do.DeleteLog(T) in effects) == delete
+    assert given.did(effects, do.RespondControl) == [
+        do.RespondControl(7, Error.NONE, ((T, Error.NONE),))
+    ]
+
+
+def test_c4_nothing_is_deleted_that_is_not_there_and_late_news_of_it_is_ignored() -> None:
+    one = given.broker()
+    effects = step(one, told.StopReplicaRequested(7, C, 1, True, (T,)), NOW)
+    assert not given.did(effects, do.DeleteLog)
+    assert step(one, told.LogTruncated(T, 3), NOW) == ()
+
+
+def test_c4_update_metadata_fills_the_cache() -> None:
+    one = given.broker()
+    state = given.leader_and_isr(B).partitions[0]
+    update = told.UpdateMetadataRequested(7, C, 3, (state,), tuple(ALL.values()))
+    assert given.did(step(one, update, NOW)) == [do.RespondControl(7, Error.NONE)]
+    assert one.metadata.brokers == ALL
+    assert one.metadata.topics == {"t": {0: state}}
+    assert one.metadata.controller_id == C
+
+
+def test_c7_high_watermarks_are_checkpointed_every_5_000_ms_from_the_first_leader_and_isr() -> None:
+    one = given.broker("0.11", given.stored(5, 3, epochs={0: 0}))
+    timer = do.SetTimer(HighWatermarkCheckpoint(), 5_000)
+    assert timer in step(one, given.leader_and_isr(B), NOW)
+    assert timer not in step(one, given.leader_and_isr(B, 1), NOW)
+    written = do.WriteHighWatermarkCheckpoint(((T, 3),))
+    effects = step(one, TimerFired(HighWatermarkCheckpoint()), NOW + 5_000)
+    assert given.did(effects) == [written, timer]
+
+
+def test_c7_a_partition_that_no_controller_has_named_is_not_forgotten() -> None:
+    one = given.broker("0.11", given.stored(5, 3, epochs={0: 0}))
+    assert shut_down(one) == (do.WriteHighWatermarkCheckpoint(((T, 3),)),)
+
+
+# --- C8, C9 --------------------------------------------------------------------------------------
+
+
+def test_c8_stale_metadata_gets_not_leader_or_follower() -> None:
+    follower = given.following()
+    (produced,) = given.did(step(follower, given.produce(), NOW))
+    (fetched,) = given.did(step(follower, given.fetch(-1, 0), NOW))
+    assert produced.results[0].error is Error.NOT_LEADER_OR_FOLLOWER
+    assert fetched.results[0].error is Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_c8_every_broker_knows_the_leader_after_a_failover() -> None:
+    world = cluster("0.11", (C, B, A))
+    world.kill(C)
+    world.run()
+    for broker in world.brokers.values():
+        assert broker.metadata.topics["t"][0].state.leader == B
+        assert set(broker.metadata.brokers) == {A, B}
+
+
+def test_c8_a_leaders_entry_in_leader_and_isr_does_not_hide_its_listeners() -> None:
+    one = given.broker()
+    full = BrokerRegistration(B, (), rack="r1", epoch=5)
+    step(one, told.UpdateMetadataRequested(7, C, 1, (), (full,)), NOW)
+    step(one, given.leader_and_isr(B), NOW)
+    assert one.metadata.brokers[B] == full
+
+
+@pytest.mark.parametrize("brokers", [1, 2, 3, 5])
+def test_c9_leaders_and_replicas_are_spread_evenly(brokers: int) -> None:
+    replication = min(3, brokers)
+    assigned = assign_replicas("t", range(brokers), 2 * brokers, replication)
+    leaders = Counter(replicas[0] for replicas in assigned.values())
+    held = Counter(replica for replicas in assigned.values() for replica in replicas)
+    assert set(leaders.values()) == {2}
+    assert set(held.values()) == {2 * replication}
+    assert all(len(set(replicas)) == replication for replicas in assigned.values())
+
+
+def test_c9_or_as_the_request_assigns_them() -> None:
+    one = _controller()
+    new = told.NewTopic("u", -1, -1, {0: (C, A), 1: (A, B)}, {})
+    effects = step(one, told.CreateTopicsRequested(9, (new,), 1_000), NOW)
+    (request,) = _asked(effects, CreateTopic)
+    assert request == CreateTopic(9, "u", TopicConfiguration({0: (C, A), 1: (A, B)}, {}))
+
+
+# --- CreateTopics: always one answer -------------------------------------------------------------
+
+
+def _create(one: Broker, *names: str, timeout_ms: int = 1_000) -> tuple[do.Effect, ...]:
+    topics = tuple(told.NewTopic(name, 1, 2, {}, {}) for name in names)
+    return step(one, told.CreateTopicsRequested(9, topics, timeout_ms), NOW)
+
+
+def _results(effects: tuple[do.Effect, ...]) -> list[tuple[str, Error]]:
+    answers = given.did(effects, do.RespondCreateTopics)
+    return [(r.topic, r.error) for answer in answers for r in answer.results]  # type: ignore[union-attr]
+
+
+def test_c9_a_topic_is_answered_when_it_has_leaders_and_the_wrong_one_by_itself() -> None:
+    one = _controller()
+    effects = _create(one, "u", "bad name", "t")
+    assert _results(effects) == []
+    assert do.SetTimer(DelayedOperationExpired(9), 1_000) in effects
+    (request,) = _asked(effects, CreateTopic)
+    assert isinstance(request, CreateTopic)
+    topics = {**one.controller.topics, "u": request.configuration}  # type: ignore[union-attr]
+    step(one, TopicCreated(9, "u", None), NOW)
+    step(one, TopicsChanged(topics), NOW)
+    partition = T._replace(topic="u")
+    (write,) = _asked(step(one, LeaderAndIsrRead((partition,), {}), NOW), WriteLeaderAndIsr)
+    effects = step(one, LeaderAndIsrWritten(partition, write.state, True), NOW)  # type: ignore[attr-defined]
+    assert _results(effects) == [
+        ("u", Error.NONE),
+        ("bad name", Error.INVALID_TOPIC_EXCEPTION),
+        ("t", Error.TOPIC_ALREADY_EXISTS),
+    ]
+    assert do.CancelTimer(DelayedOperationExpired(9)) in effects
+
+
+def test_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:
+    assert _results(_create(_controller(), "t", "u", "u")) == [
+        ("t", Error.TOPIC_ALREADY_EXISTS),
+        ("u", Error.INVALID_REQUEST),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("event", "error"),
+    [
+        (TimerFired(DelayedOperationExpired(9)), Error.REQUEST_TIMED_OUT),
+        (ControllerChanged(B), Error.NOT_CONTROLLER),
+        (SessionExpired(), Error.NOT_CONTROLLER),
+        (told.ControlResponded(B, 2, Error.STALE_CONTROLLER_EPOCH), Error.NOT_CONTROLLER),
+        (TopicCreated(9, "u", "TOPIC_ALREADY_EXISTS"), Error.TOPIC_ALREADY_EXISTS),
+    ],
+)
+def test_c9_a_creation_that_does_not_succeed_is_answered_too(event: object, error: Error) -> None:
+    one = _controller()
+    _create(one, "u")
+    assert _results(step(one, event, NOW)) == [("u", error)]
+    assert _results(step(one, TimerFired(DelayedOperationExpired(9)), NOW)) == []
+
+
+def test_c9_an_abandoned_creation_is_forgotten() -> None:
+    one = _controller()
+    _create(one, "u")
+    step(one, told.RequestAbandoned(9), NOW)
+    assert one.controller.creations == {}  # type: ignore[union-attr]
+
+
+def test_c9_who_is_no_controller_says_so() -> None:
+    assert _results(_create(given.broker(), "u")) == [("u", Error.NOT_CONTROLLER)]

@@ -1,0 +1,331 @@
+"""F1-F12: fetch rounds, from the leader's side and from the follower's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.fetcher import (
+    Delayed,
+    Fetching,
+    FetchState,
+    OutOfRange,
+    Truncating,
+    fetcher_number,
+    java_hash,
+)
+from clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
+from clusters.broker.replication.model import Batch, EpochEntry, TopicPartition
+from clusters.broker.replication.step import step
+from tests.core import given
+from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
+
+
+def _state(follower: given.Broker) -> FetchState:
+    return follower.fetchers[LEADER_OF_A].followed[T].state
+
+
+# --- F1 ------------------------------------------------------------------------------------------
+
+
+def test_f1_the_nine_steps_from_produce_to_the_followers_high_watermark() -> None:
+    leader, follower = given.leading(isr=(A, B)), given.fetching()
+    batch = Batch(0, 1, 0, 100, "r1")
+    # 1 and 2: the leader writes and its log end offset moves; the answer has to wait.
+    assert given.did(step(leader, given.produce(timeout_ms=9), NOW)) == [
+        do.AppendToLog(T, (batch,), assign=True),
+        do.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)),
+        do.SetTimer(DelayedOperationExpired(1), 9),
+    ]
+    # 3 to 7, round 1: offset 0 is recorded, the high watermark stays, the record goes out.
+    result = do.FetchedResult(T, Error.NONE, 0, 0, do.LogSlice(0, 1, 1_048_576))
+    effects = step(leader, given.fetch(B, 0, request=2), NOW)
+    assert given.did(effects) == [do.RespondFetch(2, (result,))]
+    assert (given.remote(leader, B), given.of(leader).high_watermark) == (0, 0)
+    # 8 and 9: the follower writes, its own high watermark is min(1, 0); and 3 again, at offset 1.
+    assert given.did(step(follower, given.fetch_answer(follower, 0), NOW)) == [
+        do.AppendToLog(T, (Batch(0, 1, 0, 100, "r0"),), assign=False),
+        do.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)),
+        do.SendFetch(
+            LEADER_OF_A,
+            3,
+            500,
+            1,
+            10_485_760,
+            (told.FetchedPartition(T, 1, 1_048_576, log_start_offset=0, current_leader_epoch=0),),
+        ),
+    ]
+    # 4 to 7, round 2: offset 1 is recorded, the high watermark moves, the producer is answered.
+    assert given.did(step(leader, given.fetch(B, 1, request=3), NOW)) == [
+        do.RespondProduce(1, -1, (do.ProducedPartition(T, Error.NONE, 0, 0),)),
+        do.CancelTimer(DelayedOperationExpired(1)),
+        do.SetTimer(DelayedOperationExpired(3), 500),
+    ]
+    # 9: an answer without records brings the high watermark.
+    step(follower, given.fetch_answer(follower, high_watermark=1), NOW)
+    assert (given.of(follower).log.end_offset, given.of(follower).high_watermark) == (1, 1)
+
+
+# --- F2, F3, F5 ----------------------------------------------------------------------------------
+
+
+def test_f2_a_fetcher_truncates_then_fetches_and_waits_after_an_error() -> None:
+    follower = given.following(end=3, high_watermark=1, epochs={0: 0})
+    assert _state(follower) == Truncating()
+    effects = step(follower, given.epochs_answer(follower, 2), NOW)
+    assert [type(effect) for effect in given.did(effects)] == [do.TruncateLog, do.SendFetch]
+    assert _state(follower) == Fetching()
+    lost = told.FetcherRequestFailed(LEADER_OF_A, given.in_flight(follower))
+    assert given.did(step(follower, lost, NOW)) == [
+        do.SetTimer(told.FetcherBackoffOver(LEADER_OF_A), 1_000)
+    ]
+    assert _state(follower) == Delayed(NOW + 1_000, Fetching())
+    backoff = TimerFired(told.FetcherBackoffOver(LEADER_OF_A))
+    (fetch,) = given.did(step(follower, backoff, NOW + 1_000))
+    assert isinstance(fetch, do.SendFetch)
+
+
+def test_f2_one_request_is_in_flight_at_a_time_and_late_answers_are_no_answers() -> None:
+    follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
+    late = given.fetch_answer(follower, 3)
+    step(follower, given.leader_and_isr(C, 1), NOW)
+    step(follower, given.leader_and_isr(B, 2), NOW)
+    before = follower.copy()
+    assert given.did(step(follower, late, NOW)) == []
+    assert follower == before
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "fetchers", "number"),
+    [("t", 0, 4, 0), ("t", 1, 4, 1), ("events", 7, 3, 2), ("orders-eu", 11, 8, 3)],
+)
+def test_f3_a_partition_has_one_fetcher_by_kafkas_hash(
+    topic: str, partition: int, fetchers: int, number: int
+) -> None:
+    assert fetcher_number(TopicPartition(topic, partition), fetchers) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("t", 116), ("hello", 99162322), ("polygenelubricants", -(1 << 31))],
+)
+def test_f3_java_hash_is_the_signed_hash_of_java(text: str, expected: int) -> None:
+    assert java_hash(text) == expected
+
+
+def test_f3_idle_fetchers_are_not_created_and_an_empty_one_is_closed() -> None:
+    follower = given.broker(num_replica_fetchers=4)
+    step(follower, given.leader_and_isr(B), NOW)
+    assert len(follower.fetchers) == 1
+    (fetcher,) = follower.fetchers
+    effects = step(follower, given.leader_and_isr(A, 1), NOW)
+    assert do.CloseFetcher(fetcher) in effects
+    assert follower.fetchers == {}
+
+
+def test_f5_partitions_that_were_served_go_behind_the_others() -> None:
+    follower = given.broker("0.10")
+    for number in range(3):
+        message = given.leader_and_isr(B, replicas=(A, B))
+        told_of = replace(message.partitions[0], partition=TopicPartition("t", number))
+        step(follower, replace(message, partitions=(told_of,)), NOW)
+    order = []
+    for served in (0, 1, 2, 1):
+        partition = TopicPartition("t", served)
+        end = follower.partitions[partition].log.end_offset
+        result = told.FetchResult(partition, Error.NONE, 0, 0, (Batch(end, 1, -1, 9),))
+        if partition not in follower.fetchers[LEADER_OF_A].in_flight.sent:  # type: ignore[union-attr]
+            empty = told.FetchResponded(LEADER_OF_A, given.in_flight(follower), ())
+            step(follower, empty, NOW)
+        answer = told.FetchResponded(LEADER_OF_A, given.in_flight(follower), (result,))
+        (sent,) = given.did(step(follower, answer, NOW), do.SendFetch)
+        assert isinstance(sent, do.SendFetch)
+        order.append([asked.partition.partition for asked in sent.partitions])
+    assert order == [[1, 2, 0], [2, 0, 1], [0, 1, 2], [0, 2, 1]]
+
+
+# --- F6, F7, F12 ---------------------------------------------------------------------------------
+
+
+def test_f6_an_empty_fetch_is_parked_until_an_append_wakes_it() -> None:
+    leader = given.leading()
+    assert given.did(step(leader, given.fetch(B, 0), NOW)) == [
+        do.SetTimer(DelayedOperationExpired(500), 500)
+    ]
+    (answer,) = given.did(step(leader, given.produce(), NOW), do.RespondFetch)
+    assert answer.results[0].records == do.LogSlice(0, 1, 1_048_576)
+
+
+def test_f6_a_parked_fetch_is_answered_empty_when_its_time_is_over() -> None:
+    leader = given.leading()
+    step(leader, given.fetch(B, 0), NOW)
+    effects = step(leader, TimerFired(DelayedOperationExpired(500)), NOW + 500)
+    empty = do.FetchedResult(T, Error.NONE, 0, 0, None)
+    assert given.did(effects) == [do.RespondFetch(500, (empty,))]
+    assert (leader.delayed, leader.watchers) == ({}, {})
+
+
+def test_f6_min_bytes_are_counted_over_what_was_there_and_what_came() -> None:
+    leader = given.leading(records=1)
+    asked = given.fetch(B, 0, min_bytes=250, available=100)
+    assert not given.did(step(leader, asked, NOW), do.RespondFetch)
+    assert not given.did(step(leader, given.produce(100), NOW), do.RespondFetch)
+    assert given.did(step(leader, given.produce(60, request=3), NOW), do.RespondFetch)
+
+
+@pytest.mark.parametrize("asked", [{"max_wait_ms": 0}, {"min_bytes": 0}])
+def test_f6_who_does_not_want_to_wait_is_answered_at_once(asked: dict[str, int]) -> None:
+    effects = step(given.leading(), given.fetch(B, 0, **asked), NOW)
+    assert given.did(effects, do.RespondFetch)
+
+
+def test_f6_nothing_asked_for_and_errors_are_answered_at_once() -> None:
+    nothing = replace(given.fetch(B, 0), partitions=())
+    assert given.did(step(given.leading(), nothing, NOW)) == [do.RespondFetch(500, ())]
+    (wrong,) = given.did(step(given.leading(), given.fetch(B, 9), NOW))
+    assert wrong.results[0].error is Error.OFFSET_OUT_OF_RANGE
+
+
+def test_f6_a_leader_that_ceases_to_lead_answers_what_is_parked() -> None:
+    leader = given.leading()
+    step(leader, given.fetch(B, 0), NOW)
+    (answer,) = given.did(step(leader, given.leader_and_isr(B, 1), NOW), do.RespondFetch)
+    assert answer.results[0].error is Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_f6_a_partition_that_is_asked_for_twice_is_answered_once() -> None:
+    leader = given.leading()
+    twice = given.fetch(B, 0)
+    step(leader, replace(twice, partitions=twice.partitions * 2), NOW)
+    effects = step(leader, given.produce(acks=1), NOW)
+    assert len(given.did(effects, do.RespondFetch)) == 1
+    assert (leader.delayed, leader.watchers) == ({}, {})
+
+
+def test_f6_an_abandoned_fetch_is_never_answered() -> None:
+    leader = given.leading()
+    step(leader, given.fetch(B, 0), NOW)
+    step(leader, told.RequestAbandoned(500), NOW)
+    assert not given.did(step(leader, given.produce(), NOW), do.RespondFetch)
+    assert not given.did(step(leader, TimerFired(DelayedOperationExpired(500)), NOW))
+
+
+@pytest.mark.parametrize(("reader", "end"), [(B, 10), (-1, 4)])
+def test_f7_followers_read_to_the_log_end_and_consumers_to_the_high_watermark(
+    reader: int, end: int
+) -> None:
+    leader = given.leading(records=10, high_watermark=4)
+    (answer,) = given.did(step(leader, given.fetch(reader, 2), NOW), do.RespondFetch)
+    assert answer.results[0].records == do.LogSlice(2, end, 1_048_576)
+
+
+def test_f12_a_broker_that_is_no_replica_gets_nothing_and_moves_nothing() -> None:
+    leader = given.leading(isr=(A,), records=3)
+    before = given.of(leader)
+    (answer,) = given.did(step(leader, given.fetch(9, 3, max_wait_ms=0), NOW))
+    assert answer.results[0].records is None
+    (answer,) = given.did(step(leader, given.fetch(9, 0, max_wait_ms=0), NOW))
+    assert (answer.results[0].error, answer.results[0].records) == (Error.NONE, None)
+    assert given.of(leader) == before
+
+
+# --- F8 ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bases", [(4,), (2,), (3, 5), (3, 3)])
+def test_f8_records_that_do_not_continue_the_log_are_never_appended(
+    bases: tuple[int, ...],
+) -> None:
+    follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
+    before = given.of(follower)
+    effects = step(follower, given.fetch_answer(follower, *bases, high_watermark=3), NOW)
+    assert not given.did(effects, do.AppendToLog)
+    assert given.of(follower) == before
+    assert _state(follower) == Delayed(NOW + 1_000, Fetching())
+
+
+# --- F9, F10, F11 --------------------------------------------------------------------------------
+
+
+def _out_of_range(*, end: int, start: int = 0) -> given.Broker:
+    follower = given.fetching(end=end, high_watermark=2, start=start, epochs={0: start})
+    answer = given.fetch_answer(follower, error=Error.OFFSET_OUT_OF_RANGE)
+    assert given.did(step(follower, answer, NOW)) == [
+        do.SendListOffsets(LEADER_OF_A, given.in_flight(follower), (told.OffsetAsked(T, -1),))
+    ]
+    return follower
+
+
+def test_f9_behind_the_leaders_log_start_all_is_dropped_and_begins_there() -> None:
+    follower = _out_of_range(end=3)
+    (earliest,) = given.did(step(follower, given.offsets_answer(follower, 90), NOW))
+    assert isinstance(earliest, do.SendListOffsets)
+    assert earliest.partitions == (told.OffsetAsked(T, -2),)
+    assert _state(follower) == OutOfRange(asks_earliest=True)
+    effects = given.did(step(follower, given.offsets_answer(follower, 40), NOW))
+    assert effects[:2] == [
+        do.TruncateFullyAndStartAt(T, 40),
+        do.WriteLeaderEpochCheckpoint(T, ()),
+    ]
+    log = given.of(follower).log
+    assert (log.start_offset, log.end_offset, given.of(follower).high_watermark) == (40, 40, 40)
+    assert effects[2].partitions[0].fetch_offset == 40
+
+
+def test_f10_b1_a_log_longer_than_the_leaders_is_cut_to_it() -> None:
+    follower = _out_of_range(end=9)
+    truncated, fetch = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert truncated == do.TruncateLog(T, 5)
+    assert fetch.partitions[0].fetch_offset == 5
+
+
+def test_f10_b1_a_leader_that_ends_before_the_own_log_start_leaves_nothing_of_it() -> None:
+    follower = _out_of_range(end=9, start=7)
+    effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert effects[0] == do.TruncateFullyAndStartAt(T, 5)
+    assert effects[-1].partitions[0].fetch_offset == 5
+
+
+def test_f10_b2_where_the_leader_has_grown_past_the_log_nothing_is_cut() -> None:
+    follower = _out_of_range(end=9)
+    before = given.of(follower)
+    step(follower, given.offsets_answer(follower, 12), NOW)
+    (fetch,) = given.did(step(follower, given.offsets_answer(follower, 0), NOW))
+    assert isinstance(fetch, do.SendFetch)
+    assert fetch.partitions[0].fetch_offset == 9
+    assert given.of(follower) == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Error.UNKNOWN_LEADER_EPOCH,
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.KAFKA_STORAGE_ERROR,
+        Error.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_f11_after_most_errors_the_same_is_tried_again_later(error: Error) -> None:
+    follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
+    before = given.of(follower)
+    effects = step(follower, given.fetch_answer(follower, 3, error=error), NOW)
+    backoff = do.SetTimer(told.FetcherBackoffOver(LEADER_OF_A), 1_000)
+    assert given.did(effects) == [backoff]
+    assert given.of(follower) == before
+    assert _state(follower) == Delayed(NOW + 1_000, Fetching())
+
+
+def test_f11_a_fenced_epoch_ends_the_following_until_the_controller_speaks() -> None:
+    follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
+    answer = given.fetch_answer(follower, error=Error.FENCED_LEADER_EPOCH)
+    assert do.CloseFetcher(LEADER_OF_A) in step(follower, answer, NOW)
+    assert follower.fetchers == {}
+    (asked,) = given.did(
+        step(follower, given.leader_and_isr(B, 1), NOW), do.SendOffsetForLeaderEpoch
+    )
+    assert asked.partitions == (told.EpochAsked(T, 0, 1),)

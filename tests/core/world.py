@@ -1,0 +1,372 @@
+"""A whole cluster in one process, for plays: core brokers, a service, and messages in flight.
+
+Nothing moves by itself: `run` delivers what may be delivered, in the order in which it was sent,
+until nothing is left to do now; `advance` lets time pass. A message that a rule of `holds` matches
+stays where it is. Every invariant is checked after every step. No network, no disk, no chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from clusters.broker.replication import broker as brokers
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.coordination import CreateTopic, SessionExpired
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from clusters.broker.replication.partition import Leader
+from clusters.broker.replication.settings import replication_settings
+from clusters.broker.replication.step import begin, step
+from tests.core.disk import Disk
+from tests.core.service import Service
+
+SERVICE = 0
+T = TopicPartition("t", 0)
+A, B, C = 1, 2, 3
+ANSWERS = (told.FetchResponded, told.OffsetForLeaderEpochResponded, told.ListOffsetsResponded)
+
+
+@dataclass(frozen=True)
+class Message:
+    source: int
+    target: int
+    body: object
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A follower's request that waits for its answer at `leader`."""
+
+    broker: int
+    leader: int
+    effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
+
+
+Hold = Callable[[Message], bool]
+
+
+class World:
+    def __init__(self, generation: str, **settings: object) -> None:
+        self.rules = GENERATIONS[generation]
+        named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
+        self.settings = replication_settings(named, self.rules)
+        self.now_ms = 1_000_000
+        self.service = Service()
+        self.brokers: dict[int, Broker] = {}
+        self.disks: dict[int, Disk] = {}
+        self.in_flight: list[Message] = []
+        self.holds: list[Hold] = []
+        self.timers: dict[tuple[int, told.Timer], tuple[int, int]] = {}
+        self.answers: dict[int, list[do.Effect]] = {}
+        self.refused: list[Message] = []
+        self.leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._asked: dict[int, Asked] = {}
+        self._next = 1
+
+    # --- the cluster -----------------------------------------------------------------------------
+
+    def start(self, *broker_ids: int) -> World:
+        for broker_id in broker_ids:
+            disk = self.disks.setdefault(broker_id, Disk())
+            broker = brokers.start(broker_id, self.rules, self.settings, disk.stored())
+            self.brokers[broker_id] = broker
+            self._carry_out(broker_id, begin(broker))
+            self._send_all(self.service.register(broker_id))
+        return self
+
+    def topic(self, *replicas: int, **settings: object) -> World:
+        named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
+        request = CreateTopic(0, T.topic, TopicConfiguration({0: replicas}, named))
+        self._send_all(self.service.execute(next(iter(self.brokers)), request))
+        return self
+
+    def kill(self, broker_id: int, *, lose_from: int | None = None) -> None:
+        """SIGKILL; what was in flight from or to it is discarded, its session is gone at once."""
+        del self.brokers[broker_id]
+        self.timers = {key: due for key, due in self.timers.items() if key[0] != broker_id}
+        for message in [m for m in self.in_flight if broker_id in (m.source, m.target)]:
+            self.drop(message)
+        if lose_from is not None:
+            self.disks[broker_id].lose_tail(T, lose_from)
+        for number, asked in tuple(self._asked.items()):
+            if asked.leader == broker_id:
+                self._fail(number)
+            elif asked.broker == broker_id:
+                self._abandon(number)
+        self._send_all(self.service.expire(broker_id))
+
+    def expire(self, broker_id: int) -> None:
+        """The session ends, the broker lives on and does not know it before SessionExpired."""
+        self.in_flight = [m for m in self.in_flight if {m.source, m.target} != {SERVICE, broker_id}]
+        self._send_all(self.service.expire(broker_id))
+        self._send(SERVICE, broker_id, SessionExpired())
+
+    def register(self, broker_id: int) -> None:
+        self._send_all(self.service.register(broker_id))
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    def produce(
+        self, identity: str, *, to: int | None = None, acks: int = -1, timeout_ms: int = 30_000
+    ) -> int:
+        """Sends one record to the leader that the service names; returns the request's number."""
+        leader = self.leader if to is None else to
+        batches = (told.ProducedBatch(1, 100, identity),)
+        request = self._number()
+        self.tell(leader, told.ProduceRequested(request, acks, timeout_ms, ((T, batches),)))
+        return request
+
+    def result(self, request: int) -> Error | None:
+        """What a produce request came to; None while it waits."""
+        for answer in self.answers.get(request, ()):
+            assert isinstance(answer, do.RespondProduce)
+            return answer.results[0].error
+        return None
+
+    def is_acked(self, request: int) -> bool:
+        return self.result(request) is Error.NONE
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        return self.service.states[T].leader
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        return self.service.states[T].isr
+
+    def log(self, broker_id: int) -> list[object]:
+        return [batch.identity for batch in self.disks[broker_id].logs[T].batches]
+
+    def offsets(self, broker_id: int) -> tuple[int, int]:
+        """(LEO, HW) of a replica."""
+        partition = self.brokers[broker_id].partitions[T]
+        return partition.log.end_offset, partition.high_watermark
+
+    # --- time and messages -----------------------------------------------------------------------
+
+    def hold(self, body: type, *, source: int | None = None, target: int | None = None) -> Hold:
+        def matches(message: Message) -> bool:
+            return (
+                isinstance(message.body, body)
+                and source in (None, message.source)
+                and target in (None, message.target)
+            )
+
+        self.holds.append(matches)
+        return matches
+
+    def held(self) -> list[Message]:
+        return [m for m in self.in_flight if any(hold(m) for hold in self.holds)]
+
+    def run(self) -> World:
+        """Delivers in the order of sending until nothing but held messages is left."""
+        for _ in range(10_000):
+            ready = [m for m in self.in_flight if not any(hold(m) for hold in self.holds)]
+            if not ready:
+                return self
+            self.deliver(ready[0])
+        raise AssertionError("the cluster does not come to rest")
+
+    def deliver(self, message: Message) -> None:
+        self.in_flight.remove(message)
+        if message.target == SERVICE:
+            self._send_all(self.service.execute(message.source, message.body))
+        elif message.target in self.brokers:
+            self.tell(message.target, message.body)
+
+    def advance(self, duration_ms: int, *, deliver: bool = True) -> World:
+        """Lets time pass: timers fire in order; after each, all messages are delivered."""
+        end_ms = self.now_ms + duration_ms
+        settle = self.run if deliver else lambda: self
+        settle()
+        while self.timers:
+            key, (due_ms, _) = min(self.timers.items(), key=lambda item: item[1])
+            if due_ms > end_ms:
+                break
+            self.now_ms = max(self.now_ms, due_ms)
+            del self.timers[key]
+            self.tell(key[0], told.TimerFired(key[1]))
+            settle()
+        self.now_ms = end_ms
+        return self
+
+    def drop(self, message: Message) -> None:
+        """Discards a message; whoever waits for that answer sees its connection break."""
+        self.in_flight.remove(message)
+        if isinstance(message.body, ANSWERS) and message.target in self.brokers:
+            failed = told.FetcherRequestFailed(message.body.fetcher, message.body.sequence)
+            self._send(message.target, message.target, failed)
+        number = getattr(message.body, "request", None)
+        if number in self._asked and self._asked[number].broker == message.source:
+            self._fail(number)
+
+    def tell(self, broker_id: int, event: object) -> None:
+        broker = self.brokers[broker_id]
+        self._carry_out(broker_id, step(broker, event, self.now_ms))
+        self._check(broker_id)
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def _carry_out(self, broker_id: int, effects: tuple[do.Effect, ...]) -> None:
+        for effect in effects:
+            self._do(broker_id, effect)
+
+    def _do(self, broker_id: int, effect: do.Effect) -> None:
+        match effect:
+            case do.SetTimer(timer, delay_ms):
+                self.timers[broker_id, timer] = (self.now_ms + delay_ms, self._number())
+            case do.CancelTimer(timer):
+                self.timers.pop((broker_id, timer), None)
+            case do.Coordinate(request):
+                self._send(broker_id, SERVICE, request)
+            case do.SendControl(target, message):
+                self._send(broker_id, target, message)
+            case do.StopSendingControl(targets):
+                self._stop_sending(broker_id, targets)
+            case _:
+                self._do_request(broker_id, effect)
+
+    def _do_request(self, broker_id: int, effect: do.Effect) -> None:
+        match effect:
+            case do.SendFetch() | do.SendOffsetForLeaderEpoch() | do.SendListOffsets():
+                self._ask(broker_id, effect)
+            case do.CloseFetcher(fetcher):
+                for number, asked in tuple(self._asked.items()):
+                    if (asked.broker, asked.effect.fetcher) == (broker_id, fetcher):
+                        self._abandon(number)
+            case do.RespondControl():
+                if effect.error is not Error.NONE:
+                    self._refuse(broker_id, effect.error)
+            case do.RespondFetch() | do.RespondOffsetForLeaderEpoch() | do.RespondListOffsets():
+                self._respond(broker_id, effect)
+            case do.RespondProduce() | do.RespondCreateTopics():
+                self.answers.setdefault(effect.request, []).append(effect)
+            case _:
+                end_offset = self.disks[broker_id].carry_out(effect)
+                if end_offset is not None and isinstance(effect, do.TruncateLog):
+                    self.tell(broker_id, told.LogTruncated(effect.partition, end_offset))
+
+    def _ask(self, broker_id: int, effect: do.Effect) -> None:
+        assert isinstance(effect, do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets)
+        number, leader = self._number(), effect.fetcher.leader
+        self._asked[number] = Asked(broker_id, leader, effect)
+        if leader not in self.brokers:
+            self._fail(number)
+            return
+        request: object
+        match effect:
+            case do.SendFetch():
+                request = told.FetchRequested(
+                    number, broker_id, effect.max_wait_ms, effect.min_bytes, effect.partitions
+                )
+            case do.SendOffsetForLeaderEpoch():
+                request = told.OffsetForLeaderEpochRequested(number, effect.partitions)
+            case do.SendListOffsets():
+                request = told.ListOffsetsRequested(number, broker_id, effect.partitions)
+        self._send(broker_id, leader, request)
+
+    def _respond(self, broker_id: int, effect: do.Effect) -> None:
+        assert not isinstance(effect, do.Note)
+        number: int = effect.request  # type: ignore[union-attr]
+        asked = self._asked.pop(number, None)
+        if asked is None:  # a client's, or a test's own
+            self.answers.setdefault(number, []).append(effect)
+            return
+        fetcher, sequence = asked.effect.fetcher, asked.effect.sequence
+        answer: object
+        match effect:
+            case do.RespondFetch(_, results):
+                fetched = tuple(self._read(broker_id, one, results) for one in results)
+                answer = told.FetchResponded(fetcher, sequence, fetched)
+            case do.RespondOffsetForLeaderEpoch(_, ends):
+                ended = [told.EpochEndOffset(e.partition, e.error, e.end_offset) for e in ends]
+                answer = told.OffsetForLeaderEpochResponded(fetcher, sequence, tuple(ended))
+            case do.RespondListOffsets(_, offsets):
+                listed = [told.ListedOffset(o.partition, o.error, o.offset) for o in offsets]
+                answer = told.ListOffsetsResponded(fetcher, sequence, tuple(listed))
+        self._send(broker_id, asked.broker, answer)
+
+    def _read(
+        self, broker_id: int, one: do.FetchedResult, results: tuple[do.FetchedResult, ...]
+    ) -> told.FetchResult:
+        first = next((other for other in results if other.records), None)
+        batches = (
+            self.disks[broker_id].logs[one.partition].read(one.records, at_least_one=one is first)
+            if one.records
+            else ()
+        )
+        start_offset = one.log_start_offset if self.rules.fetch_version >= 5 else -1
+        return told.FetchResult(one.partition, one.error, one.high_watermark, start_offset, batches)
+
+    def _fail(self, number: int) -> None:
+        asked = self._asked.pop(number)
+        failed = told.FetcherRequestFailed(asked.effect.fetcher, asked.effect.sequence)
+        self._send(asked.broker, asked.broker, failed)
+
+    def _abandon(self, number: int) -> None:
+        asked = self._asked.pop(number)
+        self._send(asked.broker, asked.leader, told.RequestAbandoned(number))
+
+    def _stop_sending(self, broker_id: int, targets: tuple[int, ...] | None) -> None:
+        control = (told.LeaderAndIsrRequested, told.UpdateMetadataRequested)
+        self.in_flight = [
+            m
+            for m in self.in_flight
+            if not (
+                m.source == broker_id
+                and isinstance(m.body, control)
+                and (targets is None or m.target in targets)
+            )
+        ]
+
+    def _refuse(self, broker_id: int, error: Error) -> None:
+        """Tells every broker that believes to be a controller of an older epoch."""
+        for other_id, other in self.brokers.items():
+            epoch = getattr(other.controller, "controller_epoch", None)
+            if epoch is not None and epoch < self.brokers[broker_id].controller_epoch:
+                refusal = told.ControlResponded(broker_id, epoch, error)
+                self.refused.append(Message(broker_id, other_id, refusal))
+                self._send(broker_id, other_id, refusal)
+
+    def _send(self, source: int, target: int, body: object) -> None:
+        self.in_flight.append(Message(source, target, body))
+
+    def _send_all(self, news: list[tuple[int, object]]) -> None:
+        for target, event in news:
+            self._send(SERVICE, target, event)
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    # --- invariants ------------------------------------------------------------------------------
+
+    def _check(self, broker_id: int) -> None:
+        broker = self.brokers[broker_id]
+        for tp, partition in broker.partitions.items():
+            log = self.disks[broker_id].logs[tp]
+            assert partition.log.end_offset == log.end_offset, "core and disk disagree"
+            assert partition.log.epochs == log.epochs, "cache and checkpoint disagree"
+            assert 0 <= partition.high_watermark <= partition.log.end_offset
+            if isinstance(partition.role, Leader):
+                led_by = self.leaders.setdefault((tp, partition.leader_epoch), broker_id)
+                assert led_by == broker_id, "two leaders in one epoch"
+                assert broker_id in partition.role.isr.isr, "the leader is not in its ISR"
+                assert set(partition.role.isr.maximal) <= set(partition.assigned)
+        watched = {request for requests in broker.watchers.values() for request in requests}
+        assert watched == set(broker.delayed), "a parked request that nobody wakes, or a ghost"
+        for request, answers in self.answers.items():
+            assert len(answers) == 1, f"request {request} was answered twice"
+
+
+def cluster(generation: str, replicas: tuple[int, ...] = (A, B, C), **settings: object) -> World:
+    """Brokers A, B and C with the topic t, level and at rest; A is the controller."""
+    overrides: Mapping[str, object] = {"unclean_leader_election_enable": False, **settings}
+    world = World(generation, **overrides).start(*sorted(replicas)).run()
+    return world.topic(*replicas).run()
