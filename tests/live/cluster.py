@@ -16,10 +16,13 @@ from typing import Any, TypeVar
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from kio.schema.metadata.v1.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.types import TopicName
 
 from clusters.broker.cluster import BrokerCluster
 from clusters.cluster import ClusterSpec, Listeners, TopicSpec
 from clusters.hosts.local import LocalHost
+from tests.live.raw import RawConnection
 
 BROKERS = (0, 1, 2)
 DEADLINE_S = 30.0
@@ -165,12 +168,13 @@ class LiveCluster:
 
     def _is_known(self, topic: str, partitions: int) -> bool:
         """To every broker, since a client may ask any."""
+        request = MetadataRequest(topics=(MetadataRequestTopic(name=TopicName(topic)),))
         for broker in BROKERS:
             if not self.brokers.is_up(broker):
                 continue
-            asked = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.client_port(broker)}"})
-            found = asked.list_topics(topic, timeout=DEADLINE_S).topics[topic].partitions
-            if len(found) != partitions or any(one.error for one in found.values()):
+            with RawConnection(self.client_port(broker)) as connection:
+                found = connection.ask(request).topics[0].partitions
+            if len(found) != partitions or any(one.error_code.name != "none" for one in found):
                 return False
         return True
 

@@ -1,0 +1,62 @@
+"""The settings of a broker process: what is taken, and in what words the rest is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.broker.replication.settings import InvalidSettingError
+from clusters.broker.server.config import read_properties, server_config, write_properties
+from clusters.broker.storage.config import SettingError
+
+GOOD = {
+    "broker.id": "7",
+    "neaptide.generation": "0.11",
+    "listeners": "CLIENT://127.0.0.1:9092,REPLICATION://127.0.0.1:9093",
+    "inter.broker.listener.name": "REPLICATION",
+    "log.dirs": "/data",
+    "zookeeper.connect": "127.0.0.1:2181,127.0.0.1:2182/chroot",
+}
+
+
+def test_good_settings_are_taken_with_kafkas_defaults() -> None:
+    config = server_config(GOOD)
+    assert config.broker_id == 7
+    assert config.advertised == config.listeners
+    assert [endpoint.port for endpoint in config.listeners] == [9092, 9093]
+    assert config.zookeeper_session_timeout_ms == 6_000
+    assert config.socket_request_max_bytes == 104_857_600
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("broker.id", "seven", "broker.id must be a whole number from 0 on, not 'seven'"),
+        ("broker.id", "-1", "broker.id must be a whole number from 0 on"),
+        ("broker.id", "", "broker.id is not set"),
+        ("neaptide.generation", "9.9", "neaptide.generation must be one of"),
+        ("listeners", "127.0.0.1:9092", "is not of the form NAME://host:port"),
+        ("listeners", "CLIENT://127.0.0.1:99999", "is not of the form NAME://host:port"),
+        ("listeners", "A://127.0.0.1:1,A://127.0.0.1:2", "each needs a name of its own"),
+        ("inter.broker.listener.name", "OTHER", "but listeners has CLIENT, REPLICATION"),
+        ("advertised.listeners", "CLIENT://127.0.0.1:1", "must name the same listeners"),
+        ("zookeeper.connect", "nowhere", "zookeeper.connect must be of the form"),
+        ("log.dirs", "/one,/two", "name only one"),
+        ("log.segment.bytes", "large", "log.segment.bytes"),
+        ("min.insync.replicas", "two", "min.insync.replicas must be a whole number"),
+        ("unclean.leader.election.enable", "maybe", "must be true or false"),
+    ],
+)
+def test_a_wrong_setting_is_refused_in_a_sentence_that_names_it(
+    name: str, value: str, complaint: str
+) -> None:
+    with pytest.raises((InvalidSettingError, SettingError)) as raised:
+        server_config({**GOOD, name: value})
+    assert complaint in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_properties_are_read_as_they_were_written() -> None:
+    assert read_properties(write_properties(GOOD)) == GOOD
+    assert read_properties("# a comment\n! another\n\n a = b=c \n") == {"a": "b=c"}
+    with pytest.raises(InvalidSettingError, match="line 2 is not of the form name=value"):
+        read_properties("a=b\nnonsense\n")
