@@ -16,7 +16,7 @@ from tests.core.world import SERVICE, A, B, C, T, World, cluster
 
 
 def _lost_by_truncation(generation: str) -> tuple[World, int]:
-    """Acks m2 with A one fetch round late; C dies, B leads, B dies, A leads: all elections clean."""
+    """Acks m2 with A one fetch round late; C dies, B leads, B dies, A leads: clean elections."""
     world = cluster(generation, (C, B, A), min_insync_replicas=2)
     world.produce("m1")
     world.advance(600)

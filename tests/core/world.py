@@ -18,10 +18,10 @@ from clusters.broker.replication.coordination import CreateTopic, SessionExpired
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.generation import GENERATIONS
 from clusters.broker.replication.model import TopicConfiguration, TopicPartition
-from clusters.broker.replication.partition import Leader
 from clusters.broker.replication.settings import replication_settings
 from clusters.broker.replication.step import begin, step
 from tests.core.disk import Disk
+from tests.core.invariants import check
 from tests.core.service import Service
 
 SERVICE = 0
@@ -209,7 +209,7 @@ class World:
     def tell(self, broker_id: int, event: object) -> None:
         broker = self.brokers[broker_id]
         self._carry_out(broker_id, step(broker, event, self.now_ms))
-        self._check(broker_id)
+        check(self, broker_id)
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -344,25 +344,6 @@ class World:
     def _number(self) -> int:
         self._next += 1
         return self._next
-
-    # --- invariants ------------------------------------------------------------------------------
-
-    def _check(self, broker_id: int) -> None:
-        broker = self.brokers[broker_id]
-        for tp, partition in broker.partitions.items():
-            log = self.disks[broker_id].logs[tp]
-            assert partition.log.end_offset == log.end_offset, "core and disk disagree"
-            assert partition.log.epochs == log.epochs, "cache and checkpoint disagree"
-            assert 0 <= partition.high_watermark <= partition.log.end_offset
-            if isinstance(partition.role, Leader):
-                led_by = self.leaders.setdefault((tp, partition.leader_epoch), broker_id)
-                assert led_by == broker_id, "two leaders in one epoch"
-                assert broker_id in partition.role.isr.isr, "the leader is not in its ISR"
-                assert set(partition.role.isr.maximal) <= set(partition.assigned)
-        watched = {request for requests in broker.watchers.values() for request in requests}
-        assert watched == set(broker.delayed), "a parked request that nobody wakes, or a ghost"
-        for request, answers in self.answers.items():
-            assert len(answers) == 1, f"request {request} was answered twice"
 
 
 def cluster(generation: str, replicas: tuple[int, ...] = (A, B, C), **settings: object) -> World:
