@@ -23,7 +23,7 @@ from clusters.broker.wire.codec import (
 )
 from tests.wire import strategies
 
-few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 spoken = pytest.mark.parametrize(("api", "version"), strategies.SPOKEN, ids=strategies.NAMES)
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_request_is_malformed_or_another_request(
         return
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(frame=st.binary(max_size=200), api=st.sampled_from(list(Api)))
 def test_noise_behind_a_header_is_malformed_and_nothing_else(frame: bytes, api: Api) -> None:
     version = CLIENT_APIS[api].highest if api in CLIENT_APIS else REPLICATION_APIS[api].highest
@@ -89,7 +89,7 @@ def test_noise_behind_a_header_is_malformed_and_nothing_else(frame: bytes, api: 
             continue
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(frame=st.binary(max_size=200), spoken_version=st.sampled_from(strategies.SPOKEN))
 def test_a_response_of_noise_is_malformed_and_nothing_else(
     frame: bytes, spoken_version: tuple[Api, int]

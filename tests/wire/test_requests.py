@@ -62,7 +62,7 @@ def read_again(entity: Any) -> Any:
 @pytest.mark.parametrize(
     ("api", "version"), OF_CLIENTS, ids=[f"{api.name} v{version}" for api, version in OF_CLIENTS]
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_core_takes_whatever_a_client_asks(api: Api, version: int, data: st.DataObject) -> None:
     broker = leader()
