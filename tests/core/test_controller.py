@@ -149,6 +149,16 @@ def test_c2_a_broker_that_bounced_unseen_is_dead_once() -> None:
     assert _decided(one, written) == []  # and then it lives again
 
 
+def test_c2_a_broker_that_is_back_before_its_death_is_decided_is_dead_once() -> None:
+    """Told its old state it would lead on, without its tail, at a version that has passed."""
+    one = _controller()
+    step(one, BrokersChanged({A: ALL[A], C: ALL[C]}), NOW)
+    effects = step(one, BrokersChanged({**ALL, B: BrokerRegistration(B, (), epoch=99)}), NOW)
+    sent = [e.message for e in effects if isinstance(e, do.SendControl)]
+    assert not [m for m in sent if isinstance(m, told.LeaderAndIsrRequested)]
+    assert [(state.leader, state.isr) for state in _decided(one, LED_BY_B)] == [(A, (A, C))]
+
+
 def test_c2_a_bounce_during_a_decision_is_counted_in_the_next() -> None:
     one = _controller()
     without_c = {A: ALL[A], B: ALL[B]}

@@ -59,6 +59,7 @@ class World:
         self.brokers: dict[int, Broker] = {}
         self.disks: dict[int, Disk] = {}
         self.in_flight: list[Message] = []
+        self.deferred: list[Message] = []
         self.holds: list[Hold] = []
         self.timers: dict[tuple[int, told.Timer], tuple[int, int]] = {}
         self.answers: dict[int, list[do.Effect]] = {}
@@ -88,6 +89,7 @@ class World:
         """SIGKILL; what was in flight from or to it is discarded, its session is gone at once."""
         del self.brokers[broker_id]
         self.timers = {key: due for key, due in self.timers.items() if key[0] != broker_id}
+        self.deferred = [m for m in self.deferred if m.source != broker_id]
         for message in [m for m in self.in_flight if broker_id in (m.source, m.target)]:
             self.drop(message)
         if lose_from is not None:
@@ -107,6 +109,8 @@ class World:
 
     def register(self, broker_id: int) -> None:
         self._send_all(self.service.register(broker_id))
+        self.in_flight += [m for m in self.deferred if m.source == broker_id]
+        self.deferred = [m for m in self.deferred if m.source != broker_id]
 
     # --- clients ---------------------------------------------------------------------------------
 
@@ -176,8 +180,11 @@ class World:
     def deliver(self, message: Message) -> None:
         self.in_flight.remove(message)
         if message.target == SERVICE:
-            self._send_all(self.service.execute(message.source, message.body))
+            self._execute(message)
         elif message.target in self.brokers:
+            if message.body == SessionExpired():
+                asked = (message.target, SERVICE)
+                self.in_flight = [m for m in self.in_flight if (m.source, m.target) != asked]
             self.tell(message.target, message.body)
 
     def advance(self, duration_ms: int, *, deliver: bool = True) -> World:
@@ -195,6 +202,15 @@ class World:
             settle()
         self.now_ms = end_ms
         return self
+
+    def _execute(self, message: Message) -> None:
+        """What is asked between two sessions waits for the next; what the last one took is gone."""
+        if message.source in self.service.sessions:
+            self._send_all(self.service.execute(message.source, message.body))
+        elif not any(
+            m.body == SessionExpired() and m.target == message.source for m in self.in_flight
+        ):
+            self.deferred.append(message)
 
     def drop(self, message: Message) -> None:
         """Discards a message; whoever waits for that answer sees its connection break."""

@@ -42,8 +42,8 @@ class Active:
 
     `states` is what it last wrote or read. `reconsidering` holds the partitions whose state is
     being read, or written, because something about their replicas changed; `again` those among
-    them about which something changed once more meanwhile. `fallen` names replicas that went and
-    came back unseen: they count as dead the next time their partition is decided.
+    them about which something changed once more meanwhile. `fallen` names replicas that went,
+    be they back or not: they count as dead the next time their partition is decided.
     """
 
     controller_epoch: int

@@ -131,19 +131,20 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
     broker.note(f"brokers gone {list(gone)}, come {list(come)}")
     fallen = dict(controller.fallen)
     for topic_partition in _all_partitions(controller):
-        # Gone and back in one look: it may have lost its tail, so it must be dead once.
-        bounced = set(gone) & set(come) & set(_replicas(controller, topic_partition))
-        if bounced:
-            fallen[topic_partition] = fallen.get(topic_partition, frozenset()) | bounced
+        # It may be back before this is decided, without its tail: so it must be dead once.
+        dead = set(gone) & set(_replicas(controller, topic_partition))
+        if dead:
+            fallen[topic_partition] = fallen.get(topic_partition, frozenset()) | dead
     broker.controller = replace(controller, brokers=event.brokers, fallen=fallen)
     if gone:
         broker.do(StopSendingControl(gone))
     known = tuple(controller.states)
     _tell_metadata(broker, (), [b for b in event.brokers if b not in come])
     _tell_metadata(broker, known, come)
-    # Whom a bounced broker led waits for the next state: in the old one it would lead on.
+    # What a fallen broker led waits for the next state: in the old one it would lead on.
     states = controller.states
-    _tell_replicas(broker, tuple(tp for tp in known if states[tp].leader not in gone), come)
+    told = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
+    _tell_replicas(broker, told, come)
     changed = set(gone) | set(come)
     _reconsider(
         broker,
@@ -265,7 +266,8 @@ def _settle(
             if states.get(topic_partition) != state:
                 news.append(topic_partition)
             states[topic_partition] = state
-    again = tuple(sorted(names & (controller.again | set(controller.fallen))))
+    returned = {tp for tp, dead in controller.fallen.items() if dead & set(controller.brokers)}
+    again = tuple(sorted(names & (controller.again | returned)))
     # What fell after the state was decided has not been counted as dead yet.
     counted = names - controller.again
     broker.controller = replace(
