@@ -6,6 +6,7 @@ Nothing is decided here about logs or losses. Errors that a user can mend come o
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import signal
 import sys
@@ -351,6 +352,7 @@ def common(
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]
+_INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
 def main() -> None:
@@ -359,9 +361,13 @@ def main() -> None:
 
 def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
+    # kazoo tells of every connection that closes; the harness closes them on purpose.
+    logging.getLogger("kazoo").setLevel(logging.ERROR)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         result = command()
+        if result == _INTERRUPTED:
+            raise KeyboardInterrupt
         return result if isinstance(result, int) else int(Exit.AGREES)
     except typer.Exit as leaving:
         return int(leaving.exit_code)

@@ -6,6 +6,8 @@ from enum import IntEnum
 from typing import Final
 
 from clusters.errors import MissingPartError, UsageError
+from harness.guard import ProcessEndedError
+from nemesis.gate.client import GateError
 from results.errors import (
     MissingToolError,
     NeaptideError,
@@ -13,6 +15,7 @@ from results.errors import (
     RunUnreadableError,
     StoreError,
 )
+from workloads.clients import ClientsError
 
 
 class Exit(IntEnum):
@@ -32,6 +35,9 @@ STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (RunUnreadableError, Exit.UNKNOWN),
     (NeaptideError, Exit.UNKNOWN),
     (TimeoutError, Exit.UNKNOWN),
+    (ProcessEndedError, Exit.UNKNOWN),
+    (GateError, Exit.UNKNOWN),
+    (ClientsError, Exit.UNKNOWN),
 )
 
 

@@ -12,8 +12,9 @@ from typing import Any, assert_never
 import pyarrow.parquet as pq
 
 from clusters.cluster import ClusterSpec, TopicSpec
-from harness.ending import end, heal_all
+from harness.ending import Ending, end, heal_all
 from harness.faults import Faults
+from harness.guard import FREE_TO_START, check_space, guarded
 from harness.observed import StageObserved
 from harness.stage import Stage
 from harness.systems import System
@@ -61,6 +62,7 @@ async def play(
     )
     directory = create_run(scenario.name, str(system), seed, datetime.now(UTC))
     write_run(directory, run)
+    check_space(directory, FREE_TO_START)
     player = _Player(scenario, system, directory, progress)
     try:
         run = await player.play(run)
@@ -105,10 +107,7 @@ class _Player:
         async with self._stage as stage:
             await stage.start_clients({})
             await stage.watch_rounds()
-            aim = await self._play_steps()
-            self._progress("healing, final reads, replica logs")
-            await heal_all(stage, self._faults, tuple(self._rules))
-            ending = await end(stage)
+            aim, ending = await guarded(self._play_all(), stage.run, stage.find_ended)
         return replace(
             run,
             status="finished",
@@ -117,6 +116,12 @@ class _Player:
             final_reads=ending.final_reads,
             replicas_written=ending.replicas_written,
         )
+
+    async def _play_all(self) -> tuple[Aim, Ending]:
+        aim = await self._play_steps()
+        self._progress("healing, final reads, replica logs")
+        await heal_all(self._stage, self._faults, tuple(self._rules))
+        return aim, await end(self._stage)
 
     async def _play_steps(self) -> Aim:
         try:

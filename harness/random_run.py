@@ -15,8 +15,9 @@ from typing import Final, assert_never
 from clusters.broker.replication.assignment import assign_replicas
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.errors import UsageError
-from harness.ending import end, heal_all
+from harness.ending import Ending, end, heal_all
 from harness.faults import Faults
+from harness.guard import FREE_TO_START, check_space, guarded
 from harness.stage import Stage
 from harness.systems import System
 from harness.version import VERSION
@@ -112,6 +113,7 @@ async def run_random(
     )
     directory = create_run(asked.workload, str(asked.system), asked.seed, datetime.now(UTC))
     write_run(directory, run)
+    check_space(directory, FREE_TO_START)
     spec = ClusterSpec(
         brokers,
         {**_DEFAULT_SETTINGS, **asked.settings},
@@ -125,10 +127,8 @@ async def run_random(
     try:
         async with stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
-            await _load(stage, faults, asked, schedule, progress)
-            progress("healing, final reads, replica logs", asked.time_s, {})
-            await heal_all(stage, faults, ())
-            ending = await end(stage)
+            work = _load_and_end(stage, faults, asked, schedule, progress)
+            ending = await guarded(work, directory, stage.find_ended)
     except BaseException:
         write_run(directory, replace(run, status="interrupted"))
         raise
@@ -144,6 +144,19 @@ async def run_random(
         ),
     )
     return directory
+
+
+async def _load_and_end(
+    stage: Stage,
+    faults: Faults,
+    asked: RandomRun,
+    schedule: tuple[ScheduledFault, ...],
+    progress: Callable[[str, float, Mapping[str, int]], None],
+) -> Ending:
+    await _load(stage, faults, asked, schedule, progress)
+    progress("healing, final reads, replica logs", asked.time_s, {})
+    await heal_all(stage, faults, ())
+    return await end(stage)
 
 
 async def _load(

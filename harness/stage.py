@@ -18,6 +18,7 @@ from clusters.broker.cluster import BrokerCluster
 from clusters.cluster import ClusterSpec, Listeners, PartitionView
 from clusters.hosts.local import LocalHost
 from clusters.observer import Observer
+from harness.guard import ProcessEndedError
 from harness.systems import System
 from nemesis.gate.client import Gate
 from nemesis.gate.model import COORDINATION, GateConfig, Subscription, cluster_links
@@ -62,6 +63,7 @@ class Stage:
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer
+        self._started: set[int] = set()
         self._changed = asyncio.Event()
 
     # --- beginning and ending --------------------------------------------------------------------
@@ -112,6 +114,7 @@ class Stage:
             if broker != first:
                 await self.gate.cut(broker, COORDINATION, "coordination")
             await self.cluster.start(broker, self.listeners(broker))
+            self._started.add(broker)
         await self.until(
             lambda: self.observer.controller == first,
             _START_WITHIN_S,
@@ -159,6 +162,17 @@ class Stage:
     def view(self, partition: int = 0) -> PartitionView | None:
         return self.observer.views.get(partition)
 
+    def find_ended(self) -> str | None:
+        """A broker that ended although no fault ended it: what its log said last."""
+        for broker in self.spec.brokers:
+            known = broker in self._started and broker not in self.severed
+            if known and not self.cluster.is_up(broker):
+                log = self.cluster.logs()[f"broker-{broker}"]
+                lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                said = lines[-1] if lines else "nothing"
+                return f"Broker {broker} ended by itself; its log {log} says last: {said}"
+        return None
+
     def is_reachable(self, broker: int) -> bool:
         """Up, and neither paused nor cut off from all."""
         return (
@@ -171,6 +185,9 @@ class Stage:
         """Returns as soon as the condition holds. Raises TimeoutError that says what did not."""
         deadline = time.monotonic() + within_s
         while not condition():
+            ended = self.find_ended()
+            if ended is not None:
+                raise ProcessEndedError(ended)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {within_s:g} s it is still not so that {what}")

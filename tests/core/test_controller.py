@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -237,6 +238,20 @@ def test_c4_a_broker_that_is_no_replica_refuses_the_partition() -> None:
     refused = ((T, Error.UNKNOWN_TOPIC_OR_PARTITION),)
     assert do.RespondControl(900, Error.NONE, refused) in effects
     assert one.partitions == {}
+
+
+def test_c4_a_dead_leader_is_not_truncated_for_but_followed_when_it_lives_again() -> None:
+    one = given.broker("0.10", given.stored(5, 3))
+    named = replace(given.leader_and_isr(B, 1), live_leaders=())
+    effects = step(one, named, NOW)
+    assert not given.did(effects, do.TruncateLog)
+    assert not given.did(effects, do.SendFetch)
+    assert given.of(one).log.end_offset == 5
+    returned = told.UpdateMetadataRequested(7, C, 1, (), tuple(ALL.values()))
+    effects = step(one, returned, NOW)
+    assert do.TruncateLog(T, 3) in effects
+    [fetch] = given.did(effects, do.SendFetch)
+    assert fetch.fetcher.leader == B
 
 
 @pytest.mark.parametrize("delete", [True, False])

@@ -6,6 +6,7 @@ same, leader epoch is left alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from clusters.broker.replication import partition as partitions
@@ -32,7 +33,7 @@ from clusters.broker.replication.messages import (
     UpdateMetadataRequested,
 )
 from clusters.broker.replication.metadata import with_partitions
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
 from clusters.broker.replication.partition import Follower, Partition
 from clusters.broker.replication.settings import topic_settings
 
@@ -55,8 +56,8 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
         broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
         return
     # The metadata know a broker with all its listeners, a leader's entry here has only one.
-    brokers = {**{b.broker_id: b for b in event.live_leaders}, **broker.metadata.brokers}
-    broker.metadata = replace(broker.metadata, brokers=brokers)
+    leaders = {leader.broker_id: leader for leader in event.live_leaders}
+    _know_brokers(broker, {**leaders, **broker.metadata.brokers}, now_ms)
     outcomes = tuple((told.partition, _become(broker, told, now_ms)) for told in event.partitions)
     if not broker.checkpoints_high_watermarks:
         # Only now are all partitions known: an earlier checkpoint would forget some (C7).
@@ -114,7 +115,11 @@ def _become_leader(broker: Broker, partition: Partition, told: PartitionState, n
 def _become_follower(
     broker: Broker, partition: Partition, told: PartitionState, now_ms: int
 ) -> None:
-    """A new leader means truncation; the same leader in a newer epoch does not."""
+    """A new leader means truncation; the same leader in a newer epoch does not.
+
+    Nor does a leader that is dead, as Kafka's followers have it: with nobody to fetch from, what
+    was truncated could be lost for good. It is followed when it is known to live again.
+    """
     before = partition.role
     partition = broker.put(partitions.make_follower(partition, told))
     leader = told.state.leader
@@ -123,8 +128,22 @@ def _become_follower(
         return
     stop_following(broker, told.partition)
     broker.note(f"{told.partition}: follower of {leader} in epoch {told.state.leader_epoch}")
-    if leader != NO_LEADER:
+    if leader in broker.metadata.brokers:
         begin_following(broker, partition, leader, now_ms)
+
+
+def _know_brokers(broker: Broker, known: Mapping[int, BrokerRegistration], now_ms: int) -> None:
+    """Takes the list of live brokers, and follows those leaders that were dead when named."""
+    returned = known.keys() - broker.metadata.brokers.keys()
+    broker.metadata = replace(broker.metadata, brokers=known)
+    for topic_partition, partition in tuple(broker.partitions.items()):
+        role = partition.role
+        if (
+            isinstance(role, Follower)
+            and role.leader in returned
+            and not _is_followed(broker, topic_partition)
+        ):
+            begin_following(broker, partition, role.leader, now_ms)
 
 
 def _is_followed(broker: Broker, topic_partition: TopicPartition) -> bool:
@@ -157,12 +176,10 @@ def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: i
         broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
         return
     metadata = with_partitions(broker.metadata, event.partitions)
-    broker.metadata = replace(
-        metadata,
-        brokers={known.broker_id: known for known in event.live_brokers},
-        controller_id=event.controller_id,
-    )
+    broker.metadata = replace(metadata, controller_id=event.controller_id)
+    _know_brokers(broker, {known.broker_id: known for known in event.live_brokers}, now_ms)
     broker.do(RespondControl(event.request, Error.NONE))
+    advance_all(broker, now_ms)
 
 
 # --- the high watermark checkpoint (C7) ----------------------------------------------------------

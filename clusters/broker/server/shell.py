@@ -84,7 +84,7 @@ class BrokerShell:
             config, self.tell, self.spawn, self._follower_address, self._controlled_address
         )
         self._handlers: dict[type, Callable[[Any], None]] = {
-            **LogEffects(logs, self.tell).handlers,
+            **LogEffects(logs, self._tell_next).handlers,
             **self._peers.handlers,
             do.RespondProduce: self._respond_produce,
             do.RespondFetch: self._respond_fetch,
@@ -110,6 +110,10 @@ class BrokerShell:
         self._events.append(event)
         if not self._stepping:
             self._work(())
+
+    def _tell_next(self, event: object) -> None:
+        """For what the core must hear before anything that waits: where its log really ends."""
+        self._events.appendleft(event)
 
     def _work(self, effects: tuple[do.Effect, ...]) -> None:
         """Carries out effects, then the events that wait."""
