@@ -36,6 +36,8 @@ class Anomaly:
     outcome: Outcome | None
     counts: bool = True
     counts_when_subscribed: bool = True
+    # Where the producer is not idempotent, it may send a record again that was appended already.
+    counts_at_least_once: bool = True
 
 
 _ALL: Final = (
@@ -69,6 +71,7 @@ _ALL: Final = (
         "duplicate",
         "One record that was sent once is at two offsets.",
         "duplicated",
+        counts_at_least_once=False,
     ),
     Anomaly(
         "nonmonotonic-poll",
@@ -132,10 +135,18 @@ _ALL: Final = (
 ANOMALIES: Final[Mapping[str, Anomaly]] = {anomaly.name: anomaly for anomaly in _ALL}
 
 
-def counting(names: Iterable[str], *, subscribed: bool = False) -> list[Anomaly]:
-    """Those of the anomalies found that count against the run."""
+def counting(
+    names: Iterable[str], *, subscribed: bool = False, at_least_once: bool = False
+) -> list[Anomaly]:
+    """Those of the anomalies found that count against the run, given what its clients asked for."""
     found = [ANOMALIES[name] for name in names]
-    return [a for a in found if a.counts and (a.counts_when_subscribed or not subscribed)]
+    return [
+        anomaly
+        for anomaly in found
+        if anomaly.counts
+        and (anomaly.counts_when_subscribed or not subscribed)
+        and (anomaly.counts_at_least_once or not at_least_once)
+    ]
 
 
 def worst(found: Iterable[Anomaly], *, available: bool) -> Outcome:

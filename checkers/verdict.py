@@ -71,8 +71,12 @@ def judge(material: Material, counts: Counts) -> RunVerdict:
     """Conclude from what was counted."""
     reasons = (*material.reasons, *_doubts(material, counts))
     proved = {name: n for name, n in sorted(counts.anomalies.items()) if name != UNPROVEN}
-    subscribed = material.run is not None and material.run.subscribes
-    found = counting(proved, subscribed=subscribed)
+    run = material.run
+    found = counting(
+        proved,
+        subscribed=run is not None and run.subscribes,
+        at_least_once=run is not None and run.at_least_once,
+    )
     verdict: Verdict = "unknown" if reasons else "anomalous" if found else "valid"
     available = any(p.acked for p in counts.partitions) or not any(
         p.sends for p in counts.partitions

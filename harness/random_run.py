@@ -109,7 +109,12 @@ async def run_random(
         schedule=[scheduled.to_json() for scheduled in schedule],
         brokers={str(broker): broker for broker in brokers},
         repeat=asked.repeat(),
-        clients={"acks": asked.acks, "rate": asked.rate, "client": "confluent-kafka"},
+        clients={
+            "client": "confluent-kafka",
+            "acks": asked.acks,
+            "rate": asked.rate,
+            "idempotence": False,
+        },
     )
     directory = create_run(asked.workload, str(asked.system), asked.seed, datetime.now(UTC))
     write_run(directory, run)

@@ -83,6 +83,11 @@ class Run:
         """Whether its consumers share partitions by a group, so that positions may jump."""
         return isinstance(self.clients, Mapping) and bool(self.clients.get("subscribe"))
 
+    @property
+    def at_least_once(self) -> bool:
+        """Whether its producers are not idempotent: then a record may be there twice."""
+        return isinstance(self.clients, Mapping) and self.clients.get("idempotence") is False
+
 
 def parse_run(data: object) -> Run:
     """Build a `Run` from decoded JSON; unknown fields are ignored, wrong ones refused."""

@@ -131,6 +131,13 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "duplicated",
         {("duplicate", 1, "a")},
     ),
+    "sent-once-there-twice-at-least-once-was-asked-for": (
+        story(
+            send("a", 0), final((0, "a"), (1, "a")), run={"clients": {"idempotence": False}}
+        ),
+        "held",
+        {("duplicate", 1, "a")},
+    ),
     "read-twice-at-one-offset": (
         story(send("a", 0), poll((0, "a")), poll((0, "a"), process=2), final((0, "a"))),
         "held",
