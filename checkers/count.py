@@ -53,8 +53,7 @@ def count(spark: SparkSession, materials: Sequence[Material]) -> Iterator[Counte
 def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
     """The tables of all runs, and what their `run.json` say of them."""
     tables = {
-        name: read_table(spark, name, [path for m in materials for path in m.files[name]])
-        for name in TABLES
+        name: read_table(spark, name, {m.name: m.files[name] for m in materials}) for name in TABLES
     }
     runs = [{"run": m.name, "whole": m.whole, "level": m.level} for m in materials]
     final_reads = [
@@ -75,6 +74,7 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
         replicas=tables["replicas"],
         runs=literal(spark, RUNS, runs),
         final_reads=literal(spark, FINAL_READS, final_reads),
+        single=len(materials) == 1,
     )
 
 

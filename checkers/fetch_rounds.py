@@ -20,17 +20,13 @@ from checkers.frames import PARTITION, Frames, case, found
 
 def told(frames: Frames) -> DataFrame:
     """The rounds that tell a high watermark of a known leader epoch."""
-    return (
-        frames.fetch_rounds.where(
-            "responded_ns IS NOT NULL AND coalesce(error, 0) = 0"
-            " AND high_watermark >= 0 AND leader_epoch IS NOT NULL"
-        )
-        .select(
-            *PARTITION, "leader_epoch", "leader", "follower", "round", "responded_ns",
-            "high_watermark",
-        )
-        .repartition(*PARTITION)
-    )  # fmt: skip
+    rounds = frames.fetch_rounds.where(
+        "responded_ns IS NOT NULL AND coalesce(error, 0) = 0"
+        " AND high_watermark >= 0 AND leader_epoch IS NOT NULL"
+    )
+    return frames.spread(rounds).select(
+        *PARTITION, "leader_epoch", "leader", "follower", "round", "responded_ns", "high_watermark"
+    )
 
 
 def regressions(rounds: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ compares its records is spread by `PARTITION`, once, and Spark needs no second s
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -59,6 +59,11 @@ class Frames:
     replicas: DataFrame
     runs: DataFrame
     final_reads: DataFrame
+    single: bool  # of one run only
+
+    def spread(self, frame: DataFrame) -> DataFrame:
+        """Bring together what is of one partition; the name of an only run is a constant."""
+        return frame.repartition(*(PARTITION[1:] if self.single else PARTITION))
 
 
 def spark_schema(columns: pa.Schema) -> T.StructType:
@@ -70,14 +75,18 @@ def _spark_type(kind: pa.DataType) -> T.DataType:
     return _TYPES[kind.value_type if pa.types.is_dictionary(kind) else kind]
 
 
-def read_table(spark: SparkSession, name: str, files: Iterable[Path]) -> DataFrame:
-    """One table of all runs; no files at all is an empty table."""
+def read_table(spark: SparkSession, name: str, files: Mapping[str, Sequence[Path]]) -> DataFrame:
+    """One table of all runs, whose files are given by run; no files at all is an empty table."""
     columns = spark_schema(TABLES[name])
-    paths = [str(path) for path in files]
+    paths = [str(path) for of_run in files.values() for path in of_run]
     if not paths:
         return literal(spark, columns.add("run", T.StringType()).toDDL(), [])
-    run = f"regexp_extract(_metadata.file_path, '([^/]+)/{name}/[^/]+$', 1) AS run"
-    return spark.read.schema(columns).parquet(*paths).selectExpr("*", run)
+    rows = spark.read.schema(columns).parquet(*paths)
+    if len(files) == 1:  # a constant costs nothing per row
+        (only,) = files
+        return rows.withColumn("run", F.lit(only))
+    before = f"substring_index(_metadata.file_path, '/{name}/', 1)"
+    return rows.selectExpr("*", f"substring_index({before}, '/', -1) AS run")
 
 
 def literal(spark: SparkSession, columns: str, rows: Sequence[Mapping[str, Any]]) -> DataFrame:

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from checkers.material import Material
 
 # Below this, the time goes into starting tasks and planning, not into rows.
-SMALL_BYTES: Final = 32 << 20
+SMALL_ROWS: Final = 50_000
+ROWS_PER_TASK: Final = 500_000
 
 # What is spread by partition may be joined by offset without a second shuffle.
 _ALWAYS: Final[Mapping[str, str]] = {
@@ -34,7 +35,6 @@ _SMALL: Final[Mapping[str, str]] = {
 }
 _LARGE: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "true",
-    "spark.sql.shuffle.partitions": "64",
 }
 
 
@@ -80,10 +80,9 @@ class TimeLimit:
 @contextmanager
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
-    size = sum(
-        path.stat().st_size for m in materials for files in m.files.values() for path in files
-    )
-    settings = {**_ALWAYS, **(_SMALL if size < SMALL_BYTES else _LARGE)}
+    rows = sum(material.rows for material in materials)
+    large = {**_LARGE, "spark.sql.shuffle.partitions": str(2 + rows // ROWS_PER_TASK)}
+    settings = {**_ALWAYS, **(_SMALL if rows < SMALL_ROWS else large)}
     before = {key: spark.conf.get(key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -34,6 +34,7 @@ class Material:
     files: Mapping[str, tuple[Path, ...]]  # readable ones, by table
     reasons: tuple[str, ...]  # why it can only be unknown
     whole: bool  # the record of its operations is complete
+    rows: int = 0  # in all readable files
 
     @property
     def name(self) -> str:
@@ -65,8 +66,11 @@ def open_run(directory: Path) -> Material:
     run, reasons = _read(directory)
     files: dict[str, tuple[Path, ...]] = {}
     damaged: dict[str, list[str]] = {}
+    rows = 0
     for table in TABLES:
-        files[table], damaged[table] = _open_table(directory, table)
+        opened = _open_table(directory, table)
+        files[table], damaged[table] = opened.good, opened.bad
+        rows += opened.rows
     if not files["operations"] and not damaged["operations"]:
         damaged["operations"].append(f"{directory / 'operations'} has no Parquet file.")
     if run is not None and run.replicas_written and not files["replicas"]:
@@ -75,7 +79,7 @@ def open_run(directory: Path) -> Material:
         )
     reasons += [sentence for table in TABLES for sentence in damaged[table]]
     whole = run is not None and run.status == "finished" and not damaged["operations"]
-    return Material(directory, run, files, tuple(reasons), whole)
+    return Material(directory, run, files, tuple(reasons), whole, rows)
 
 
 def _nothing(directory: Path, reason: str) -> Material:
@@ -97,34 +101,42 @@ def _shortcomings(run: Run) -> Iterator[str]:
         yield f"The faults missed their aim: {run.aim.why or 'no reason was recorded'}."
 
 
-def _open_table(directory: Path, table: str) -> tuple[tuple[Path, ...], list[str]]:
+@dataclass(frozen=True, slots=True)
+class _Table:
+    good: tuple[Path, ...]
+    bad: list[str]  # sentences
+    rows: int
+
+
+def _open_table(directory: Path, table: str) -> _Table:
     good: list[Path] = []
     bad: list[str] = []
+    rows = 0
     for path in table_files(directory / table):
-        fault = _fault(path, TABLES[table])
+        try:
+            footer = pq.read_metadata(path)
+        except (OSError, pa.ArrowException) as error:
+            first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
+            bad.append(f"{path} is not a whole Parquet file ({first_line}).")
+            continue
+        fault = _fault(footer.schema.to_arrow_schema(), TABLES[table])
         if fault is None:
             good.append(path)
+            rows += footer.num_rows
         else:
             bad.append(f"{path} {fault}.")
     bad += [f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))]
-    return tuple(good), bad
+    return _Table(tuple(good), bad, rows)
 
 
-def _fault(path: Path, expected: pa.Schema) -> str | None:
-    try:
-        found = pq.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return f"is not a whole Parquet file ({first_line})"
+def _fault(found: pa.Schema, expected: pa.Schema) -> str | None:
     for field in expected:
         index = found.get_field_index(field.name)
         if index < 0:
             return f"lacks the column {field.name!r}"
-        if _plain(found.field(index).type) != _plain(field.type):
-            return (
-                f"has {_plain(found.field(index).type)} in the column {field.name!r}, "
-                f"not {_plain(field.type)}"
-            )
+        is_type, wanted = _plain(found.field(index).type), _plain(field.type)
+        if is_type != wanted:
+            return f"has {is_type} in the column {field.name!r}, not {wanted}"
     return None
 
 

@@ -10,18 +10,15 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from checkers.frames import OFFSET, PARTITION, Frames, case, found
+from checkers.frames import OFFSET, Frames, case, found
 from checkers.values import ACKED, READ
 
 
 def known_records(frames: Frames) -> DataFrame:
     """Every (offset, value) that an acknowledgement or a read vouches for."""
     vouched = f"({ACKED} OR {READ}) AND offset IS NOT NULL AND value IS NOT NULL"
-    return (
-        frames.operations.where(vouched)
-        .select(*OFFSET, "value", "f", "operation")
-        .repartition(*PARTITION)
-    )
+    known = frames.operations.where(vouched).select(*OFFSET, "value", "f", "operation")
+    return frames.spread(known)
 
 
 def inconsistent_offsets(known: DataFrame) -> DataFrame:

@@ -18,15 +18,12 @@ from checkers.values import READ
 
 def steps(frames: Frames) -> DataFrame:
     """Each read with the read before it in its sequence; none after a seek."""
-    moves = (
-        frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL")
-        .repartition(*PARTITION)
-        .selectExpr(
-            *PARTITION, "process", "operation", "offset", "value", "f",
-            f"lag(struct(f, offset, operation)) OVER ({_DONE_IN_ORDER}) AS previous",
-        )
-    )  # fmt: skip
-    return moves.where("f = 'poll' AND previous.f = 'poll'")
+    moves = frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL")
+    previous = f"lag(struct(f, offset, operation)) OVER ({_DONE_IN_ORDER}) AS previous"
+    with_previous = frames.spread(moves).selectExpr(
+        *PARTITION, "process", "operation", "offset", "value", "f", previous
+    )
+    return with_previous.where("f = 'poll' AND previous.f = 'poll'")
 
 
 def poll_anomalies(step: DataFrame, next_known: DataFrame) -> DataFrame:

@@ -15,23 +15,25 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from checkers.frames import OFFSET, PARTITION, Frames, case, found
+from checkers.frames import OFFSET, Frames, case, found
 
 UNPROVEN: Final = "unproven-difference"
 
 
 def differences(frames: Frames) -> DataFrame:
     """Offsets at which two replicas differ, proof or not."""
-    held = (
-        frames.replicas.where("offset IS NOT NULL")
-        .select(*OFFSET, "control", "key", "value", "leader_epoch", "broker", "high_watermark")
-        .repartition(*PARTITION)
+    held = frames.replicas.where("offset IS NOT NULL").select(
+        *OFFSET, "control", "key", "value", "leader_epoch", "broker", "high_watermark"
     )
-    extremes = held.groupBy(*OFFSET).agg(
-        F.expr(f"min({_COPY}) AS one"),
-        F.expr(f"max({_COPY}) AS other"),
-        F.expr("min(leader_epoch) < max(leader_epoch) AS epochs_differ"),
-        F.expr("min(coalesce(high_watermark, 0)) AS below"),
+    extremes = (
+        frames.spread(held)
+        .groupBy(*OFFSET)
+        .agg(
+            F.expr(f"min({_COPY}) AS one"),
+            F.expr(f"max({_COPY}) AS other"),
+            F.expr("min(leader_epoch) < max(leader_epoch) AS epochs_differ"),
+            F.expr("min(coalesce(high_watermark, 0)) AS below"),
+        )
     )
     judged = extremes.where(f"{_CONTENTS_DIFFER} OR epochs_differ").join(
         F.broadcast(frames.runs), "run", "left"

@@ -58,9 +58,9 @@ def partitions(frames: Frames) -> DataFrame:
 
 def profiles(frames: Frames, partition_facts: DataFrame) -> DataFrame:
     """One row per value, with all that happened to it and the facts of its partition."""
+    about_values = frames.operations.where(f"({SEND} OR {READ}) AND value IS NOT NULL")
     by_value = (
-        frames.operations.where(f"({SEND} OR {READ}) AND value IS NOT NULL")
-        .repartition(*PARTITION)
+        frames.spread(about_values)
         .groupBy(*PARTITION, "value")
         .agg(*[F.expr(f"{how} AS {name}") for name, how in _PROFILE.items()])
     )
