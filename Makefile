@@ -22,11 +22,11 @@ $(BIN)/python:
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --editable .
+	$(BIN)/pip install -qq --editable .
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/pip install -qq --editable . --group dev
 	@touch $@ $(VENV)/.installed
 
 lint: dev
