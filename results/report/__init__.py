@@ -20,11 +20,12 @@ from results.report import evidence, plots
 from results.report.diagram import draw
 from results.report.layout import lay_out
 from results.report.rows import Row, RunData, load
-from results.report.story import Story
+from results.report.story import Line, Story
 
 REPORT_FILE: Final = "report.html"
 _STORY_OPERATIONS_MAX: Final = 400
 _STORY_ROUNDS_MAX: Final = 5_000
+_GONE_MAX: Final = 5
 
 
 def write_report(run_directory: Path) -> Path:
@@ -70,6 +71,7 @@ def _page(data: RunData) -> dict[str, Any]:
         "agrees": data.run.expected == outcome if data.run.expected else None,
         "reasons": data.verdict.get("reasons", []),
         "operations": data.verdict.get("operations", data.operations.num_rows),
+        "is_cut": data.is_cut,
         "counts": evidence.anomaly_counts(data),
         "records": shown,
         "more_records": more,
@@ -112,7 +114,13 @@ def _diagram(data: RunData) -> tuple[str, int]:
         chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
         rounds = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
     story = Story(data.names, 0)
-    drawing = lay_out(story.tell(operations, rounds), _lifelines(data))
+    guilty = {str(row["value"]) for row in data.anomalies if row["value"] is not None}
+    moments = story.tell(operations, rounds)
+    gone = evidence.nowhere(data)[:_GONE_MAX]
+    if gone and moments:
+        text = f"at the end, on no replica: {', '.join(gone)}"
+        moments.append(Line(moments[-1].at_ns, text, "bad"))
+    drawing = lay_out(moments, _lifelines(data), guilty)
     return draw(drawing), drawing.left_out
 
 

@@ -11,8 +11,15 @@ from results.report.story import CONSUMER, PRODUCER, Arrow, Badge, Cells, Line, 
 _INK: Final = {"plain": "#1f5fa8", "good": "#2f7d46", "bad": "#c0312b", "quiet": "#64748b"}
 _CELL_WIDTH: Final = 34
 _CELL_HEIGHT: Final = 18
+_CELL_STYLES: Final = {  # by (is at issue, is below the high watermark)
+    (False, True): 'fill="#dbeafe" stroke="#1f5fa8"',
+    (False, False): 'fill="#fff" stroke="#64748b" stroke-dasharray="3 2"',
+    (True, True): 'fill="#fee2e2" stroke="#c0312b" stroke-width="1.6"',
+    (True, False): 'fill="#fff" stroke="#c0312b" stroke-width="1.6" stroke-dasharray="3 2"',
+}
 _TEXT_WIDTH: Final = 6.1  # of one sign at 11 px, roughly
 _GAP: Final = 6
+_TIMES_WIDTH: Final = 56
 
 
 def draw(drawing: Drawing) -> str:
@@ -24,6 +31,7 @@ def draw(drawing: Drawing) -> str:
         ' aria-label="fetch rounds of the run">',
         _MARKERS,
         *_lifelines(drawing),
+        *_times(drawing),
         *(_moment(drawing, moment, row.y) for row in drawing.rows for moment in row.moments),
         "</svg>",
     ]
@@ -70,6 +78,20 @@ def _lifelines(drawing: Drawing) -> list[str]:
     return parts
 
 
+def _times(drawing: Drawing) -> list[str]:
+    """Seconds since the run began, at the right edge; said again only when they change."""
+    parts, said = [], ""
+    for row in drawing.rows:
+        seconds = f"{row.at_ns / 1e9:.3f} s"
+        if seconds != said:
+            parts.append(
+                f'<text x="{drawing.width - 4}" y="{row.y + 3}" text-anchor="end" font-size="9"'
+                f' fill="#94a3b8">{seconds}</text>'
+            )
+        said = seconds
+    return parts
+
+
 def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
     match moment:
         case Arrow():
@@ -77,7 +99,7 @@ def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
         case Badge():
             return _badge(drawing.x(moment.lifeline), moment, y)
         case Cells():
-            return _cells(drawing.x(moment.lifeline), moment.state, y)
+            return _cells(drawing.x(moment.lifeline), moment.state, y, drawing.guilty)
         case Line():
             return _line(drawing, moment, y)
 
@@ -126,8 +148,8 @@ def _badge(x: int, badge: Badge, y: int) -> str:
     )
 
 
-def _cells(x: int, state: LogState, y: int) -> str:
-    """Solid cells are below the high watermark, dashed ones above it."""
+def _cells(x: int, state: LogState, y: int, guilty: frozenset[str]) -> str:
+    """Solid cells are below the high watermark, dashed ones above it; red ones are at issue."""
     widths = [max(_CELL_WIDTH, round(len(value) * 6.6) + 10) for _, value in state.records]
     total = sum(widths) or _CELL_WIDTH
     left, top = x - total // 2, y - 20
@@ -137,12 +159,7 @@ def _cells(x: int, state: LogState, y: int) -> str:
             f'<text x="{x}" y="{top + 12}" text-anchor="middle" fill="#94a3b8">empty</text>'
         )
     for (offset, value), width in zip(state.records, widths, strict=True):
-        committed = offset < state.high_watermark
-        style = (
-            'fill="#dbeafe" stroke="#1f5fa8"'
-            if committed
-            else 'fill="#fff" stroke="#64748b" stroke-dasharray="3 2"'
-        )
+        style = _CELL_STYLES[value in guilty, offset < state.high_watermark]
         parts.append(
             f'<rect x="{left}" y="{top}" width="{width - 2}" height="{_CELL_HEIGHT}" rx="3"'
             f" {style}/>"
@@ -159,6 +176,7 @@ def _cells(x: int, state: LogState, y: int) -> str:
 
 def _line(drawing: Drawing, line: Line, y: int) -> str:
     ink = _INK[line.tone]
-    return f'<line x1="8" y1="{y}" x2="{drawing.width - 8}" y2="{y}" stroke="#e2e8f0"/>' + _label(
+    end = drawing.width - _TIMES_WIDTH
+    return f'<line x1="8" y1="{y}" x2="{end}" y2="{y}" stroke="#e2e8f0"/>' + _label(
         8 + round(len(line.text) * _TEXT_WIDTH) // 2 + 3, y + 3, line.text, ink
     )

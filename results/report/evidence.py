@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,6 +30,15 @@ class RecordEvidence:
 
 def anomaly_counts(data: RunData) -> list[tuple[str, int]]:
     return Counter(row["anomaly"] for row in data.anomalies).most_common()
+
+
+def nowhere(data: RunData) -> list[str]:
+    """Records at issue that are on no replica's disk; none where the disks were not read."""
+    if data.replicas.num_rows == 0:
+        return []
+    named = dict.fromkeys(row["value"] for row in data.anomalies if row["value"] is not None)
+    found = {row["value"] for row in _with_values(data.replicas, list(named))}
+    return [value for value in named if value not in found]
 
 
 def records(data: RunData) -> tuple[list[RecordEvidence], int]:
@@ -73,9 +83,12 @@ def _evidence(
     place = "-" if topic is None else f"{topic}-{partition}"
     if offsets:
         place += f" offset {', '.join(str(offset) for offset in offsets[:4])}"
+    names = ", ".join(dict.fromkeys(row["anomaly"] for row in rows))
+    if not value:
+        return RecordEvidence(names, _details(rows[0]), place, "", "", "")
     return RecordEvidence(
-        anomalies=", ".join(dict.fromkeys(row["anomaly"] for row in rows)),
-        record=value or "-",
+        anomalies=names,
+        record=value,
         place=place,
         acknowledged="; ".join(
             f"{_seconds(row['completed_ns'])}, acks={row['acks']}" for row in acks[:2]
@@ -84,6 +97,12 @@ def _evidence(
         read=_reads(polls) or "never",
         on_disk=_disks(data, disks) or "nowhere",
     )
+
+
+def _details(row: Row) -> str:
+    """The evidence of an anomaly that is about no record."""
+    found: dict[str, Any] = json.loads(row["evidence"])
+    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.items())
 
 
 def _reads(polls: Iterable[Row]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -24,6 +24,10 @@ class PlacedRow:
     y: int
     moments: tuple[Moment, ...]
 
+    @property
+    def at_ns(self) -> int:
+        return self.moments[0].at_ns
+
 
 @dataclass(frozen=True, slots=True)
 class Dead:
@@ -42,19 +46,22 @@ class Drawing:
     width: int
     height: int
     left_out: int
+    guilty: frozenset[str]  # records that something was found about
 
     def x(self, lifeline: str) -> int:
         return MARGIN + COLUMN_WIDTH * self.lifelines.index(lifeline)
 
 
-def lay_out(moments: Sequence[Moment], brokers: Sequence[str]) -> Drawing:
+def lay_out(
+    moments: Sequence[Moment], brokers: Sequence[str], guilty: Iterable[str] = ()
+) -> Drawing:
     """Places moments from top to bottom; too many are cut in the middle, and counted."""
     lifelines = (PRODUCER, *brokers, CONSUMER)
     rows = _pack(_without_repetition(moments), lifelines)
     left_out = max(0, len(rows) - ROWS_MAX)
     if left_out:
         half = ROWS_MAX // 2
-        note = Line(0, f"… {left_out} rows are left out here …")
+        note = Line(rows[half][0].at_ns, f"… {left_out} rows are left out here …")
         rows = [*rows[:half], [note], *rows[-half:]]
     placed, y = [], TOP
     for row in rows:
@@ -62,7 +69,9 @@ def lay_out(moments: Sequence[Moment], brokers: Sequence[str]) -> Drawing:
         placed.append(PlacedRow(y + height // 2, tuple(row)))
         y += height
     width = 2 * MARGIN + COLUMN_WIDTH * (len(lifelines) - 1)
-    return Drawing(lifelines, tuple(placed), _dead(placed, y), width, y + 16, left_out)
+    return Drawing(
+        lifelines, tuple(placed), _dead(placed, y), width, y + 16, left_out, frozenset(guilty)
+    )
 
 
 def _without_repetition(moments: Sequence[Moment]) -> list[Moment]:

@@ -124,26 +124,32 @@ def load(data: RunData) -> str | None:
     span = np.arange(seconds.min(), seconds.max() + 1)
     bottom = np.zeros(len(span))
     for kind, colour in _OUTCOMES.items():
-        counts = np.array([np.count_nonzero((seconds == s) & (kinds == kind)) for s in span])
+        counts = np.bincount(seconds[kinds == kind] - span[0], minlength=len(span))
         above.bar(span, counts, bottom=bottom, width=1.0, align="edge", color=colour, label=kind)
         bottom += counts
     _shade(above, data)
     _style(above, "sends completed, by outcome", "a second")
     above.legend(fontsize=7, ncols=3, loc="upper left", frameon=False)
     ok = kinds == "ok"
+    by_second = _split_by(seconds[ok], latency_ms[ok])
     for quantile, colour in ((0.5, _COLOURS[0]), (0.99, _COLOURS[1]), (1.0, _COLOURS[3])):
-        points = [
-            (s + 0.5, np.quantile(latency_ms[ok & (seconds == s)], quantile))
-            for s in span
-            if np.any(ok & (seconds == s))
-        ]
-        below.plot(*zip(*points, strict=True), color=colour, lw=1.2, label=f"p{quantile * 100:g}")
+        at = [second + 0.5 for second, _ in by_second]
+        quantiles = [float(np.quantile(values, quantile)) for _, values in by_second]
+        below.plot(at, quantiles, color=colour, lw=1.2, label=f"p{quantile * 100:g}")
     below.set_yscale("log")
     _shade(below, data)
     _style(below, "latency of acknowledged sends", "ms")
     below.legend(fontsize=7, ncols=3, loc="upper left", frameon=False)
     below.set_xlabel("seconds since the run began", fontsize=8)
     return to_svg(figure)
+
+
+def _split_by(keys: np.ndarray, values: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """The values of each key, in the order of keys."""
+    order = np.argsort(keys, kind="stable")
+    found, starts = np.unique(keys[order], return_index=True)
+    parts = np.split(values[order], starts[1:]) if len(found) else []
+    return [(int(key), part) for key, part in zip(found, parts, strict=True)]
 
 
 def leaders(data: RunData) -> str | None:

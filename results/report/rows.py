@@ -21,6 +21,9 @@ from results.run import Run, read_run
 from results.tables import table_files
 
 VERDICT_FILE: Final = "verdict.json"
+# Of a longer table the first so many rows are looked at: a report takes bounded memory.
+ROWS_MAX: Final = 2_000_000
+ANOMALIES_MAX: Final = 10_000
 Row = Mapping[str, Any]
 
 
@@ -37,6 +40,11 @@ class RunData:
     def names(self) -> dict[int, str]:
         return {number: name for name, number in self.run.brokers.items()}
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether there may be more than was read."""
+        return ROWS_MAX in (self.operations.num_rows, self.fetch_rounds.num_rows)
+
     def rows_of(self, f: str) -> list[Row]:
         """Operations of one kind, in order of invocation. For kinds that are few."""
         chosen = self.operations.filter(pc.equal(_plain(self.operations["f"]), f))
@@ -49,37 +57,58 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def load(directory: Path) -> RunData:
     """Raises RunUnreadableError where there is no readable run.json."""
-    verdict_file = directory / VERDICT_FILE
-    verdict: Mapping[str, Any] = {}
-    if verdict_file.exists():
-        verdict = json.loads(verdict_file.read_text(encoding="utf-8"))
     return RunData(
         run=read_run(directory),
-        verdict=verdict,
+        verdict=_verdict(directory / VERDICT_FILE),
         operations=_table(directory / "operations", schema.OPERATIONS),
         fetch_rounds=_table(directory / "fetch_rounds", schema.FETCH_ROUNDS),
         replicas=_table(directory / "replicas", schema.REPLICAS),
-        anomalies=_table(directory / "anomalies", schema.ANOMALIES).to_pylist(),
+        anomalies=_table(
+            directory / "anomalies", schema.ANOMALIES, rows_max=ANOMALIES_MAX
+        ).to_pylist(),
     )
 
 
-def _table(directory: Path, columns: pa.Schema) -> pa.Table:
+def _verdict(file: Path) -> Mapping[str, Any]:
+    """Nothing where the run was not checked, or the check was cut off."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _table(directory: Path, columns: pa.Schema, rows_max: int = ROWS_MAX) -> pa.Table:
     plain = pa.schema(
         [
             pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
             for f in columns
         ]
     )
-    parts = []
+    parts: list[pa.Table] = []
+    missing = rows_max
     for file in table_files(directory) if directory.is_dir() else []:
         try:
-            table = pq.read_table(file)
+            parts += _row_groups(file, plain, missing)
         except (OSError, pa.ArrowException):
             continue
-        names = [name for name in plain.names if name in table.column_names]
-        arrays = {name: table[name].cast(plain.field(name).type) for name in names}
-        missing = [name for name in plain.names if name not in names]
-        for name in missing:
-            arrays[name] = pa.nulls(table.num_rows, plain.field(name).type)
-        parts.append(pa.table({name: arrays[name] for name in plain.names}))
-    return pa.concat_tables(parts) if parts else plain.empty_table()
+        missing = rows_max - sum(part.num_rows for part in parts)
+    return pa.concat_tables(parts).slice(0, rows_max) if parts else plain.empty_table()
+
+
+def _row_groups(file: Path, plain: pa.Schema, rows_wanted: int) -> list[pa.Table]:
+    """As many row groups as are needed; columns that the file lacks are null."""
+    found: list[pa.Table] = []
+    with pq.ParquetFile(file) as parquet:
+        for group in range(parquet.num_row_groups):
+            if sum(part.num_rows for part in found) >= rows_wanted:
+                break
+            table = parquet.read_row_group(group)
+            arrays = [
+                table[field.name].cast(field.type)
+                if field.name in table.column_names
+                else pa.nulls(table.num_rows, field.type)
+                for field in plain
+            ]
+            found.append(pa.table(arrays, names=plain.names))
+    return found

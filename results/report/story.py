@@ -120,7 +120,7 @@ class Story:
                 happenings.append((row["invoked_ns"], 2, self._sent, row))
                 if row["completed_ns"] is not None:
                     happenings.append((row["completed_ns"], 5, self._acknowledged, row))
-            case "poll" if row["partition"] == self._partition and row["phase"] == "main":
+            case "poll" if row["partition"] == self._partition:
                 happenings.append((row["completed_ns"] or row["invoked_ns"], 6, self._polled, row))
             case "nemesis":
                 happenings.append((row["invoked_ns"], 0, self._fault, row))
@@ -152,7 +152,8 @@ class Story:
             self.moments.append(Arrow(at_ns, leader, PRODUCER, text, "bad", lost=True))
 
     def _polled(self, at_ns: int, row: Row) -> None:
-        text = f"{row['value']} at offset {row['offset']}"
+        final = "final read: " if row["phase"] == "final" else ""
+        text = f"{final}{row['value']} at offset {row['offset']}"
         self.moments.append(Arrow(at_ns, self._leader or CONSUMER, CONSUMER, text, "good"))
 
     # --- the wire ---
@@ -162,9 +163,8 @@ class Story:
         replica = self._replicas[follower]
         offset = row["fetch_offset"]
         if offset < replica.log_end_offset:
-            self.moments.append(
-                Badge(at_ns, follower, f"has truncated {replica.log_end_offset} → {offset}", "bad")
-            )
+            to = "its HW, " if offset == replica.high_watermark else ""
+            self.moments.append(Badge(at_ns, follower, f"has truncated to {to}{offset}", "bad"))
             replica.truncate(offset)
             self._show(at_ns, follower)
         text = f"fetch from {offset} (round {row['round']})"

@@ -1,0 +1,185 @@
+"""The report shows what happened, holds everything it needs, and survives what is missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from results.errors import RunUnreadableError
+from results.report import diagram_of, write_report
+from results.report.layout import ROWS_MAX, lay_out
+from results.report.story import Line
+from results.store import write_json, write_run
+from tests.results.losing_run import RUN, write_losing_run, write_verdict
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    directory = write_losing_run(tmp_path / "run")
+    write_verdict(directory)
+    return directory
+
+
+class Page(HTMLParser):
+    """The texts of a page, and whatever it would load."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.loads: list[str] = []
+        self.tags: list[str] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        loading = ("src", "href", "xlink:href", "data", "action")
+        self.loads += [v for k, v in attrs if k in loading and v and not v.startswith("#")]
+
+    def handle_data(self, data: str) -> None:
+        if data.strip():
+            self.texts.append(" ".join(data.split()))
+
+
+def page(run: Path) -> Page:
+    return Page(write_report(run).read_text(encoding="utf-8"))
+
+
+def test_it_begins_with_the_outcome_and_whether_it_was_expected(run: Path) -> None:
+    texts = page(run).texts
+    begin = texts.index("hw-truncation-loss on neaptide:0.10")
+    assert texts[begin - 1] == "lost"
+    assert "Agrees." in " ".join(texts[begin : begin + 8])
+
+
+def test_a_lost_record_is_followed_from_its_ack_to_its_absence(run: Path) -> None:
+    texts = page(run).texts
+    row = texts.index("lost-write, committed-then-lost")
+    assert texts[row : row + 6] == [
+        "lost-write, committed-then-lost",
+        "m2",
+        "t-0 offset 1",
+        "4.812 s, acks=all",
+        "4.853 s at offset 1",
+        "nowhere",
+    ]
+
+
+def test_the_diagram_tells_the_loss_in_order(run: Path) -> None:
+    said = Page(diagram_of(run)).texts
+    story = [
+        "leader, epoch 0",
+        "fetch from 1 (round 9)",
+        "m2, HW 1",
+        "fetch from 2 (round 10)",
+        "LEO 2 · HW 2",
+        "HW 2: held 3.1 s, discarded",
+        "ack m2 at offset 1 (acks=all)",
+        "m2 at offset 1",
+        "SIGKILL",
+        "leader, epoch 1",
+        "has truncated to its HW, 1",
+        "fetch from 1 (round 1): held 3.2 s, discarded",
+        "SIGKILL",
+        "leader, epoch 2",
+        "final read: m1 at offset 0",
+        "at the end, on no replica: m2",
+    ]
+    position = 0
+    for sentence in story:
+        position = said.index(sentence, position) + 1
+
+
+def test_rounds_that_moved_nothing_are_left_out(run: Path) -> None:
+    said = Page(diagram_of(run)).texts
+    assert not [text for text in said if re.search(r"round [3-8]\)", text)]
+
+
+def test_the_records_at_issue_stand_out(run: Path) -> None:
+    assert 'fill="#fee2e2"' in diagram_of(run)
+    write_json(run / "verdict.json", {"verdict": "valid", "outcome": "held"})
+    for path in (run / "anomalies").iterdir():
+        path.unlink()
+    assert 'fill="#fee2e2"' not in diagram_of(run)
+
+
+def test_it_loads_nothing_and_runs_nothing(run: Path) -> None:
+    found = page(run)
+    assert found.loads == []
+    assert "script" not in found.tags
+    assert not re.search(r"@import|url\(\s*['\"]?https?:", (run / "report.html").read_text())
+
+
+def test_the_same_run_gives_the_same_page(run: Path) -> None:
+    first = write_report(run).read_bytes()
+    assert write_report(run).read_bytes() == first
+
+
+def test_what_users_wrote_is_text_not_markup(run: Path) -> None:
+    write_run(run, replace(RUN, title="<script>alert(1)</script>", repeat="a && b < c"))
+    found = page(run)
+    assert "script" not in found.tags
+    assert "a && b < c" in found.texts
+
+
+def test_it_says_how_to_repeat_the_run(run: Path) -> None:
+    assert "neaptide run hw-truncation-loss --system neaptide:0.10 --seed 7" in page(run).texts
+
+
+def test_an_unknown_run_says_why(run: Path) -> None:
+    reasons = ["The faults missed their aim: nothing was held."]
+    write_json(
+        run / "verdict.json", {"verdict": "unknown", "outcome": "unknown", "reasons": reasons}
+    )
+    texts = page(run).texts
+    assert reasons[0] in texts
+    assert "unknown" in texts
+
+
+@pytest.mark.parametrize(
+    "missing", ["fetch_rounds", "replicas", "anomalies", "operations", "verdict.json"]
+)
+def test_a_part_that_is_missing_is_left_out(run: Path, missing: str) -> None:
+    path = run / missing
+    for file in path.iterdir() if path.is_dir() else ():
+        file.unlink()
+    if path.is_file():
+        path.write_text("{ cut off")
+    assert "hw-truncation-loss on neaptide:0.10" in page(run).texts
+
+
+@pytest.mark.parametrize("table", ["operations", "fetch_rounds", "replicas"])
+def test_a_damaged_file_is_passed_by(run: Path, table: str) -> None:
+    (run / table / "part-9-00000.parquet").write_bytes(b"PAR1 garbage")
+    assert "m2" in page(run).texts
+
+
+def test_without_run_json_there_is_no_report_but_a_sentence(run: Path) -> None:
+    (run / "run.json").unlink()
+    with pytest.raises(RunUnreadableError, match="is this a run directory"):
+        write_report(run)
+
+
+def test_a_run_under_load_shows_plots(run: Path) -> None:
+    write_run(run, replace(RUN, kind="random", expected=None))
+    texts = page(run).texts
+    assert "sends completed, by outcome" in texts
+    assert "leader of each partition" in texts
+    assert "followers of partition 0: LEO and HW on the wire" in texts
+
+
+def test_a_story_that_is_too_long_is_cut_in_the_middle_and_says_so() -> None:
+    moments = [Line(n, f"line {n}") for n in range(ROWS_MAX + 40)]
+    drawing = lay_out(moments, ["A"])
+    said = [moment.text for row in drawing.rows for moment in row.moments]
+    assert len(said) == ROWS_MAX + 1
+    assert (said[0], said[-1]) == ("line 0", f"line {ROWS_MAX + 39}")
+    assert "… 40 rows are left out here …" in said
+    assert drawing.left_out == 40
+
+
+def test_a_story_that_fits_is_told_whole() -> None:
+    assert lay_out([Line(n, f"line {n}") for n in range(ROWS_MAX)], ["A"]).left_out == 0
