@@ -40,10 +40,14 @@ class Observer:
         self._kazoo.ChildrenWatch(znodes.BROKER_IDS, self._on_brokers)
         self._kazoo.DataWatch(znodes.CONTROLLER, self._on_controller)
 
-    async def create_topic(self, topic: TopicSpec) -> None:
-        """Writes a topic's znodes, with the assignment wanted, and watches its partitions."""
+    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> None:
+        """Writes a topic's znodes, with the assignment wanted, and watches its partitions.
+
+        `topic_id`: for brokers that know topic ids, so that whoever looks at the wire knows it
+        before the first Fetch.
+        """
         settings = znodes.encode_settings(topic.settings)
-        assignment = znodes.encode_assignment(topic.assignment)
+        assignment = znodes.encode_assignment(topic.assignment, topic_id)
         create = self._kazoo.create
         await asyncio.to_thread(create, znodes.topic_config_path(topic.name), settings)
         await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.checking import SparkStart, check_and_report
 from harness.play import Played, play
-from harness.systems import KNOWN, System, parse_system
+from harness.systems import KNOWN, System, fetch, parse_system
 from nemesis.scenario import Scenario, expected_outcome
 
 
@@ -59,8 +59,10 @@ class Result:
 
 
 def cells(chosen: list[tuple[Path, Scenario]], systems: list[str], repeat: int) -> list[Cell]:
-    """Every scenario on every system asked for; by default on all that the documents speak of."""
+    """Every scenario on every system asked for; by default on all own generations."""
     wanted = [parse_system(text) for text in (systems or KNOWN)]
+    for system in wanted:
+        fetch(system)
     return [
         Cell(scenario, scenario.name, system)
         for scenario, _ in ((scenario, path) for path, scenario in chosen)

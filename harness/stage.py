@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clusters.broker.cluster import BrokerCluster
 from clusters.cluster import ClusterSpec, Listeners, PartitionView
 from clusters.hosts.local import LocalHost
 from clusters.observer import Observer
 from harness.guard import ProcessEndedError
-from harness.systems import System
+from harness.systems import System, client_settings, make_cluster, topic_id
 from nemesis.gate.client import Gate
 from nemesis.gate.model import COORDINATION, GateConfig, Subscription, cluster_links
 from workloads.clients import Clients
@@ -53,7 +52,7 @@ class Stage:
         self.origin_ns = time.monotonic_ns()
         self.host = LocalHost()
         self.recorder = Recorder(run, _HARNESS_RECORDER, self.origin_ns)
-        self.cluster = BrokerCluster(self.host, run, system.version, spec)
+        self.cluster = make_cluster(system, self.host, run, spec)
         self.sends = Sends()
         self.severed: set[int] = set()
         self.paused: set[int] = set()
@@ -94,7 +93,7 @@ class Stage:
         self.observer = Observer(self.cluster.coordination_port, self._on_view)
         await self.observer.start()
         await self._start_brokers(brokers)
-        await self.observer.create_topic(self.spec.topic)
+        await self._create_topic()
         partitions = len(self.spec.topic.assignment)
         await self.until(
             lambda: (
@@ -104,6 +103,13 @@ class Stage:
             _START_WITHIN_S,
             "every partition has a leader",
         )
+
+    async def _create_topic(self) -> None:
+        topic = self.spec.topic
+        named = topic_id(self.system, topic.name)
+        if named is not None:
+            await self.gate.name_topics({named: topic.name})
+        await self.observer.create_topic(topic, named)
 
     async def _start_brokers(self, brokers: tuple[int, ...]) -> None:
         """All at once; but the first is controller, for the others reach ZooKeeper after it."""
@@ -130,7 +136,8 @@ class Stage:
         bootstrap = ",".join(
             f"127.0.0.1:{self.listeners(b).client_port}" for b in sorted(self.spec.brokers)
         )
-        config = ClientsConfig(str(self.run), 1, self.origin_ns, bootstrap, dict(settings))
+        settings = {**client_settings(self.system), **settings}
+        config = ClientsConfig(str(self.run), 1, self.origin_ns, bootstrap, settings)
         self.clients = await Clients.start(self.host, config, self._on_client_event)
 
     async def watch_rounds(self) -> None:

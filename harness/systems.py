@@ -1,13 +1,28 @@
-"""What can be tested: `neaptide:0.10`, `neaptide:0.11`, … Reading a system's name checks it."""
+"""What can be tested: `neaptide:0.10`, …, and Apache Kafka as `kafka:3.9.1`.
+
+Reading a system's name checks it; what differs between systems is asked for here, and nowhere else
+in the harness.
+"""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from uuid import NAMESPACE_URL, uuid5
 
+from clusters.broker.cluster import BrokerCluster
 from clusters.broker.replication.generation import GENERATIONS
+from clusters.cluster import ClusterSpec
 from clusters.errors import UsageError
+from clusters.hosts.local import LocalHost
+from clusters.kafka.cluster import KafkaCluster
+from clusters.kafka.versions import kafka_class_path, parse_version, row_of
+from clusters.local_cluster import LocalCluster
 
-KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)
+KAFKA = "kafka"
+KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
 HOSTS = ("local",)
 
 
@@ -23,8 +38,13 @@ class System:
 def parse_system(text: str) -> System:
     """Raises UsageError with what there is."""
     kind, _, version = text.partition(":")
-    if text not in KNOWN:
-        raise UsageError(f"There is no system {text!r}; it must be one of {', '.join(KNOWN)}.")
+    if kind == KAFKA:
+        parse_version(version)
+    elif text not in KNOWN:
+        raise UsageError(
+            f"There is no system {text!r}; it must be one of {', '.join(KNOWN)},"
+            " or kafka:VERSION, as kafka:3.9.1."
+        )
     return System(kind, version)
 
 
@@ -32,3 +52,28 @@ def check_host(text: str) -> str:
     if text not in HOSTS:
         raise UsageError(f"There is no host {text!r}; it must be one of {', '.join(HOSTS)}.")
     return text
+
+
+def fetch(system: System) -> None:
+    """Has what a system needs on this machine. Raises MissingPartError where it cannot be had."""
+    if system.kind == KAFKA:
+        kafka_class_path(system.version)
+
+
+def make_cluster(
+    system: System, host: LocalHost, directory: Path, spec: ClusterSpec
+) -> LocalCluster:
+    kind = KafkaCluster if system.kind == KAFKA else BrokerCluster
+    return kind(host, directory, system.version, spec)
+
+
+def client_settings(system: System) -> Mapping[str, str]:
+    """librdkafka's settings without which its clients do not understand the brokers."""
+    return row_of(system.version).client_settings if system.kind == KAFKA else {}
+
+
+def topic_id(system: System, topic: str) -> str | None:
+    """The id that a topic is created with, as Kafka writes it; None: the system has none."""
+    if system.kind != KAFKA or not row_of(system.version).topic_ids:
+        return None
+    return urlsafe_b64encode(uuid5(NAMESPACE_URL, topic).bytes).decode().rstrip("=")

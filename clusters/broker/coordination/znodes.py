@@ -117,9 +117,15 @@ def _endpoint(text: str) -> Endpoint:
 # --- /brokers/topics/T, its partitions' states, /config/topics/T ---------------------------------
 
 
-def encode_assignment(assignment: Mapping[int, Sequence[int]]) -> bytes:
+def encode_assignment(
+    assignment: Mapping[int, Sequence[int]], topic_id: str | None = None
+) -> bytes:
+    """`topic_id` as Kafka 2.8 and later write it (KIP-516); None: as those before do."""
     partitions = {str(number): list(assignment[number]) for number in sorted(assignment)}
-    return _encode({"version": 1, "partitions": partitions})
+    if topic_id is None:
+        return _encode({"version": 1, "partitions": partitions})
+    moving: dict[str, Any] = {"adding_replicas": {}, "removing_replicas": {}}
+    return _encode({"version": 3, "topic_id": topic_id, "partitions": partitions, **moving})
 
 
 def decode_topic(topic: str, data: bytes, config: bytes | None) -> TopicConfiguration:

@@ -1,0 +1,113 @@
+"""What a broker's `server.properties` says, and how its process is started. Pure.
+
+Kafka's own names throughout. What a scenario sets wins over what is set here, except for who the
+broker is and where it listens. Elections happen when a schedule makes them happen: no broker hands
+over its partitions when it is stopped, and no controller moves leaders back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from clusters.cluster import Listeners
+from clusters.hosts.ports import LOOPBACK
+from clusters.kafka.versions import Addressing, Row
+
+CLIENT_LISTENER: Final = "CLIENT"
+REPLICATION_LISTENER: Final = "REPLICATION"
+
+_DEFAULTS: Final = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.enable": "false",
+    "unclean.leader.election.enable": "false",
+    "num.replica.fetchers": "1",
+    # librdkafka looks for its group's coordinator although it never uses the group: let the topic
+    # of the groups' offsets be small, and on no replication link.
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "log.cleaner.enable": "false",  # its buffer alone is half of the heap
+    "zookeeper.session.timeout.ms": "10000",
+    "zookeeper.connection.timeout.ms": "60000",
+}
+_JAVA_OPTIONS: Final = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+LOG4J: Final = """\
+log4j.rootLogger=INFO, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.org.apache.zookeeper=WARN
+log4j.logger.org.I0Itec.zkclient=WARN
+log4j.logger.org.apache.kafka.clients=WARN
+"""
+
+
+def properties(
+    row: Row,
+    scenario: Mapping[str, str],
+    broker: int,
+    own: tuple[int, int],
+    through: Listeners,
+    log_directory: Path,
+) -> dict[str, str]:
+    """`own`: the (client, replication) ports that the broker itself binds."""
+    return {
+        **_DEFAULTS,
+        **row.settings,
+        **scenario,
+        "broker.id": str(broker),
+        "log.dirs": str(log_directory),
+        "zookeeper.connect": f"{LOOPBACK}:{through.coordination_port}",
+        **_addresses(row.addressing, own, through),
+    }
+
+
+def _addresses(addressing: Addressing, own: tuple[int, int], through: Listeners) -> dict[str, str]:
+    """With one listener all are sent to the replication link: the others' fetches must be there."""
+    match addressing:
+        case Addressing.HOST_AND_PORT:
+            return {
+                "host.name": LOOPBACK,
+                "port": str(own[1]),
+                "advertised.host.name": LOOPBACK,
+                "advertised.port": str(through.replication_port),
+            }
+        case Addressing.ONE_LISTENER:
+            return {
+                "listeners": f"PLAINTEXT://{LOOPBACK}:{own[1]}",
+                "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{through.replication_port}",
+            }
+        case Addressing.NAMED_LISTENERS:
+            names = (CLIENT_LISTENER, REPLICATION_LISTENER)
+            return {
+                "listeners": _listeners(names, own),
+                "advertised.listeners": _listeners(
+                    names, (through.client_port, through.replication_port)
+                ),
+                "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+                "inter.broker.listener.name": REPLICATION_LISTENER,
+            }
+
+
+def _listeners(names: tuple[str, str], ports: tuple[int, int]) -> str:
+    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in zip(names, ports, strict=True))
+
+
+def command(java: Path, class_path: str, log4j: Path, server_properties: Path) -> tuple[str, ...]:
+    return (
+        str(java),
+        *_JAVA_OPTIONS,
+        f"-Dlog4j.configuration={log4j.as_uri()}",
+        "-cp",
+        class_path,
+        "kafka.Kafka",
+        str(server_properties),
+    )
