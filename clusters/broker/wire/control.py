@@ -20,13 +20,65 @@ def _kafka(kind: str) -> Any:
     return field(metadata={"kafka_type": kind})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrPartition:
+# What kio asks of every class of a message: its version, its API, and the header before it.
+
+
+class _LeaderAndIsrRequestPart:
+    __slots__ = ()
     __type__: ClassVar = EntityType.nested
     __version__: ClassVar[i16] = i16(2)
     __flexible__: ClassVar[bool] = False
     __api_key__: ClassVar[i16] = i16(4)
     __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+class _LeaderAndIsrResponsePart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(2)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(4)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+
+
+class _StopReplicaRequestPart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(1)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+class _StopReplicaResponsePart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(1)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(5)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+
+
+class _UpdateMetadataRequestPart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+
+
+class _UpdateMetadataResponsePart:
+    __slots__ = ()
+    __type__: ClassVar = EntityType.nested
+    __version__: ClassVar[i16] = i16(5)
+    __flexible__: ClassVar[bool] = False
+    __api_key__: ClassVar[i16] = i16(6)
+    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartition(_LeaderAndIsrRequestPart):
     partition: i32 = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     leader: BrokerId = _kafka("int32")
@@ -38,35 +90,21 @@ class LeaderAndIsrPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrTopic:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(2)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(4)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class LeaderAndIsrTopic(_LeaderAndIsrRequestPart):
     topic: TopicName = _kafka("string")
     partitions: tuple[LeaderAndIsrPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveLeader:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(2)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(4)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class LiveLeader(_LeaderAndIsrRequestPart):
     broker_id: BrokerId = _kafka("int32")
     host: str = _kafka("string")
     port: i32 = _kafka("int32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrRequest:
+class LeaderAndIsrRequest(_LeaderAndIsrRequestPart):
     __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(2)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(4)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     controller_id: BrokerId = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     broker_epoch: i64 = _kafka("int64")
@@ -75,46 +113,28 @@ class LeaderAndIsrRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionError:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(2)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(4)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
+class PartitionError(_LeaderAndIsrResponsePart):
     topic: TopicName = _kafka("string")
     partition: i32 = _kafka("int32")
     error_code: ErrorCode = _kafka("error_code")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrResponse:
+class LeaderAndIsrResponse(_LeaderAndIsrResponsePart):
     __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(2)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(4)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = _kafka("error_code")
     partitions: tuple[PartitionError, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaTopic:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(5)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class StopReplicaTopic(_StopReplicaRequestPart):
     topic: TopicName = _kafka("string")
     partitions: tuple[i32, ...] = _kafka("int32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaRequest:
+class StopReplicaRequest(_StopReplicaRequestPart):
     __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(5)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     controller_id: BrokerId = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     broker_epoch: i64 = _kafka("int64")
@@ -123,23 +143,14 @@ class StopReplicaRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaResponse:
+class StopReplicaResponse(_StopReplicaResponsePart):
     __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(1)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(5)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = _kafka("error_code")
     partitions: tuple[PartitionError, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataPartition:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class UpdateMetadataPartition(_UpdateMetadataRequestPart):
     partition: i32 = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     leader: BrokerId = _kafka("int32")
@@ -151,23 +162,13 @@ class UpdateMetadataPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataTopic:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class UpdateMetadataTopic(_UpdateMetadataRequestPart):
     topic: TopicName = _kafka("string")
     partitions: tuple[UpdateMetadataPartition, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataEndpoint:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class UpdateMetadataEndpoint(_UpdateMetadataRequestPart):
     port: i32 = _kafka("int32")
     host: str = _kafka("string")
     listener: str = _kafka("string")
@@ -175,24 +176,15 @@ class UpdateMetadataEndpoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataBroker:
-    __type__: ClassVar = EntityType.nested
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
+class UpdateMetadataBroker(_UpdateMetadataRequestPart):
     broker_id: BrokerId = _kafka("int32")
     endpoints: tuple[UpdateMetadataEndpoint, ...]
     rack: str | None = _kafka("string")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataRequest:
+class UpdateMetadataRequest(_UpdateMetadataRequestPart):
     __type__: ClassVar = EntityType.request
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[RequestHeader]] = RequestHeader
     controller_id: BrokerId = _kafka("int32")
     controller_epoch: i32 = _kafka("int32")
     broker_epoch: i64 = _kafka("int64")
@@ -201,12 +193,8 @@ class UpdateMetadataRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataResponse:
+class UpdateMetadataResponse(_UpdateMetadataResponsePart):
     __type__: ClassVar = EntityType.response
-    __version__: ClassVar[i16] = i16(5)
-    __flexible__: ClassVar[bool] = False
-    __api_key__: ClassVar[i16] = i16(6)
-    __header_schema__: ClassVar[type[ResponseHeader]] = ResponseHeader
     error_code: ErrorCode = _kafka("error_code")
 
 
