@@ -23,6 +23,7 @@ from clusters.errors import MissingPartError
 _COORDINATE: Final = re.compile(r"[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+")
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 _TIMEOUT_SECONDS: Final = 600
+_ABSENT: Final = re.compile(r"([^:\s]+):([^:\s]+):jar:([^:\s]+) (?:in|was not found in) ")
 
 _POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -109,6 +110,9 @@ def _resolve(directory: Path, coordinates: Sequence[str]) -> None:
 
 
 def _explain(coordinates: Sequence[str], output: str) -> str:
+    absent = _ABSENT.search(output)
+    if absent is not None:
+        return f"Maven Central has no {':'.join(absent.groups())}; choose a version that it has."
     errors = [line for line in output.splitlines() if "ERROR" in line]
     why = errors[0] if errors else "it said nothing"
     return (

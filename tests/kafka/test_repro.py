@@ -1,0 +1,32 @@
+"""The first scenario on unchanged Apache Kafka, by the command: lost before KIP-101, held after."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.harness.command import neaptide
+
+pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> None:
+    systems = ("--system", "kafka:0.10.2.2", "--system", "kafka:3.9.1")
+    done, document = neaptide(tmp_path, "repro", "hw-truncation-loss", *systems, "--json")
+    assert document is not None, done.stderr
+    old, new = document["results"]
+    assert (old["observed"], old["reasons"]) == ("lost", [])
+    assert set(old["anomalies"]) >= {"lost-write", "committed-then-lost"}
+    assert (new["observed"], new["reasons"], new["anomalies"]) == ("held", [], {})
+    assert done.returncode == 0
+    assert first_offset_after_failover(Path(old["run"])) == 1  # A truncated what was committed
+    assert first_offset_after_failover(Path(new["run"])) == 2
+
+
+def first_offset_after_failover(run: Path) -> int:
+    """What A asks B for once B leads: the fetch that the gate holds."""
+    rounds = pq.read_table(run / "fetch_rounds").to_pylist()
+    of_a = [r for r in rounds if (r["follower"], r["leader"], r["topic"]) == (0, 1, "t")]
+    return int(min(of_a, key=lambda r: r["requested_ns"])["fetch_offset"])
