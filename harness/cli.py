@@ -46,7 +46,7 @@ def _seed(given: int | None) -> int:
 @app.command()
 def repro(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Names; all if none.")] = None,
-    system: Annotated[list[str] | None, typer.Option(help="As neaptide:0.10; repeatable.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
     host: _HOST = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
     seed: _SEED = None,
@@ -303,7 +303,7 @@ def list_(json: _JSON = False) -> None:
         return
     rows = [(s.name, *(expected_outcome(s, k) or "-" for k in KNOWN), s.title) for s in scenarios]
     output.print_table(("scenario", *KNOWN, "what is shown"), rows)
-    output.out.print(f"systems: {', '.join(KNOWN)}", markup=False)
+    output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
     output.out.print(f"faults: {', '.join(FAULTS)}", markup=False)
 

@@ -37,7 +37,7 @@ def examine() -> list[Finding]:
         _runs(),
         _tool("kcat", "a further client in the tests", "apt-get install kcat"),
         _tool("chromium", "looking at reports as pictures", "apt-get install chromium"),
-        _tool("mvn", "Apache Kafka's own tools in the tests", "apt-get install maven"),
+        _tool("mvn", "Apache Kafka as a system", "apt-get install maven"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from harness.faults import Faults
 from harness.guard import FREE_TO_START, check_space, guarded
 from harness.observed import StageObserved
 from harness.stage import Stage
-from harness.systems import System
+from harness.systems import System, fetch
 from harness.version import VERSION
 from nemesis import steps
 from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
@@ -44,6 +45,7 @@ async def play(
     scenario: Scenario, system: System, seed: int, where: str, progress: Progress
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
+    await asyncio.to_thread(fetch, system)
     run = Run(
         neaptide=VERSION,
         name=scenario.name,

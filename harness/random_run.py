@@ -19,7 +19,7 @@ from harness.ending import Ending, end, heal_all
 from harness.faults import Faults
 from harness.guard import FREE_TO_START, check_space, guarded
 from harness.stage import Stage
-from harness.systems import System
+from harness.systems import System, fetch
 from harness.version import VERSION
 from nemesis.random_schedule import (
     CutFault,
@@ -94,6 +94,7 @@ async def run_random(
     asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
 ) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
+    await asyncio.to_thread(fetch, asked.system)
     brokers = tuple(range(asked.brokers))
     schedule = draw_schedule(asked.seed, asked.faults, brokers, asked.time_s)
     run = Run(
