@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 .PHONY: demo test venv dev lint types imports unit fix bench clean
 
 demo: venv
-	$(BIN)/neaptide repro hw-truncation-loss
+	$(BIN)/neaptide repro hw-truncation-loss --system neaptide:0.10 --system neaptide:0.11
 
 test: lint types imports unit
 
