@@ -26,6 +26,9 @@ class Exit(IntEnum):
     MISSING = 69  # something that is needed is missing
 
 
+# What fails one run and no other: it is kept, and its verdict is unknown.
+RUN_FAILURES: Final = (TimeoutError, ProcessEndedError, GateError, ClientsError)
+
 STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (UsageError, Exit.USAGE),
     (RunNotFoundError, Exit.USAGE),
@@ -34,10 +37,7 @@ STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (StoreError, Exit.MISSING),
     (RunUnreadableError, Exit.UNKNOWN),
     (NeaptideError, Exit.UNKNOWN),
-    (TimeoutError, Exit.UNKNOWN),
-    (ProcessEndedError, Exit.UNKNOWN),
-    (GateError, Exit.UNKNOWN),
-    (ClientsError, Exit.UNKNOWN),
+    *((failure, Exit.UNKNOWN) for failure in RUN_FAILURES),
 )
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from clusters.cluster import ClusterSpec, TopicSpec
 from harness.ending import Ending, end, heal_all
+from harness.exits import RUN_FAILURES
 from harness.faults import Faults
 from harness.guard import FREE_TO_START, check_space, guarded
 from harness.observed import StageObserved
@@ -68,6 +69,10 @@ async def play(
     player = _Player(scenario, system, directory, progress)
     try:
         run = await player.play(run)
+    except RUN_FAILURES as error:
+        # One run has failed; those beside it have not. Its verdict is unknown, and says why.
+        write_run(directory, replace(run, status="interrupted", aim=Aim(False, str(error))))
+        return Played(directory, ())
     except BaseException:
         write_run(directory, replace(run, status="interrupted"))
         raise

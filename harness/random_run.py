@@ -16,6 +16,7 @@ from clusters.broker.replication.assignment import assign_replicas
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.errors import UsageError
 from harness.ending import Ending, end, heal_all
+from harness.exits import RUN_FAILURES
 from harness.faults import Faults
 from harness.guard import FREE_TO_START, check_space, guarded
 from harness.stage import Stage
@@ -135,6 +136,9 @@ async def run_random(
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
             work = _load_and_end(stage, faults, asked, schedule, progress)
             ending = await guarded(work, directory, stage.find_ended)
+    except RUN_FAILURES as error:
+        write_run(directory, replace(run, status="interrupted", aim=Aim(False, str(error))))
+        return directory
     except BaseException:
         write_run(directory, replace(run, status="interrupted"))
         raise

@@ -56,3 +56,12 @@ def test_random_faults_lose_nothing_with_acks_all(tmp_path: Path) -> None:
     assert verdict["operations"] > 1000
     assert done.returncode == 0
     assert "--seed 11" in done.stderr
+
+
+def test_a_broker_that_ends_by_itself_makes_its_run_unknown(tmp_path: Path) -> None:
+    broken = MINE.replace('"replica.lag', '"log.segment.bytes" = "many", "replica.lag')
+    (tmp_path / "broken.toml").write_text(broken, encoding="utf-8")
+    done, verdict = neaptide(tmp_path, "run", "broken.toml", "--system", "neaptide:0.11", "--json")
+    assert verdict["verdict"] == "unknown", done.stderr
+    assert any("ended by itself" in reason for reason in verdict["reasons"])
+    assert done.returncode == UNKNOWN
