@@ -56,6 +56,8 @@ _CLIENT_2_1: Final = {  # leader epochs (KIP-320)
     Api.PRODUCE: Versions(3, 7),
     Api.FETCH: Versions(4, 10),
     Api.LIST_OFFSETS: Versions(1, 4),
+    # As Kafka 2.1. librdkafka believes leader epochs from Metadata v9 on only (KAFKA-9212), so it
+    # does not validate its position here.
     Api.METADATA: Versions(0, 7),
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 2),
 }
