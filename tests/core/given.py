@@ -77,7 +77,7 @@ def leading(
     **settings: object,
 ) -> Broker:
     """Broker A, leader of T in epoch 0, with so many records, all followers still to fetch."""
-    epochs = {0: 0} if generation == "0.11" and records else {}
+    epochs = {0: 0} if GENERATIONS[generation].records_epochs and records else {}
     one = broker(generation, stored(records, high_watermark, epochs=epochs), **settings)
     step(one, leader_and_isr(A, 0, isr, min_insync_replicas=min_insync_replicas), NOW)
     return one
@@ -94,7 +94,7 @@ def fetching(generation: str = "0.11", **log: object) -> Broker:
     """A follower whose fetch is in flight: it had nothing to truncate."""
     one = following(generation, **log)
     end = one.partitions[T].log.end_offset
-    if generation != "0.10":
+    if GENERATIONS[generation].records_epochs:
         step(one, epochs_answer(one, end), NOW)
     return one
 
@@ -134,9 +134,9 @@ def in_flight(one: Broker) -> int:
 
 
 def epochs_answer(
-    one: Broker, end_offset: int, error: told.Error = told.Error.NONE
+    one: Broker, end_offset: int, error: told.Error = told.Error.NONE, leader_epoch: int = -1
 ) -> told.OffsetForLeaderEpochResponded:
-    ended = told.EpochEndOffset(T, error, end_offset)
+    ended = told.EpochEndOffset(T, error, end_offset, leader_epoch)
     return told.OffsetForLeaderEpochResponded(LEADER_OF_A, in_flight(one), (ended,))
 
 

@@ -255,7 +255,7 @@ def _out_of_range(*, end: int, start: int = 0) -> given.Broker:
     follower = given.fetching(end=end, high_watermark=2, start=start, epochs={0: start})
     answer = given.fetch_answer(follower, error=Error.OFFSET_OUT_OF_RANGE)
     assert given.did(step(follower, answer, NOW)) == [
-        do.SendListOffsets(LEADER_OF_A, given.in_flight(follower), (told.OffsetAsked(T, -1),))
+        do.SendListOffsets(LEADER_OF_A, given.in_flight(follower), (told.OffsetAsked(T, -1, 0),))
     ]
     return follower
 
@@ -264,7 +264,7 @@ def test_f9_behind_the_leaders_log_start_all_is_dropped_and_begins_there() -> No
     follower = _out_of_range(end=3)
     (earliest,) = given.did(step(follower, given.offsets_answer(follower, 90), NOW))
     assert isinstance(earliest, do.SendListOffsets)
-    assert earliest.partitions == (told.OffsetAsked(T, -2),)
+    assert earliest.partitions == (told.OffsetAsked(T, -2, 0),)
     assert _state(follower) == OutOfRange(asks_earliest=True)
     effects = given.did(step(follower, given.offsets_answer(follower, 40), NOW))
     assert effects[:2] == [

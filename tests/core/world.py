@@ -301,7 +301,10 @@ class World:
                 fetched = tuple(self._read(broker_id, one, results) for one in results)
                 answer = told.FetchResponded(fetcher, sequence, fetched)
             case do.RespondOffsetForLeaderEpoch(_, ends):
-                ended = [told.EpochEndOffset(e.partition, e.error, e.end_offset) for e in ends]
+                ended = [
+                    told.EpochEndOffset(e.partition, e.error, e.end_offset, e.leader_epoch)
+                    for e in ends
+                ]
                 answer = told.OffsetForLeaderEpochResponded(fetcher, sequence, tuple(ended))
             case do.RespondListOffsets(_, offsets):
                 listed = [told.ListedOffset(o.partition, o.error, o.offset) for o in offsets]

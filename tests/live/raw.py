@@ -112,6 +112,7 @@ def fetch_request(
     min_bytes: int = 0,
     replica_id: int = -1,
     version: int = 5,
+    current_leader_epoch: int = -1,
 ) -> Any:
     topic_class = _nested(Api.FETCH, version, "FetchTopic")
     partition_class = _nested(Api.FETCH, version, "FetchPartition")
@@ -120,7 +121,7 @@ def fetch_request(
         partition=i32(0),
         fetch_offset=i64(offset),
         log_start_offset=i64(-1),
-        current_leader_epoch=i32(-1),
+        current_leader_epoch=i32(current_leader_epoch),
         partition_max_bytes=i32(max_bytes),
     )
     return make(
@@ -135,6 +136,19 @@ def fetch_request(
         forgotten_topics_data=(),
         topics=(topic_class(topic=TopicName(topic), partitions=(partition,)),),
     )
+
+
+def epoch_request(topic: str, leader_epoch: int, current_leader_epoch: int) -> Any:
+    """OffsetForLeaderEpoch v2, for partition 0."""
+    api, version = Api.OFFSET_FOR_LEADER_EPOCH, 2
+    topic_class = _nested(api, version, "OffsetForLeaderTopic")
+    partition = _nested(api, version, "OffsetForLeaderPartition")(
+        partition=i32(0),
+        current_leader_epoch=i32(current_leader_epoch),
+        leader_epoch=i32(leader_epoch),
+    )
+    topics = (topic_class(topic=TopicName(topic), partitions=(partition,)),)
+    return request_class(api, version)(topics=topics)
 
 
 def produced(response: Any) -> tuple[str, int]:

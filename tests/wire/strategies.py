@@ -7,10 +7,12 @@ from typing import Any
 from hypothesis import strategies as st
 from kio.static.primitive import Records
 
-from clusters.broker.wire.apis import REPLICATION_APIS, Api
+from clusters.broker.wire.apis import Api, client_apis, replication_apis
 from clusters.broker.wire.codec import request_class, response_class
 from tests.storage.batches import batch
 
+CLIENT_APIS = client_apis("2.1")  # the newest generation speaks all that the others do
+REPLICATION_APIS = replication_apis("2.1")
 SPOKEN = [
     (api, version)
     for api, versions in REPLICATION_APIS.items()

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.metadata.v1.request import MetadataRequest
 
-from clusters.broker.wire.apis import CLIENT_APIS, REPLICATION_APIS, Api
+from clusters.broker.wire.apis import Api
 from clusters.broker.wire.codec import (
     LENGTH_BYTES,
     MalformedMessageError,
@@ -22,6 +22,7 @@ from clusters.broker.wire.codec import (
     request_class,
 )
 from tests.wire import strategies
+from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 spoken = pytest.mark.parametrize(("api", "version"), strategies.SPOKEN, ids=strategies.NAMES)

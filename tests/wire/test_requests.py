@@ -21,9 +21,10 @@ from clusters.broker.replication.model import (
 from clusters.broker.replication.settings import ReplicationSettings
 from clusters.broker.replication.step import begin, step
 from clusters.broker.server import requests
-from clusters.broker.wire.apis import CLIENT_APIS, REPLICATION_APIS, Api
+from clusters.broker.wire.apis import Api
 from clusters.broker.wire.codec import decode_request, encode_request
 from tests.wire import strategies
+from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
 
 T0 = TopicPartition("t", 0)
 NOW_MS = 1_000_000

@@ -23,6 +23,7 @@ from clusters.broker.replication.following import (
     begin_following,
     stop_following,
 )
+from clusters.broker.replication.generation import SameLeader
 from clusters.broker.replication.leading import complete_delayed, note_epochs
 from clusters.broker.replication.log import Log
 from clusters.broker.replication.messages import (
@@ -115,21 +116,36 @@ def _become_leader(broker: Broker, partition: Partition, told: PartitionState, n
 def _become_follower(
     broker: Broker, partition: Partition, told: PartitionState, now_ms: int
 ) -> None:
-    """A new leader means truncation; the same leader in a newer epoch does not.
+    """A new leader means truncation; the same leader in a newer epoch, by the generation's rule.
 
-    Nor does a leader that is dead, as Kafka's followers have it: with nobody to fetch from, what
-    was truncated could be lost for good. It is followed when it is known to live again.
+    A leader that is dead does not, as Kafka's followers have it: with nobody to fetch from,
+    what was truncated could be lost for good. It is followed when it is known to live again.
     """
-    before = partition.role
+    before = partition
     partition = broker.put(partitions.make_follower(partition, told))
     leader = told.state.leader
-    same_leader = isinstance(before, Follower) and before.leader == leader
-    if same_leader and _is_followed(broker, told.partition):
+    if _may_fetch_on(broker, before, told) and _is_followed(broker, told.partition):
         return
     stop_following(broker, told.partition)
     broker.note(f"{told.partition}: follower of {leader} in epoch {told.state.leader_epoch}")
     if leader in broker.metadata.brokers:
         begin_following(broker, partition, leader, now_ms)
+
+
+def _may_fetch_on(broker: Broker, before: Partition, told: PartitionState) -> bool:
+    """Whether a follower needs no truncation: its leader stays, and the rule is content with that.
+
+    Who missed an epoch may have missed a truncation with it (KAFKA-7164).
+    """
+    if not isinstance(before.role, Follower) or before.role.leader != told.state.leader:
+        return False
+    match broker.rules.same_leader:
+        case SameLeader.FETCHES_ON:
+            return True
+        case SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED:
+            return told.state.leader_epoch == before.leader_epoch + 1
+        case SameLeader.TRUNCATES:
+            return False
 
 
 def _know_brokers(broker: Broker, known: Mapping[int, BrokerRegistration], now_ms: int) -> None:

@@ -128,9 +128,12 @@ class RespondFetch:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffsetResult:
+    """`leader_epoch` is the epoch that the end offset is of (KIP-279); -1: that is not told."""
+
     partition: TopicPartition
     error: Error
     end_offset: int
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class OffsetResult:
     offset: int
     look_up: int | None = None
     end: int = -1
+    leader_epoch: int = -1  # of the record at `offset`, as far as it is known
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ What is here is what `leader-epoch-checkpoint` holds; writing the file is an eff
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET, EpochEntry
 
 Epochs = tuple[EpochEntry, ...]
@@ -15,10 +17,17 @@ def latest_epoch(epochs: Epochs) -> int:
 
 
 def assign(epochs: Epochs, epoch: int, start_offset: int) -> Epochs:
-    """Notes the first offset of an epoch; an epoch that is known, or older, changes nothing."""
-    if epoch < 0 or epoch <= latest_epoch(epochs):
+    """Notes the first offset of an epoch; an epoch that is known, or older, changes nothing.
+
+    Epochs that were noted at this offset, or after it, got no record: they make room, whichever
+    comes now, so that the start offsets grow as the epochs do (KAFKA-7415).
+    """
+    if epoch < 0:
         return epochs
-    return (*epochs, EpochEntry(epoch, start_offset))
+    kept = truncate_from_end(epochs, start_offset)
+    if epoch <= latest_epoch(kept):
+        return kept
+    return (*kept, EpochEntry(epoch, start_offset))
 
 
 def truncate_from_end(epochs: Epochs, end_offset: int) -> Epochs:
@@ -48,3 +57,52 @@ def end_offset_for(epochs: Epochs, epoch: int, log_end_offset: int) -> int:
         return UNKNOWN_OFFSET
     later = [entry.start_offset for entry in epochs if entry.epoch > epoch]
     return later[0] if later else UNKNOWN_OFFSET
+
+
+# --- KIP-279: an answer that names its epoch ------------------------------------------------------
+
+
+class EpochEnd(NamedTuple):
+    """Where an epoch ends in a log; UNDEFINED_EPOCH and UNKNOWN_OFFSET where that is not known."""
+
+    epoch: int
+    end_offset: int
+
+
+UNKNOWN_END: Final = EpochEnd(UNDEFINED_EPOCH, UNKNOWN_OFFSET)
+
+
+def largest_epoch_up_to(epochs: Epochs, epoch: int, log_end_offset: int) -> EpochEnd:
+    """The largest known epoch that is not after the one asked for, and where it ends (KIP-279).
+
+    Of an epoch before all known ones nothing is left in this log: it ends where the log's first
+    epoch begins.
+    """
+    if epoch == UNDEFINED_EPOCH or epoch > latest_epoch(epochs):
+        return UNKNOWN_END
+    earlier = [entry for entry in epochs if entry.epoch <= epoch]
+    found = earlier[-1].epoch if earlier else epoch
+    later = epochs[len(earlier) :]
+    return EpochEnd(found, later[0].start_offset if later else log_end_offset)
+
+
+class MeetingPoint(NamedTuple):
+    """Where to cut a log, and whether it then is a prefix of the leader's."""
+
+    offset: int
+    have_met: bool
+
+
+def meeting_point(epochs: Epochs, log_end_offset: int, leaders: EpochEnd) -> MeetingPoint:
+    """What a follower makes of a leader's answer that named an epoch, and said where it ends.
+
+    If this log has that epoch too, both are the same up to where the first of the two ends it.
+    Otherwise only what lies before it can be common: cut there, and ask for that epoch next.
+    """
+    own = largest_epoch_up_to(epochs, leaders.epoch, log_end_offset)
+    if own.end_offset == UNKNOWN_OFFSET:  # nothing here is of a later epoch than the leader's
+        return MeetingPoint(min(leaders.end_offset, log_end_offset), have_met=True)
+    if own.epoch == leaders.epoch:
+        end_offset = min(own.end_offset, leaders.end_offset, log_end_offset)
+        return MeetingPoint(end_offset, have_met=True)
+    return MeetingPoint(min(own.end_offset, log_end_offset), have_met=False)

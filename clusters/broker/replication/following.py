@@ -41,7 +41,6 @@ from clusters.broker.replication.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochAsked,
-    EpochEndOffset,
     FetchedPartition,
     FetcherBackoffOver,
     FetcherId,
@@ -55,7 +54,7 @@ from clusters.broker.replication.messages import (
 )
 from clusters.broker.replication.model import TopicPartition
 from clusters.broker.replication.partition import Follower, Partition
-from clusters.broker.replication.truncation import start_afresh, truncate
+from clusters.broker.replication.truncation import start_afresh, truncate, truncate_for_leader
 
 # --- beginning and ending ------------------------------------------------------------------------
 
@@ -65,7 +64,7 @@ def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: i
     topic_partition = partition.topic_partition
     state: FetchState
     match broker.rules.truncation:
-        case Truncation.TO_EPOCH_END_OFFSET:
+        case Truncation.TO_EPOCH_END_OFFSET | Truncation.UNTIL_HISTORIES_MEET:
             state = Truncating()
         case Truncation.TO_HIGH_WATERMARK:
             truncate(broker, partition, partition.high_watermark)
@@ -157,6 +156,7 @@ def _send_offsets(broker: Broker, fetcher: Fetcher) -> bool:
                 EARLIEST_TIMESTAMP
                 if isinstance(followed.state, OutOfRange) and followed.state.asks_earliest
                 else LATEST_TIMESTAMP,
+                followed.leader_epoch,
             )
             for tp, followed, _ in chosen
         )
@@ -308,7 +308,7 @@ def _react(
 
 
 def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
-    """Truncates to where the leader says that this log's latest epoch ends (KIP-101)."""
+    """Truncates by what the leader says of this log's latest epoch (KIP-101, KIP-279)."""
     in_flight = _take_answer(broker, event.fetcher, event.sequence)
     if in_flight is None:
         return
@@ -317,18 +317,12 @@ def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, no
         if partition is None:
             continue
         if result.error is Error.NONE:
-            truncate(broker, partition, _truncation_offset(partition, result))
-            _set_state(broker, event.fetcher, result.partition, Fetching())
+            has_met = truncate_for_leader(broker, partition, result)
+            state: FetchState = Fetching() if has_met else Truncating()
+            _set_state(broker, event.fetcher, result.partition, state)
         else:
             _react(broker, event.fetcher, partition, result.error, now_ms)
     advance(broker, event.fetcher, now_ms)
-
-
-def _truncation_offset(partition: Partition, answer: EpochEndOffset) -> int:
-    """Where the leader does not know the epoch, the high watermark has to do (KIP-101)."""
-    if answer.end_offset < 0:
-        return partition.high_watermark
-    return min(answer.end_offset, partition.log.end_offset)
 
 
 def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:

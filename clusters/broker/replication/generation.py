@@ -7,7 +7,7 @@ code elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -17,6 +17,7 @@ class Truncation(Enum):
 
     TO_HIGH_WATERMARK = "to-high-watermark"  # up to 0.10: to its own, perhaps stale, HW
     TO_EPOCH_END_OFFSET = "to-epoch-end-offset"  # KIP-101: to where the leader says its epoch ends
+    UNTIL_HISTORIES_MEET = "until-histories-meet"  # KIP-279: asks again until both know the epoch
 
 
 class CaughtUp(Enum):
@@ -31,7 +32,15 @@ class EpochAssignment(Enum):
 
     NEVER = "never"
     ON_FIRST_APPEND = "on-first-append"  # 0.11
-    ON_BECOMING_LEADER = "on-becoming-leader"  # 2.0 (KIP-279)
+    ON_BECOMING_LEADER = "on-becoming-leader"  # 2.0 (KAFKA-7415)
+
+
+class SameLeader(Enum):
+    """What a follower does about a newer leader epoch of the leader that it follows already."""
+
+    FETCHES_ON = "fetches-on"
+    TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED = "truncates-where-an-epoch-was-missed"  # KAFKA-7164
+    TRUNCATES = "truncates"  # 2.1: its requests must name the new epoch anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +51,19 @@ class Generation:
     truncation: Truncation
     epoch_assignment: EpochAssignment
     caught_up: CaughtUp
+    same_leader: SameLeader
+    # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
+    lag_max_messages: bool
+    # Requests that name the leader epoch which they believe in are refused in any other (KIP-320).
+    fences_leader_epochs: bool
     # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset.
     isr_needs_epoch_start: bool
     # unclean.leader.election.enable where nothing is configured: true up to 0.10.
     unclean_leader_election_enable: bool
-    # Inter-broker Fetch version; log start offsets travel from v5 on.
+    # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on.
     fetch_version: int
+    # Inter-broker ListOffsets version; leader epochs travel from v4 on.
+    list_offsets_version: int
 
     @property
     def records_epochs(self) -> bool:
@@ -59,18 +75,41 @@ _V0_10: Final = Generation(
     truncation=Truncation.TO_HIGH_WATERMARK,
     epoch_assignment=EpochAssignment.NEVER,
     caught_up=CaughtUp.AT_LOG_END_OFFSET,
+    same_leader=SameLeader.FETCHES_ON,
+    lag_max_messages=False,
+    fences_leader_epochs=False,
     isr_needs_epoch_start=False,
     unclean_leader_election_enable=True,
     fetch_version=4,
+    list_offsets_version=1,
 )
-_V0_11: Final = Generation(
+_V0_8: Final = replace(_V0_10, name="0.8", lag_max_messages=True)
+_V0_11: Final = replace(
+    _V0_10,
     name="0.11",
     truncation=Truncation.TO_EPOCH_END_OFFSET,
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
-    caught_up=CaughtUp.AT_LOG_END_OFFSET,
     isr_needs_epoch_start=True,
     unclean_leader_election_enable=False,
     fetch_version=5,
 )
+_V2_0: Final = replace(
+    _V0_11,
+    name="2.0",
+    truncation=Truncation.UNTIL_HISTORIES_MEET,
+    epoch_assignment=EpochAssignment.ON_BECOMING_LEADER,
+    same_leader=SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED,
+    fetch_version=8,
+)
+_V2_1: Final = replace(
+    _V2_0,
+    name="2.1",
+    same_leader=SameLeader.TRUNCATES,
+    fences_leader_epochs=True,
+    fetch_version=9,
+    list_offsets_version=4,
+)
 
-GENERATIONS: Final = {generation.name: generation for generation in (_V0_10, _V0_11)}
+GENERATIONS: Final = {
+    generation.name: generation for generation in (_V0_8, _V0_10, _V0_11, _V2_0, _V2_1)
+}

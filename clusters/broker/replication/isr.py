@@ -43,10 +43,13 @@ def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None
     """Every replica.lag.time.max.ms / 2: who is out of sync leaves. So a dead follower stays up
     to one and a half times that time."""
     lag_ms = broker.settings.replica_lag_time_max_ms
+    messages = broker.settings.replica_lag_max_messages if broker.rules.lag_max_messages else None
     for partition in tuple(broker.partitions.values()):
         if not isinstance(partition.role, Leader):
             continue
-        leaving = partitions.out_of_sync_replicas(partition, now_ms=now_ms, lag_time_max_ms=lag_ms)
+        leaving = partitions.out_of_sync_replicas(
+            partition, now_ms=now_ms, lag_time_max_ms=lag_ms, lag_max_messages=messages
+        )
         if leaving:
             pending, state = partitions.begin_shrink(partition, leaving)
             broker.put(pending)

@@ -1,4 +1,4 @@
-"""What a leader does: append what is produced, serve what is fetched, say where epochs end.
+"""What a leader does: append what is produced, serve what is fetched.
 
 Delayed requests are completed here too: `complete_delayed` is called by whoever moved a log end,
 a high watermark, an ISR or a role.
@@ -9,34 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.effects import (
     AppendToLog,
-    EpochEndOffsetResult,
     FetchedResult,
     LogSlice,
-    OffsetResult,
     ProducedPartition,
     RespondFetch,
-    RespondListOffsets,
-    RespondOffsetForLeaderEpoch,
     RespondProduce,
     WriteLeaderEpochCheckpoint,
 )
+from clusters.broker.replication.epochs import Epochs
 from clusters.broker.replication.errors import Error
+from clusters.broker.replication.fencing import leader_error
 from clusters.broker.replication.isr import maybe_expand_isr
 from clusters.broker.replication.messages import (
     ACKS_ALL,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
+    CONSUMER,
     DelayedOperationExpired,
     FetchedPartition,
     FetchRequested,
-    ListOffsetsRequested,
-    OffsetAsked,
-    OffsetForLeaderEpochRequested,
     ProducedBatch,
     ProduceRequested,
     RequestAbandoned,
@@ -53,7 +46,6 @@ from clusters.broker.replication.purgatory import (
     produce_outcome,
 )
 
-CONSUMER = -1
 UNKNOWN = -1
 
 # --- produce -------------------------------------------------------------------------------------
@@ -117,7 +109,7 @@ def _refusal(
     """Why a produce request may not be appended; NONE where it may."""
     partition = broker.partitions.get(topic_partition)
     if partition is None or not isinstance(partition.role, Leader):
-        return _not_led(broker, topic_partition)
+        return leader_error(broker, topic_partition)
     if not produced or not all(batch.valid for batch in produced):
         return Error.CORRUPT_MESSAGE
     if any(batch.size > partition.settings.max_message_bytes for batch in produced):
@@ -125,13 +117,6 @@ def _refusal(
     if acks == ACKS_ALL and len(isr_of(partition)) < partition.settings.min_insync_replicas:
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
-
-
-def _not_led(broker: Broker, topic_partition: TopicPartition) -> Error:
-    topic, partition = topic_partition
-    if topic_partition in broker.partitions or partition in broker.metadata.topics.get(topic, {}):
-        return Error.NOT_LEADER_OR_FOLLOWER
-    return Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _respond_produce(
@@ -194,7 +179,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
 
 def _record_position(broker: Broker, replica_id: int, asked: FetchedPartition, now_ms: int) -> None:
     partition = broker.led(asked.partition)
-    if partition is None or _fetch_error(broker, asked, replica_id) is not Error.NONE:
+    if partition is None or _fetch_error(broker, asked) is not Error.NONE:
         return
     if not isinstance(partition.role, Leader) or replica_id not in partition.role.remotes:
         broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
@@ -216,10 +201,11 @@ def _record_position(broker: Broker, replica_id: int, asked: FetchedPartition, n
         complete_delayed(broker, asked.partition, now_ms)
 
 
-def _fetch_error(broker: Broker, asked: FetchedPartition, replica_id: int) -> Error:
-    partition = broker.led(asked.partition)
-    if partition is None:
-        return _not_led(broker, asked.partition)
+def _fetch_error(broker: Broker, asked: FetchedPartition) -> Error:
+    error = leader_error(broker, asked.partition, asked.current_leader_epoch)
+    if error is not Error.NONE:
+        return error
+    partition = broker.partitions[asked.partition]
     if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
         return Error.OFFSET_OUT_OF_RANGE
     return Error.NONE
@@ -240,7 +226,7 @@ def _fetch_is_ready(broker: Broker, waiting: DelayedFetch) -> bool:
     readable = 0
     for asked in message.partitions:
         partition = broker.led(asked.partition)
-        if partition is None or _fetch_error(broker, asked, message.replica_id) is not Error.NONE:
+        if partition is None or _fetch_error(broker, asked) is not Error.NONE:
             return True
         readable += bytes_readable(
             partition,
@@ -255,7 +241,7 @@ def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
     message = waiting.message
     results = []
     for asked in message.partitions:
-        error = _fetch_error(broker, asked, message.replica_id)
+        error = _fetch_error(broker, asked)
         partition = broker.led(asked.partition)
         if partition is None:
             results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
@@ -272,45 +258,6 @@ def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
             )
         )
     broker.do(RespondFetch(message.request, tuple(results)))
-
-
-# --- offsets -------------------------------------------------------------------------------------
-
-
-def on_offset_for_leader_epoch(
-    broker: Broker, event: OffsetForLeaderEpochRequested, now_ms: int
-) -> None:
-    """Same epoch: the LEO. Older epoch: where the next one starts (E3)."""
-    results = []
-    for asked in event.partitions:
-        partition = broker.led(asked.partition)
-        if partition is None:
-            error = _not_led(broker, asked.partition)
-            results.append(EpochEndOffsetResult(asked.partition, error, UNKNOWN))
-        else:
-            end_offset = epoch_cache.end_offset_for(
-                partition.log.epochs, asked.leader_epoch, partition.log.end_offset
-            )
-            results.append(EpochEndOffsetResult(asked.partition, Error.NONE, end_offset))
-    broker.do(RespondOffsetForLeaderEpoch(event.request, tuple(results)))
-
-
-def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) -> None:
-    """Earliest is the log start offset; latest is HW for consumers, LEO for replicas."""
-    results = tuple(_list_offset(broker, asked, event.replica_id) for asked in event.partitions)
-    broker.do(RespondListOffsets(event.request, results))
-
-
-def _list_offset(broker: Broker, asked: OffsetAsked, replica_id: int) -> OffsetResult:
-    partition = broker.led(asked.partition)
-    if partition is None:
-        return OffsetResult(asked.partition, _not_led(broker, asked.partition), UNKNOWN)
-    end = partition.high_watermark if replica_id == CONSUMER else partition.log.end_offset
-    if asked.timestamp == EARLIEST_TIMESTAMP:
-        return OffsetResult(asked.partition, Error.NONE, partition.log.start_offset)
-    if asked.timestamp == LATEST_TIMESTAMP:
-        return OffsetResult(asked.partition, Error.NONE, end)
-    return OffsetResult(asked.partition, Error.NONE, UNKNOWN, look_up=asked.timestamp, end=end)
 
 
 # --- waiting -------------------------------------------------------------------------------------
@@ -387,7 +334,7 @@ def on_request_abandoned(broker: Broker, event: RequestAbandoned, now_ms: int) -
         broker.cancel_timer(DelayedOperationExpired(event.request))
 
 
-def note_epochs(broker: Broker, partition: Partition, before: epoch_cache.Epochs) -> None:
+def note_epochs(broker: Broker, partition: Partition, before: Epochs) -> None:
     """Has the epoch checkpoint written where the cache has changed."""
     if partition.log.epochs != before:
         broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))

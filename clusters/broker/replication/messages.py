@@ -18,6 +18,7 @@ from clusters.broker.replication.model import (
 )
 
 ACKS_ALL = -1
+CONSUMER = -1  # the replica_id of whoever is no broker
 
 
 # --- requests of clients and of followers --------------------------------------------------------
@@ -85,6 +86,7 @@ class OffsetAsked:
 
     partition: TopicPartition
     timestamp: int
+    current_leader_epoch: int = -1
 
 
 EARLIEST_TIMESTAMP = -2
@@ -200,11 +202,12 @@ class FetchResponded:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """One partition of an OffsetForLeaderEpoch response."""
+    """One partition of an OffsetForLeaderEpoch response; `leader_epoch` -1: that is not told."""
 
     partition: TopicPartition
     error: Error
     end_offset: int
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from clusters.broker.replication.generation import EpochAssignment, Generation
 from clusters.broker.replication.log import Log
 from clusters.broker.replication.messages import PartitionState
 from clusters.broker.replication.model import (
+    UNKNOWN_OFFSET,
     Batch,
     LeaderAndIsr,
     TopicPartition,
@@ -277,17 +278,28 @@ def may_join_isr(partition: Partition, replica_id: int, rules: Generation) -> bo
 
 
 def out_of_sync_replicas(
-    partition: Partition, *, now_ms: int, lag_time_max_ms: int
+    partition: Partition, *, now_ms: int, lag_time_max_ms: int, lag_max_messages: int | None = None
 ) -> tuple[int, ...]:
-    """ISR members, stuck or slow, that have not been caught up for replica.lag.time.max.ms."""
+    """ISR members, stuck or slow, that have not been caught up for replica.lag.time.max.ms.
+
+    In 0.8 also those that are more than replica.lag.max.messages behind: a burst is enough (I5).
+    """
     leader = _leader(partition)
     if not isinstance(leader.isr, CommittedIsr):
         return ()
+    end_offset = partition.log.end_offset
+
+    def is_out_of_sync(remote: RemoteReplica) -> bool:
+        if not is_caught_up(remote, now_ms, lag_time_max_ms):
+            return True
+        has_fetched = remote.log_end_offset != UNKNOWN_OFFSET
+        behind = end_offset - remote.log_end_offset
+        return lag_max_messages is not None and has_fetched and behind > lag_max_messages
+
     return tuple(
         replica_id
         for replica_id in leader.isr.isr
-        if replica_id in leader.remotes
-        and not is_caught_up(leader.remotes[replica_id], now_ms, lag_time_max_ms)
+        if replica_id in leader.remotes and is_out_of_sync(leader.remotes[replica_id])
     )
 
 

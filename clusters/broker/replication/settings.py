@@ -33,6 +33,7 @@ class ReplicationSettings:
     replica_fetch_response_max_bytes: int = 10_485_760
     replica_fetch_wait_max_ms: int = 500
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    replica_lag_max_messages: int = 4_000  # read by the generation 0.8 only
     replica_lag_time_max_ms: int = 10_000
     unclean_leader_election_enable: bool = False
 

@@ -11,6 +11,7 @@ from clusters.broker.replication import (
     following,
     isr,
     leading,
+    offsets,
     topics,
     truncation,
 )
@@ -85,8 +86,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     # clients and followers
     told.ProduceRequested: leading.on_produce,
     told.FetchRequested: leading.on_fetch,
-    told.OffsetForLeaderEpochRequested: leading.on_offset_for_leader_epoch,
-    told.ListOffsetsRequested: leading.on_list_offsets,
+    told.OffsetForLeaderEpochRequested: offsets.on_offset_for_leader_epoch,
+    told.ListOffsetsRequested: offsets.on_list_offsets,
     told.RequestAbandoned: _on_request_abandoned,
     told.CreateTopicsRequested: topics.on_create_topics,
     told.TopicWanted: topics.on_topic_wanted,

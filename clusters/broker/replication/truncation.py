@@ -1,10 +1,13 @@
 """Cutting a follower's log, together with its epochs and the files that hold both.
 
-Where to cut is decided in following.py, by the rules of the generation.
+When to cut is decided in following.py; where, by the leader's answer and the generation's rule.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.effects import (
@@ -12,7 +15,10 @@ from clusters.broker.replication.effects import (
     TruncateLog,
     WriteLeaderEpochCheckpoint,
 )
-from clusters.broker.replication.messages import LogTruncated
+from clusters.broker.replication.epochs import EpochEnd
+from clusters.broker.replication.generation import Truncation
+from clusters.broker.replication.messages import EpochEndOffset, LogTruncated
+from clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
 from clusters.broker.replication.partition import Partition
 
 
@@ -32,6 +38,38 @@ def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
     if partition.log.epochs != before:
         broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
     return partition
+
+
+def truncate_for_leader(broker: Broker, partition: Partition, answer: EpochEndOffset) -> bool:
+    """Cuts a log by what its leader said of its latest epoch; False: it must ask once more.
+
+    Where the leader does not know the epoch, the high watermark has to do (KIP-101).
+    """
+    if answer.end_offset == UNKNOWN_OFFSET:
+        truncate(broker, partition, partition.high_watermark)
+        return True
+    names_its_epoch = answer.leader_epoch != UNDEFINED_EPOCH
+    if broker.rules.truncation is not Truncation.UNTIL_HISTORIES_MEET or not names_its_epoch:
+        truncate(broker, partition, answer.end_offset)
+        return True
+    log = partition.log
+    point = epoch_cache.meeting_point(
+        log.epochs, log.end_offset, EpochEnd(answer.leader_epoch, answer.end_offset)
+    )
+    _forget_empty_epochs(broker, truncate(broker, partition, point.offset))
+    return point.have_met
+
+
+def _forget_empty_epochs(broker: Broker, partition: Partition) -> None:
+    """An epoch in which this replica led and wrote nothing would be asked for again (KAFKA-10706).
+
+    Its end is the log's own, so that no truncation would ever reach it.
+    """
+    log = partition.log
+    epochs = epoch_cache.truncate_from_end(log.epochs, log.end_offset)
+    if epochs != log.epochs:
+        broker.put(replace(partition, log=replace(log, epochs=epochs)))
+        broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, epochs))
 
 
 def start_afresh(broker: Broker, partition: Partition, offset: int) -> Partition:

@@ -23,7 +23,6 @@ from clusters.broker.wire.apis import Api
 from clusters.broker.wire.codec import entity_class, make, request_class
 
 READ_UNCOMMITTED = i8(0)
-LIST_OFFSETS_VERSION = 1
 EPOCH_VERSION = 2
 
 
@@ -61,6 +60,7 @@ def fetch(broker_id: int, version: int, effect: effects.SendFetch) -> Any:
                     make(
                         partition_class,
                         partition=i32(one.partition.partition),
+                        current_leader_epoch=i32(one.current_leader_epoch),
                         fetch_offset=i64(one.fetch_offset),
                         log_start_offset=i64(one.log_start_offset),
                         partition_max_bytes=i32(one.max_bytes),
@@ -70,6 +70,7 @@ def fetch(broker_id: int, version: int, effect: effects.SendFetch) -> Any:
             )
             for topic, asked in _grouped(effect.partitions).items()
         ),
+        forgotten_topics_data=(),
     )
 
 
@@ -145,6 +146,7 @@ def epochs_responded(
                 TopicPartition(str(topic.topic), int(partition.partition)),
                 _error(partition.error_code),
                 int(partition.end_offset),
+                int(partition.leader_epoch),
             )
             for topic in response.topics
             for partition in topic.partitions
@@ -152,18 +154,23 @@ def epochs_responded(
     )
 
 
-def list_offsets(broker_id: int, effect: effects.SendListOffsets) -> Any:
+def list_offsets(broker_id: int, version: int, effect: effects.SendListOffsets) -> Any:
     api = Api.LIST_OFFSETS
-    partition_class = _nested(api, LIST_OFFSETS_VERSION, "ListOffsetsPartition")
-    topic_class = _nested(api, LIST_OFFSETS_VERSION, "ListOffsetsTopic")
-    return request_class(api, LIST_OFFSETS_VERSION)(
+    partition_class = _nested(api, version, "ListOffsetsPartition")
+    topic_class = _nested(api, version, "ListOffsetsTopic")
+    return make(
+        request_class(api, version),
         replica_id=BrokerId(broker_id),
+        isolation_level=READ_UNCOMMITTED,
         topics=tuple(
             topic_class(
                 name=TopicName(topic),
                 partitions=tuple(
-                    partition_class(
-                        partition_index=i32(one.partition.partition), timestamp=i64(one.timestamp)
+                    make(
+                        partition_class,
+                        partition_index=i32(one.partition.partition),
+                        current_leader_epoch=i32(one.current_leader_epoch),
+                        timestamp=i64(one.timestamp),
                     )
                     for one in asked
                 ),

@@ -69,7 +69,8 @@ class PeerEffects:
         self._ask(effect, entity, lambda answer: outgoing.epochs_responded(effect, answer))
 
     def _send_list_offsets(self, effect: do.SendListOffsets) -> None:
-        entity = outgoing.list_offsets(self._config.broker_id, effect)
+        version = self._config.generation.list_offsets_version
+        entity = outgoing.list_offsets(self._config.broker_id, version, effect)
         self._ask(effect, entity, lambda answer: outgoing.offsets_responded(effect, answer))
 
     def _connection(self, fetcher: told.FetcherId) -> PeerConnection:

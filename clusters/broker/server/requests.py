@@ -77,6 +77,7 @@ def fetch(
                     int(partition.partition_max_bytes),
                     bytes_available=available,
                     log_start_offset=int(getattr(partition, "log_start_offset", -1)),
+                    current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
                 )
             )
     return told.FetchRequested(
@@ -96,6 +97,7 @@ def list_offsets(request: int, entity: Any) -> told.ListOffsetsRequested:
             told.OffsetAsked(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
                 int(partition.timestamp),
+                int(getattr(partition, "current_leader_epoch", -1)),
             )
             for topic in entity.topics
             for partition in topic.partitions

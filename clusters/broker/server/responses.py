@@ -81,6 +81,7 @@ def fetch(
     return make(
         response_class(Api.FETCH, version),
         throttle_time=_NO_THROTTLE,
+        error_code=_code(Error.NONE),
         responses=tuple(
             topic_class(
                 topic=TopicName(topic),
@@ -122,6 +123,7 @@ def list_offsets(
             error_code=_code(result.error),
             timestamp=i64(timestamp),
             offset=i64(offset),
+            leader_epoch=i32(result.leader_epoch),
         )
 
     return make(
@@ -151,6 +153,7 @@ def offset_for_leader_epoch(version: int, effect: effects.RespondOffsetForLeader
                         end_class,
                         error_code=_code(result.error),
                         partition=i32(result.partition.partition),
+                        leader_epoch=i32(result.leader_epoch),
                         end_offset=i64(result.end_offset),
                     )
                     for result in results
@@ -268,6 +271,7 @@ def _topic(version: int, known: Metadata, topic: str, being_created: frozenset[s
                 error_code=_code(Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE),
                 partition_index=i32(number),
                 leader_id=BrokerId(told.state.leader if has_leader else NO_LEADER),
+                leader_epoch=i32(told.state.leader_epoch),
                 replica_nodes=tuple(BrokerId(replica) for replica in told.replicas),
                 isr_nodes=tuple(BrokerId(replica) for replica in told.state.isr),
                 offline_replicas=tuple(

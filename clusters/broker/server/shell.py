@@ -32,7 +32,7 @@ from clusters.broker.server.responses import is_topic_name
 from clusters.broker.storage.config import SettingError, log_config
 from clusters.broker.storage.errors import OffsetOutOfRangeError, StorageError
 from clusters.broker.storage.log_directory import LogDirectory
-from clusters.broker.wire.apis import CLIENT_APIS, REPLICATION_APIS, Api, Versions
+from clusters.broker.wire.apis import Api, Versions, client_apis, replication_apis
 from clusters.broker.wire.codec import (
     Header,
     UnsupportedVersionError,
@@ -65,6 +65,8 @@ class BrokerShell:
         self.config = config
         self.logs = logs
         self._fail = fail
+        self._client_apis = client_apis(config.generation.name)
+        self._replication_apis = replication_apis(config.generation.name)
         self._loop = asyncio.get_running_loop()
         self._broker = start(
             config.broker_id, config.generation, config.replication, stored_replicas(logs)
@@ -155,7 +157,7 @@ class BrokerShell:
 
     def apis_of(self, connection: Connection) -> Mapping[Api, Versions]:
         between_brokers = connection.listener == self.config.inter_broker_listener
-        return REPLICATION_APIS if between_brokers else CLIENT_APIS
+        return self._replication_apis if between_brokers else self._client_apis
 
     def handle(self, connection: Connection, frame: bytes) -> None:
         """One request frame. Raises MalformedMessageError for the connection to deal with."""

@@ -1,7 +1,8 @@
 """Which requests the broker answers, and in which versions: what ApiVersions tells.
 
-The versions are those of Kafka 0.11 where kio can still speak them (its lowest are the lowest that
-KIP-896 left); ApiVersions goes higher so that newer clients need not ask twice. Followers and the
+The versions are those of the Kafka of each generation where kio can still speak them (its lowest
+are the lowest that KIP-896 left, so 0.8 and 0.10 speak as 0.11 does); ApiVersions goes higher so
+that newer clients need not ask twice. Followers and the
 controller use the replication listener, on which requests of brokers to brokers are answered too.
 """
 
@@ -35,7 +36,7 @@ class Versions(NamedTuple):
         return isinstance(version, int) and self.lowest <= version <= self.highest
 
 
-CLIENT_APIS: Final[Mapping[Api, Versions]] = {
+_CLIENT_0_11: Final = {
     Api.PRODUCE: Versions(3, 5),
     Api.FETCH: Versions(4, 6),
     Api.LIST_OFFSETS: Versions(1, 2),
@@ -43,13 +44,46 @@ CLIENT_APIS: Final[Mapping[Api, Versions]] = {
     Api.API_VERSIONS: Versions(0, 3),
     Api.CREATE_TOPICS: Versions(2, 3),
 }
-# Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
-# answers none below v3 (KAFKA-18659). The other APIs are told as they are.
-ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
-REPLICATION_APIS: Final[Mapping[Api, Versions]] = {
-    **CLIENT_APIS,
+_CLIENT_2_0: Final = {
+    **_CLIENT_0_11,
+    Api.PRODUCE: Versions(3, 6),
+    Api.FETCH: Versions(4, 8),  # sessions (KIP-227) are never given, which a client must live with
+    Api.LIST_OFFSETS: Versions(1, 3),
+    Api.METADATA: Versions(0, 6),
+}
+_CLIENT_2_1: Final = {  # leader epochs (KIP-320)
+    **_CLIENT_2_0,
+    Api.PRODUCE: Versions(3, 7),
+    Api.FETCH: Versions(4, 10),
+    Api.LIST_OFFSETS: Versions(1, 4),
+    # As Kafka 2.1. librdkafka believes leader epochs from Metadata v9 on only (KAFKA-9212), so it
+    # does not validate its position here.
+    Api.METADATA: Versions(0, 7),
+    Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 2),
+}
+_CLIENT_APIS: Final[Mapping[str, Mapping[Api, Versions]]] = {
+    "0.8": _CLIENT_0_11,
+    "0.10": _CLIENT_0_11,
+    "0.11": _CLIENT_0_11,
+    "2.0": _CLIENT_2_0,
+    "2.1": _CLIENT_2_1,
+}
+_BETWEEN_BROKERS: Final = {
     Api.LEADER_AND_ISR: Versions(2, 2),
     Api.STOP_REPLICA: Versions(1, 1),
     Api.UPDATE_METADATA: Versions(5, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 2),
 }
+# Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
+# answers none below v3 (KAFKA-18659). The other APIs are told as they are.
+ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
+
+
+def client_apis(generation: str) -> Mapping[Api, Versions]:
+    """What a broker of this generation answers to clients."""
+    return _CLIENT_APIS[generation]
+
+
+def replication_apis(generation: str) -> Mapping[Api, Versions]:
+    """What it answers to brokers: the same, and what only brokers ask."""
+    return {**_CLIENT_APIS[generation], **_BETWEEN_BROKERS}

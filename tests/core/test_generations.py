@@ -1,0 +1,393 @@
+"""I5, E5, E6: what the generations 0.8, 2.0 and 2.1 do otherwise than those before them."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.fetcher import Delayed, Fetching
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.model import EpochEntry
+from clusters.broker.replication.step import step
+from clusters.broker.wire.apis import Api, client_apis, replication_apis
+from tests.core import given
+from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
+from tests.core.world import World, cluster
+
+EPOCHS = (EpochEntry(1, 2), EpochEntry(3, 5), EpochEntry(4, 9))
+LATER = NOW + 5_000  # an ISR check, with everybody still caught up in time
+
+# --- I5: 0.8 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("generation", "behind", "leaves"),
+    [("0.8", 4_001, True), ("0.8", 4_000, False), ("0.10", 4_001, False), ("2.1", 4_001, False)],
+)
+def test_i5_only_on_0_8_too_many_messages_behind_is_out_of_sync(
+    generation: str, behind: int, leaves: bool
+) -> None:
+    leader = given.leading(generation, isr=(A, B), records=behind)
+    step(leader, given.fetch(B, 0), NOW)
+    effects = step(leader, told.TimerFired(told.IsrExpiration()), LATER)
+    assert bool(given.did(effects, do.Coordinate)) == leaves
+
+
+def test_i5_one_that_has_not_fetched_from_this_leader_yet_is_not_behind() -> None:
+    leader = given.leading("0.8", isr=(A, B), records=9_000)
+    effects = step(leader, told.TimerFired(told.IsrExpiration()), LATER)
+    assert not given.did(effects, do.Coordinate)
+
+
+def test_i5_on_0_8_time_counts_as_well() -> None:
+    leader = given.leading("0.8", isr=(A, B))
+    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 10_001)
+    assert given.did(effects, do.Coordinate)
+
+
+@pytest.mark.parametrize(("generation", "changes"), [("0.8", 6), ("0.10", 0)])
+def test_i5_every_burst_shrinks_the_isr_and_expands_it_again_on_0_8(
+    generation: str, changes: int
+) -> None:
+    world = cluster(generation, (A, B), replica_lag_max_messages=3)
+    before = world.service.states[T].version
+    for burst in range(3):
+        slow = world.hold(told.FetchResponded, source=A, target=B)
+        for number in range(5):
+            world.produce(f"m{burst}-{number}", acks=1)
+        world.advance(5_000)
+        assert set(world.isr) == ({A} if changes else {A, B})
+        world.holds.remove(slow)
+        world.advance(1_000)
+        assert set(world.isr) == {A, B}
+    assert world.service.states[T].version - before == changes
+    assert world.log(A) == world.log(B)
+
+
+# --- E5: 2.0 (KIP-279) ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (4, (4, 12)),  # the latest: the log end offset
+        (3, (3, 9)),
+        (2, (1, 5)),  # one that it never had: the one before, where the one after starts
+        (1, (1, 5)),
+        (0, (0, 2)),  # before all that it knows: nothing of it is left here
+        (5, (-1, -1)),  # after all that it knows
+        (-1, (-1, -1)),
+    ],
+)
+def test_e5_the_answer_names_the_largest_epoch_up_to_the_one_asked_for(
+    asked: int, answer: tuple[int, int]
+) -> None:
+    assert epoch_cache.largest_epoch_up_to(EPOCHS, asked, 12) == answer
+
+
+def test_e5_a_log_without_epochs_knows_none() -> None:
+    assert epoch_cache.largest_epoch_up_to((), 0, 12) == (-1, -1)
+    assert epoch_cache.largest_epoch_up_to((), -1, 12) == (-1, -1)
+
+
+@pytest.mark.parametrize(("generation", "named"), [("0.11", -1), ("2.0", 0), ("2.1", 0)])
+def test_e5_a_leader_names_the_epoch_from_2_0_on(generation: str, named: int) -> None:
+    leader = given.leading(generation, records=3)
+    asked = told.OffsetForLeaderEpochRequested(7, (told.EpochAsked(T, 0),))
+    result = do.EpochEndOffsetResult(T, Error.NONE, 3, named)
+    assert given.did(step(leader, asked, NOW)) == [do.RespondOffsetForLeaderEpoch(7, (result,))]
+
+
+@pytest.mark.parametrize(
+    ("leaders", "point"),
+    [
+        ((4, 20), (12, True)),  # the same latest epoch: the shorter log is a prefix
+        ((4, 10), (10, True)),
+        ((3, 7), (7, True)),  # both have it: up to where the first of the two ends it
+        ((3, 30), (9, True)),
+        ((2, 8), (5, False)),  # unknown here: cut it all, ask for the one before
+        ((0, 2), (2, True)),  # before all that this log has: nothing of it is common
+        ((9, 12), (12, True)),  # later than all here: nothing to compare with
+    ],
+)
+def test_e5_histories_meet_where_the_first_of_the_two_ends_a_common_epoch(
+    leaders: tuple[int, int], point: tuple[int, bool]
+) -> None:
+    found = epoch_cache.meeting_point(EPOCHS, 12, epoch_cache.EpochEnd(*leaders))
+    assert found == point
+
+
+def test_e5_a_follower_cuts_and_asks_again_until_the_histories_meet() -> None:
+    """The leader has (0, 0), (2, 4), (5, 5)."""
+    log = {"end": 9, "high_watermark": 2, "epochs": {0: 0, 1: 3, 3: 6}}
+    follower = given.following("2.0", epoch=6, **log)
+    effects = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
+    assert given.of(follower).log.end_offset == 6
+    (again,) = given.did(effects, do.SendOffsetForLeaderEpoch)
+    assert again.partitions == (told.EpochAsked(T, 1, 6),)
+    effects = step(follower, given.epochs_answer(follower, 4, leader_epoch=0), NOW)
+    assert given.of(follower).log.end_offset == 3
+    assert given.of(follower).log.epochs == ((0, 0),)
+    (fetch,) = given.did(effects, do.SendFetch)
+    assert fetch.partitions[0].fetch_offset == 3
+
+
+def test_e5_on_0_11_the_same_answer_ends_the_truncation_too_early() -> None:
+    follower = given.following("0.11", epoch=6, end=9, high_watermark=2, epochs={0: 0, 1: 3, 3: 6})
+    effects = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
+    assert given.of(follower).log.end_offset == 5
+    assert given.did(effects, do.SendFetch)
+
+
+def test_e5_an_epoch_that_the_leader_cannot_know_leaves_the_high_watermark() -> None:
+    follower = given.following("2.0", epoch=6, end=9, high_watermark=2, epochs={0: 0})
+    step(follower, given.epochs_answer(follower, -1), NOW)
+    assert given.of(follower).log.end_offset == 2
+
+
+def test_e5_an_epoch_in_which_the_follower_led_and_wrote_nothing_is_forgotten() -> None:
+    """Else it would ask for it again and again: no truncation reaches an epoch without records."""
+    follower = given.broker("2.0", given.stored(9, 2, epochs={0: 0, 3: 9}))
+    step(follower, given.leader_and_isr(B, 6), NOW)
+    effects = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
+    assert given.of(follower).log.epochs == ((0, 0),)
+    assert do.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)) in effects
+    (again,) = given.did(effects, do.SendOffsetForLeaderEpoch)
+    assert again.partitions == (told.EpochAsked(T, 0, 6),)
+
+
+def test_e5_from_2_0_a_leader_notes_its_epoch_before_its_first_record() -> None:
+    leader = given.broker("2.0", given.stored(3, 0, epochs={0: 0}))
+    effects = step(leader, given.leader_and_isr(A, 5), NOW)
+    entries = (EpochEntry(0, 0), EpochEntry(5, 3))
+    assert do.WriteLeaderEpochCheckpoint(T, entries) in effects
+    effects = step(leader, given.produce(), NOW)
+    assert not given.did(effects, do.WriteLeaderEpochCheckpoint)
+    assert given.of(leader).log.epochs == entries
+
+
+def test_e5_an_epoch_in_which_nothing_was_written_makes_room_for_the_next() -> None:
+    noted = epoch_cache.assign(EPOCHS, 6, 12)
+    assert noted == (*EPOCHS, (6, 12))
+    assert epoch_cache.assign(noted, 8, 12) == (*EPOCHS, (8, 12))
+    assert epoch_cache.assign(noted, 4, 12) == EPOCHS  # a record of an older epoch came instead
+
+
+@pytest.mark.parametrize(
+    ("generation", "epoch", "truncates"),
+    [("0.11", 4, False), ("2.0", 1, False), ("2.0", 2, True), ("2.1", 1, True)],
+)
+def test_e5_a_follower_whose_leader_stays_truncates_where_it_missed_an_epoch(
+    generation: str, epoch: int, truncates: bool
+) -> None:
+    """KAFKA-7164; from 2.1 on after every epoch, since its requests must name it."""
+    follower = given.fetching(generation, end=5, high_watermark=2, epochs={0: 0})
+    effects = step(follower, given.leader_and_isr(B, epoch), NOW)
+    asked = given.did(effects, do.SendOffsetForLeaderEpoch)
+    assert bool(asked) == truncates
+    if truncates:
+        assert asked[0].partitions == (told.EpochAsked(T, 0, epoch),)
+
+
+def _fast_failover(generation: str, *, writes: bool) -> World:
+    """A leads with a1, a2; B alone with b1; A again before B has ever asked it (unclean)."""
+    world = cluster(generation, (A, B), unclean_leader_election_enable=True)
+    world.produce("m0")
+    world.advance(6_000)
+    slow = world.hold(told.FetchResponded, source=A, target=B)
+    world.produce("a1", acks=1)
+    world.produce("a2", acks=1)
+    world.run()
+    world.kill(A)
+    world.holds.remove(slow)
+    world.run()
+    world.produce("b1", acks=1)
+    world.advance(6_000)  # and has it below its checkpointed high watermark
+    world.kill(B)
+    world.start(A).advance(100)
+    if writes:
+        world.produce("a3", acks=1)
+    world.start(B).advance(3_000)
+    assert (world.leader, set(world.isr)) == (A, {A, B})
+    return world
+
+
+@pytest.mark.parametrize("writes", [False, True])
+def test_e5_fast_failover_diverges_in_silence_on_0_11(writes: bool) -> None:
+    world = _fast_failover("0.11", writes=writes)
+    last = ["a3"] if writes else []
+    assert world.log(A) == ["m0", "a1", "a2", *last]
+    assert world.log(B) == ["m0", "b1", "a2", *last]
+
+
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("generation", ["2.0", "2.1"])
+def test_e5_after_a_fast_failover_the_replicas_agree_from_2_0_on(
+    generation: str, writes: bool
+) -> None:
+    world = _fast_failover(generation, writes=writes)
+    last = ["a3"] if writes else []
+    assert world.log(A) == world.log(B) == ["m0", "a1", "a2", *last]
+
+
+# --- E6: 2.1 (KIP-320) ---------------------------------------------------------------------------
+
+FENCING = [
+    ("2.1", 4, Error.FENCED_LEADER_EPOCH),
+    ("2.1", 5, Error.NONE),
+    ("2.1", 6, Error.UNKNOWN_LEADER_EPOCH),
+    ("2.1", -1, Error.NONE),
+    ("2.0", 4, Error.NONE),
+    ("2.0", 6, Error.NONE),
+]
+fencing = pytest.mark.parametrize(("generation", "believed", "error"), FENCING)
+
+
+def _in_epoch_5(generation: str, leader: int = A) -> given.Broker:
+    one = given.broker(generation, given.stored(3, 3, epochs={0: 0}))
+    step(one, given.leader_and_isr(leader, 5, (leader,)), NOW)
+    return one
+
+
+def _fetch(replica: int, believed: int) -> told.FetchRequested:
+    asked = told.FetchedPartition(T, 1, 1_000, log_start_offset=0, current_leader_epoch=believed)
+    return told.FetchRequested(7, replica, 0, 1, (asked,))
+
+
+@fencing
+@pytest.mark.parametrize("replica", [told.CONSUMER, B])
+def test_e6_a_fetch_in_another_leader_epoch_is_refused(
+    generation: str, believed: int, error: Error, replica: int
+) -> None:
+    leader = _in_epoch_5(generation)
+    effects = step(leader, _fetch(replica, believed), NOW)
+    (answer,) = given.did(effects, do.RespondFetch)
+    assert answer.results[0].error is error
+    if replica == B:
+        assert given.remote(leader, B) == (1 if error is Error.NONE else -1)
+
+
+@fencing
+def test_e6_the_end_of_an_epoch_is_refused_to_one_in_another_leader_epoch(
+    generation: str, believed: int, error: Error
+) -> None:
+    asked = told.OffsetForLeaderEpochRequested(7, (told.EpochAsked(T, 0, believed),))
+    (answer,) = given.did(step(_in_epoch_5(generation), asked, NOW))
+    assert answer.results[0].error is error
+
+
+@fencing
+@pytest.mark.parametrize("timestamp", [told.EARLIEST_TIMESTAMP, told.LATEST_TIMESTAMP, 1])
+def test_e6_offsets_are_refused_to_one_in_another_leader_epoch(
+    generation: str, believed: int, error: Error, timestamp: int
+) -> None:
+    asked = told.ListOffsetsRequested(7, -1, (told.OffsetAsked(T, timestamp, believed),))
+    (answer,) = given.did(step(_in_epoch_5(generation), asked, NOW))
+    assert answer.results[0].error is error
+
+
+@pytest.mark.parametrize(
+    ("believed", "error"),
+    [
+        (4, Error.FENCED_LEADER_EPOCH),
+        (5, Error.NOT_LEADER_OR_FOLLOWER),
+        (6, Error.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_e6_a_follower_says_first_which_epoch_is_wrong(believed: int, error: Error) -> None:
+    follower = _in_epoch_5("2.1", leader=B)
+    (answer,) = given.did(step(follower, _fetch(told.CONSUMER, believed), NOW))
+    assert answer.results[0].error is error
+
+
+def test_e6_offsets_are_told_with_their_epochs() -> None:
+    leader = _in_epoch_5("2.1")
+    asked = told.ListOffsetsRequested(
+        7, -1, (told.OffsetAsked(T, told.EARLIEST_TIMESTAMP), told.OffsetAsked(T, -1))
+    )
+    (answer,) = given.did(step(leader, asked, NOW))
+    assert [(one.offset, one.leader_epoch) for one in answer.results] == [(0, 0), (3, 5)]
+
+
+def test_e6_a_follower_waits_for_a_leader_that_does_not_know_the_epoch_yet() -> None:
+    follower = given.fetching("2.1", end=5, high_watermark=2, epochs={0: 0})
+    step(follower, given.fetch_answer(follower, error=Error.UNKNOWN_LEADER_EPOCH), NOW)
+    assert follower.fetchers[LEADER_OF_A].followed[T].state == Delayed(NOW + 1_000, Fetching())
+
+
+def test_e6_a_parked_fetch_of_an_old_epoch_is_refused_when_its_leader_hears_of_the_new_one() -> (
+    None
+):
+    leader = _in_epoch_5("2.1")
+    asked = told.FetchedPartition(T, 3, 1_000, log_start_offset=0, current_leader_epoch=5)
+    assert not given.did(
+        step(leader, told.FetchRequested(7, C, 500, 1, (asked,)), NOW), do.RespondFetch
+    )
+    effects = step(leader, given.leader_and_isr(A, 6, (A,), version=1), NOW)
+    (answer,) = given.did(effects, do.RespondFetch)
+    assert answer.results[0].error is Error.FENCED_LEADER_EPOCH
+
+
+def _consumer_past_the_end(generation: str) -> tuple[World, Error, list[int]]:
+    """A consumer has read m1 to m3 in epoch 0; B, with m1 only, is elected uncleanly, writes on."""
+    world = cluster(generation, (A, B), unclean_leader_election_enable=True)
+    world.produce("m1")
+    world.advance(6_000)
+    world.kill(B)
+    world.run()
+    for name in ("m2", "m3"):
+        world.produce(name)
+    world.run()
+    world.kill(A)
+    world.start(B).advance(100)
+    for name in ("n2", "n3", "n4"):
+        world.produce(name)
+    world.run()
+    asked = told.FetchedPartition(T, 3, 1_000, current_leader_epoch=1)
+    world.tell(B, told.FetchRequested(9_001, told.CONSUMER, 0, 1, (asked,)))
+    epoch = world.service.states[T].leader_epoch
+    ask = told.OffsetForLeaderEpochRequested(9_002, (told.EpochAsked(T, 1, epoch),))
+    world.tell(B, ask)
+    (fetched,), (ended,) = world.answers[9_001], world.answers[9_002]
+    assert isinstance(fetched, do.RespondFetch)
+    assert isinstance(ended, do.RespondOffsetForLeaderEpoch)
+    return world, fetched.results[0].error, [one.end_offset for one in ended.results]
+
+
+def test_e6_before_2_1_a_consumer_reads_on_past_a_truncation_and_is_told_nothing() -> None:
+    world, error, _ = _consumer_past_the_end("2.0")
+    assert world.log(B) == ["m1", "n2", "n3", "n4"]
+    assert error is Error.NONE  # it goes on with n4, and never sees n2 and n3
+
+
+def test_e6_from_2_1_on_a_consumer_is_fenced_and_told_where_its_epoch_ended() -> None:
+    _, error, ended = _consumer_past_the_end("2.1")
+    assert error is Error.FENCED_LEADER_EPOCH
+    assert ended == [1]  # below its position, 3: what it had read from there on is gone
+
+
+# --- what is spoken ------------------------------------------------------------------------------
+
+
+def test_every_generation_says_what_it_speaks_and_speaks_what_it_sends() -> None:
+    for name, rules in GENERATIONS.items():
+        spoken = replication_apis(name)
+        assert rules.fetch_version in spoken[Api.FETCH]
+        assert rules.list_offsets_version in spoken[Api.LIST_OFFSETS]
+
+
+def test_e6_clients_are_offered_leader_epochs_from_2_1_on_only() -> None:
+    offered = {
+        name: (
+            9 in client_apis(name)[Api.FETCH],
+            4 in client_apis(name)[Api.LIST_OFFSETS],
+            7 in client_apis(name)[Api.METADATA],
+            Api.OFFSET_FOR_LEADER_EPOCH in client_apis(name),
+        )
+        for name in GENERATIONS
+    }
+    assert offered.pop("2.1") == (True,) * 4
+    assert set(offered.values()) == {(False,) * 4}
