@@ -27,6 +27,7 @@ class ClusterSpec:
     brokers: Sequence[int]
     settings: Mapping[str, str]
     topic: TopicSpec
+    controllers: int = 1  # where controllers are nodes of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,11 @@ class Cluster(Protocol):
 
     @property
     def coordination_port(self) -> int: ...
+
+    @property
+    def controllers(self) -> Sequence[int]:
+        """Nodes that are controllers and nothing else; empty where controllers are brokers."""
+        ...
 
     async def start_coordination(self) -> None: ...
 

@@ -24,12 +24,16 @@ class Faults:
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
         self._stage.note_nemesis({verb: fields}, invoked_ns)
 
+    def _name(self, node: int) -> str:
+        """Of a broker, or of a controller that is none."""
+        return self._names.get(node, f"controller-{node}")
+
     # --- deaths and returns ----------------------------------------------------------------------
 
     async def kill(self, broker: int, in_flight: InFlight) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._die(broker, in_flight)
-        self._note("kill", begun_ns, broker=self._names[broker], in_flight=in_flight)
+        self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
 
     async def power_off(self, broker: int, keep: Mapping[int, int]) -> None:
         """`keep`: partition → offset before which all happened to reach the disk."""
@@ -39,7 +43,7 @@ class Faults:
         self._note(
             "power_off",
             begun_ns,
-            broker=self._names[broker],
+            broker=self._name(broker),
             lost={str(partition): count for partition, count in lost.items()},
         )
 
@@ -58,31 +62,31 @@ class Faults:
         await self._stage.cluster.stop(broker)
         await self._stage.gate.sever(broker)
         await self._stage.gate.bury(broker, "delivered")
-        self._note("stop", begun_ns, broker=self._names[broker])
+        self._note("stop", begun_ns, broker=self._name(broker))
 
     async def restart(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.gate.revive(broker)
         self._stage.severed.discard(broker)
         await self._stage.cluster.start(broker, self._stage.listeners(broker))
-        self._note("restart", begun_ns, broker=self._names[broker])
+        self._note("restart", begun_ns, broker=self._name(broker))
 
     async def pause(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.cluster.pause(broker)
         self._stage.paused.add(broker)
-        self._note("pause", begun_ns, broker=self._names[broker])
+        self._note("pause", begun_ns, broker=self._name(broker))
 
     async def resume(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.cluster.resume(broker)
         self._stage.paused.discard(broker)
-        self._note("resume", begun_ns, broker=self._names[broker])
+        self._note("resume", begun_ns, broker=self._name(broker))
 
     # --- links -----------------------------------------------------------------------------------
 
     def _end_name(self, end: Endpoint | None) -> str | None:
-        return self._names[end] if isinstance(end, int) else end
+        return self._name(end) if isinstance(end, int) else end
 
     async def cut(
         self,

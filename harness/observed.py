@@ -51,6 +51,15 @@ class StageObserved:
         view = self._stage.view(self._partition)
         return view.isr if view else ()
 
+    def controller(self) -> int | None:
+        return self._stage.observer.controller
+
+    def controller_epoch(self) -> int | None:
+        return self._stage.observer.controller_epoch
+
+    def named(self, name: str) -> int | None:
+        return self._stage.named.get(name)
+
     # --- the wire ---
 
     def held(self, source: int, destination: int) -> bool:

@@ -93,6 +93,7 @@ def cluster_spec(scenario: Scenario) -> ClusterSpec:
             },
             scenario.topic.settings,
         ),
+        controllers=scenario.controllers,
     )
 
 
@@ -197,7 +198,7 @@ class _Player:
         step: steps.Kill | steps.PowerOff | steps.Stop | steps.Restart | steps.Pause | steps.Resume,
         where: str,
     ) -> None:
-        broker = self._ids[step.broker]
+        broker = self._node(step.broker, where)
         match step:
             case steps.Kill():
                 await self._faults.kill(broker, step.in_flight)
@@ -213,6 +214,23 @@ class _Player:
                 await self._faults.resume(broker)
             case _:
                 assert_never(step)
+
+    def _node(self, node: steps.Node, where: str) -> int:
+        """Who is meant, at this moment."""
+        match node:
+            case str():
+                return self._ids[node]
+            case steps.NamedController():
+                return self._stage.named[node.name]
+            case steps.ActiveController():
+                active = self._stage.observer.controller
+                if active is None:
+                    raise _MissedError(f"{where}: there is no active controller")
+                if node.name is not None:
+                    self._stage.named[node.name] = active
+                return active
+            case _:
+                assert_never(node)
 
     async def _consume(self, step: steps.Consume) -> None:
         await self._stage.clients.do(

@@ -59,6 +59,7 @@ class Stage:
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
         self.ever_held: set[str] = set()
+        self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer
@@ -90,7 +91,7 @@ class Stage:
             self.cluster.start_coordination(),
         )
         self.gate.listen(self._on_gate_event)
-        self.observer = Observer(self.cluster.coordination_port, self._on_view)
+        self.observer = self.cluster.observer(self._on_view)
         await self.observer.start()
         await self._start_brokers(brokers)
         await self._create_topic()

@@ -30,6 +30,9 @@ class Observed(Protocol):
     def leader(self) -> int | None: ...
     def leader_epoch(self) -> int | None: ...
     def isr(self) -> Collection[int]: ...
+    def controller(self) -> int | None: ...
+    def controller_epoch(self) -> int | None: ...
+    def named(self, name: str) -> int | None: ...
     def level(self) -> bool: ...
     def log_end_offset(self, broker: int) -> int | None: ...
     def high_watermark(self, broker: int) -> int | None: ...
@@ -63,6 +66,8 @@ _WORDS: Final[Mapping[str, Evaluate]] = {
     "leader": lambda o: o.leader(),
     "leader_epoch": lambda o: o.leader_epoch(),
     "isr": lambda o: frozenset(o.isr()),
+    "controller": lambda o: o.controller(),
+    "controller_epoch": lambda o: o.controller_epoch(),
     "level": lambda o: o.level(),
     "nobody": lambda o: None,
 }
@@ -74,17 +79,26 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 }
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), held(A, B), up(A), registered(A), LEO(A), HW(A),"
-    " checkpointed(A), round(A), leader, leader_epoch, isr, level, nobody"
+    " checkpointed(A), round(A), leader, leader_epoch, isr, controller,"
+    " controller_epoch, level, nobody"
 )
 
 
-def parse_condition(text: str, brokers: Mapping[str, int], records: Collection[str]) -> Condition:
-    """Raises ConditionError for what is no condition about these brokers and records."""
+def parse_condition(
+    text: str,
+    brokers: Mapping[str, int],
+    records: Collection[str],
+    controllers: Collection[str] = (),
+) -> Condition:
+    """Raises ConditionError for what is no condition about these brokers and records.
+
+    `controllers`: names that earlier steps gave to whoever was the active controller.
+    """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ConditionError(f"cannot read the condition {text!r}") from None
-    compiled = _Compiler(text, brokers, records).boolean(tree)
+    compiled = _Compiler(text, brokers, records, controllers).boolean(tree)
     return Condition(text, lambda observed: bool(compiled(observed)))
 
 
@@ -93,6 +107,7 @@ class _Compiler:
     text: str
     brokers: Mapping[str, int]
     records: Collection[str]
+    controllers: Collection[str]
 
     def boolean(self, node: ast.expr) -> Evaluate:
         match node:
@@ -142,6 +157,8 @@ class _Compiler:
                 return lambda o: broker
             case ast.Name(name) if name in _WORDS:
                 return _WORDS[name]
+            case ast.Name(name) if name in self.controllers:
+                return lambda o: o.named(name)
             case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
                 return self._call(name, arguments)
             case _:

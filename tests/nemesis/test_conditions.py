@@ -22,6 +22,8 @@ class Seen:
     in_sync: tuple[int, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     is_level: bool = False
+    controls: int | None = None
+    names: dict[str, int] = field(default_factory=dict)
 
     def acked(self, record: str) -> bool:
         return record in self.acks
@@ -49,6 +51,15 @@ class Seen:
 
     def isr(self) -> tuple[int, ...]:
         return self.in_sync
+
+    def controller(self) -> int | None:
+        return self.controls
+
+    def controller_epoch(self) -> int | None:
+        return 5
+
+    def named(self, name: str) -> int | None:
+        return self.names.get(name)
 
     def level(self) -> bool:
         return self.is_level
@@ -117,3 +128,19 @@ def test_anything_else_is_refused_with_a_reason(text: str, says: str) -> None:
     with pytest.raises(ConditionError) as refused:
         parse_condition(text, BROKERS, RECORDS)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen", "expected"),
+    [
+        ("controller is A", Seen(controls=0), True),
+        ("controller is not old", Seen(controls=1, names={"old": 0}), True),
+        ("controller is not old", Seen(controls=0, names={"old": 0}), False),
+        ("controller is not old and controller is not nobody", Seen(names={"old": 0}), False),
+        ("controller_epoch > 4", Seen(), True),
+    ],
+)
+def test_the_controller_is_asked_for_by_a_name_that_a_step_gave(
+    text: str, seen: Seen, expected: bool
+) -> None:
+    assert parse_condition(text, BROKERS, RECORDS, {"old"}).holds(seen) is expected
