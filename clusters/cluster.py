@@ -6,7 +6,7 @@ Faults, schedules and runs speak to this; they never ask what kind of brokers th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,6 +37,7 @@ class Listeners:
     client_port: int
     replication_port: int
     coordination_port: int
+    quorum: Mapping[int, int] = field(default_factory=dict)  # in KRaft: port by controller
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,11 @@ class Cluster(Protocol):
     @property
     def controllers(self) -> Sequence[int]:
         """Nodes that are controllers and nothing else; empty where controllers are brokers."""
+        ...
+
+    @property
+    def quorum(self) -> Mapping[int, int]:
+        """In KRaft: every controller's own port, by node; empty where ZooKeeper is used."""
         ...
 
     async def start_coordination(self) -> None: ...

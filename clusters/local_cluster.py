@@ -58,6 +58,10 @@ class LocalCluster(ABC):
     def controllers(self) -> tuple[int, ...]:
         return ()
 
+    @property
+    def quorum(self) -> Mapping[int, int]:
+        return {}
+
     def observer(self, on_change: OnChange) -> Observer:
         return ZooKeeperObserver(self.coordination_port, on_change)
 

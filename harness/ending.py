@@ -38,9 +38,9 @@ async def heal_all(stage: Stage, faults: Faults, rules: tuple[str, ...]) -> None
     for broker in sorted(stage.paused):
         await faults.resume(broker)
     await faults.heal()
-    for broker in stage.spec.brokers:
-        if not stage.cluster.is_up(broker):
-            await faults.restart(broker)
+    for node in stage.nodes:
+        if not stage.cluster.is_up(node):
+            await faults.restart(node)
 
 
 async def end(stage: Stage) -> Ending:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.stage import Stage
-from nemesis.gate.model import Endpoint, InFlight, Purpose, Rule
+from nemesis.gate.model import COORDINATION, Endpoint, InFlight, Purpose, Rule
 
 
 class Faults:
@@ -88,6 +88,18 @@ class Faults:
     def _end_name(self, end: Endpoint | None) -> str | None:
         return self._name(end) if isinstance(end, int) else end
 
+    def _links(
+        self, source: Endpoint | None, destination: Endpoint | None, purpose: Purpose | None
+    ) -> tuple[tuple[tuple[Endpoint | None, Endpoint | None], ...], Purpose | None]:
+        """Coordination is one end with ZooKeeper, and as many as there are controllers in KRaft."""
+        if destination == COORDINATION:
+            ends = self._stage.coordination_of(source)
+            return tuple((source, node) for node in ends), COORDINATION
+        if source == COORDINATION:
+            ends = self._stage.coordination_of(destination)
+            return tuple((node, destination) for node in ends), COORDINATION
+        return ((source, destination),), purpose
+
     async def cut(
         self,
         source: Endpoint | None,
@@ -97,9 +109,11 @@ class Faults:
         both: bool,
     ) -> None:
         begun_ns = self._stage.recorder.now_ns()
-        await self._stage.gate.cut(source, destination, purpose)
-        if both:
-            await self._stage.gate.cut(destination, source, purpose)
+        links, why = self._links(source, destination, purpose)
+        for one, other in links:
+            await self._stage.gate.cut(one, other, why)
+            if both:
+                await self._stage.gate.cut(other, one, why)
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("cut", begun_ns, **fields, purpose=purpose, both=both)
 
@@ -116,9 +130,11 @@ class Faults:
         if source is None and destination is None:
             await self._stage.gate.heal_all(reset=True)
         else:
-            await self._stage.gate.heal(source, destination, purpose, reset=True)
-            if both:
-                await self._stage.gate.heal(destination, source, purpose, reset=True)
+            links, why = self._links(source, destination, purpose)
+            for one, other in links:
+                await self._stage.gate.heal(one, other, why, reset=True)
+                if both:
+                    await self._stage.gate.heal(other, one, why, reset=True)
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("heal", begun_ns, **fields)
 

@@ -18,7 +18,8 @@ from clusters.cluster import ClusterSpec
 from clusters.errors import UsageError
 from clusters.hosts.local import LocalHost
 from clusters.kafka.cluster import KafkaCluster
-from clusters.kafka.versions import kafka_class_path, parse_version, row_of
+from clusters.kafka.kraft import KraftCluster
+from clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
 from clusters.local_cluster import LocalCluster
 
 KAFKA = "kafka"
@@ -39,11 +40,11 @@ def parse_system(text: str) -> System:
     """Raises UsageError with what there is."""
     kind, _, version = text.partition(":")
     if kind == KAFKA:
-        parse_version(version)
+        parse_release(version)
     elif text not in KNOWN:
         raise UsageError(
             f"There is no system {text!r}; it must be one of {', '.join(KNOWN)},"
-            " or kafka:VERSION, as kafka:3.9.1."
+            " or kafka:VERSION, as kafka:3.9.1, kafka:3.9.1-kraft or kafka:4.1.0-combined."
         )
     return System(kind, version)
 
@@ -63,7 +64,10 @@ def fetch(system: System) -> None:
 def make_cluster(
     system: System, host: LocalHost, directory: Path, spec: ClusterSpec
 ) -> LocalCluster:
-    kind = KafkaCluster if system.kind == KAFKA else BrokerCluster
+    kind: type[BrokerCluster] | type[KafkaCluster] = BrokerCluster
+    if system.kind == KAFKA:
+        in_zookeeper = parse_release(system.version).mode is Mode.ZOOKEEPER
+        kind = KafkaCluster if in_zookeeper else KraftCluster
     return kind(host, directory, system.version, spec)
 
 
@@ -73,7 +77,12 @@ def client_settings(system: System) -> Mapping[str, str]:
 
 
 def topic_id(system: System, topic: str) -> str | None:
-    """The id that a topic is created with, as Kafka writes it; None: the system has none."""
+    """The id that a topic is created with, as Kafka writes it.
+
+    None: the system has none, or chooses it.
+    """
     if system.kind != KAFKA or not row_of(system.version).topic_ids:
+        return None
+    if parse_release(system.version).mode is not Mode.ZOOKEEPER:
         return None
     return urlsafe_b64encode(uuid5(NAMESPACE_URL, topic).bytes).decode().rstrip("=")

@@ -18,7 +18,7 @@ from clusters.kafka.versions import Addressing, Row
 CLIENT_LISTENER: Final = "CLIENT"
 REPLICATION_LISTENER: Final = "REPLICATION"
 
-_DEFAULTS: Final = {
+DEFAULTS: Final = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "false",
@@ -60,7 +60,7 @@ def properties(
 ) -> dict[str, str]:
     """`own`: the (client, replication) ports that the broker itself binds."""
     return {
-        **_DEFAULTS,
+        **DEFAULTS,
         **row.settings,
         **scenario,
         "broker.id": str(broker),

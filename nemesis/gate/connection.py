@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from nemesis.gate.exchange import EpochNews, Exchange, Message
+from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
 from nemesis.gate.frames import FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import Endpoint, LinkSpec, Rule
@@ -80,9 +80,11 @@ class Connection:
         self.near, self.far = Side(self), Side(self)
         self.near.lane = self._lane(self.far)
         self.far.lane = self._lane(self.near)
-        self.exchange: Exchange | None = None
+        self.exchange: Exchange | Introduction | None = None
         if link.purpose == "replication":
             self.exchange = switch.new_exchange(cast(int, link.destination))
+        elif link.source is None:
+            self.exchange = Introduction()
         self.closed = asyncio.Event()
         self._joined = False
         self._delivering: Side | None = None  # a dead broker's side, until its last byte is out
@@ -148,7 +150,7 @@ class Connection:
             side.lane.push(Parcel(data))
             self.refresh_reading()
 
-    def _received_frames(self, side: Side, exchange: Exchange, data: bytes) -> None:
+    def _received_frames(self, side: Side, exchange: Exchange | Introduction, data: bytes) -> None:
         try:
             frames = side.splitter.feed(data)
         except MalformedStreamError as error:
@@ -162,7 +164,9 @@ class Connection:
         if side.lane.queue:
             self.refresh_reading()
 
-    def _read(self, side: Side, exchange: Exchange, frame: bytes) -> Message | EpochNews | None:
+    def _read(
+        self, side: Side, exchange: Exchange | Introduction, frame: bytes
+    ) -> Message | EpochNews | None:
         """What a frame is. One that the gate cannot read passes, and is reported."""
         now_ns, known = self._switch.clock_ns(), exchange.source
         message: Message | EpochNews | None = None

@@ -26,6 +26,7 @@ _FRAME_LENGTH_BYTES: Final = 4
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _FLEXIBLE_FROM: Final = {m.FETCH: 12, m.OFFSET_FOR_LEADER_EPOCH: 4}
 _BROKER_CLIENT = re.compile(r"broker-(\d+)-")
+_QUORUM_CLIENT = re.compile(r"(?:raft-client-)?(\d+)")
 _CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
 FETCH_VERSIONS: Final = range(0, 19)
 EPOCH_VERSIONS: Final = range(0, 5)
@@ -66,6 +67,15 @@ def source_broker(header: m.RequestHeader) -> int | None:
     if header.api_key in _CONTROLLER_APIS and client_id.isdecimal():
         return int(client_id)
     return None
+
+
+def quorum_node(header: m.RequestHeader) -> int | None:
+    """The KRaft node that a request to a controller comes from, if it is from one.
+
+    Its raft client is "raft-client-N", its channel for all else is its bare id.
+    """
+    found = _QUORUM_CLIENT.fullmatch(header.client_id or "")
+    return int(found.group(1)) if found else None
 
 
 def fetch_request(frame: bytes, header: m.RequestHeader) -> m.FetchRequest | None:

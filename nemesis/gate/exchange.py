@@ -243,5 +243,25 @@ class Exchange:
         return Message(api, message, self.destination, self.source, rounds, epochs)
 
 
+@dataclass(slots=True)
+class Introduction:
+    """The state of one connection to a controller: who it is from, and nothing else.
+
+    A broker or controller of KRaft names itself in the client id of its first request.
+    """
+
+    source: int | None = None
+
+    def request(self, frame: bytes, now_ns: int) -> None:
+        if self.source is None:
+            self.source = decode.quorum_node(decode.request_header(frame))
+
+    def response(self, frame: bytes, now_ns: int) -> None:
+        """Nothing is asked of it."""
+
+    def unanswered(self) -> tuple[Round, ...]:
+        return ()
+
+
 def _error_of(answer: m.EpochResponse, facts: PartitionFacts) -> int | None:
     return answer.partitions.get((facts.topic, facts.partition))

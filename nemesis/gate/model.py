@@ -40,7 +40,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """One listener. `source` None: learned from each connection's first request."""
+    """One listener. `source` None: learned from each connection's requests.
+
+    A link to a controller of a KRaft quorum is one of purpose coordination that speaks Kafka's
+    protocol: its destination is the controller's node, its source whoever connects.
+    """
 
     name: str
     purpose: Purpose
@@ -96,6 +100,14 @@ def cluster_links(
             LinkSpec(f"coordination-{n}", "coordination", n, COORDINATION, zookeeper),
         ]
     return tuple(links)
+
+
+def quorum_links(ports: Mapping[int, int]) -> tuple[LinkSpec, ...]:
+    """The links to the controllers of KRaft: "controller-N" of each node N, with its real port."""
+    return tuple(
+        LinkSpec(f"controller-{n}", "coordination", None, n, Target(port))
+        for n, port in ports.items()
+    )
 
 
 def _target(ports: Mapping[int, int] | None, broker: int) -> Target | None:
