@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
 from nemesis.gate.frames import FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
-from nemesis.gate.model import Endpoint, LinkSpec, Rule
+from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
@@ -82,7 +82,7 @@ class Connection:
         self.far.lane = self._lane(self.near)
         self.exchange: Exchange | Introduction | None = None
         if link.purpose == "replication":
-            self.exchange = switch.new_exchange(cast(int, link.destination))
+            self.exchange = switch.new_exchange(cast(int, link.destination), shared=link.shared)
         elif link.source is None:
             self.exchange = Introduction()
         self.closed = asyncio.Event()
@@ -94,7 +94,14 @@ class Connection:
 
     @property
     def source(self) -> Endpoint | None:
+        if isinstance(self.exchange, Exchange) and self.exchange.is_client:
+            return CLIENT
         return self.link.source if self.exchange is None else self.exchange.source
+
+    @property
+    def purpose(self) -> Purpose:
+        """That of its link, but for clients where they share the replicas' listener."""
+        return "client" if self.source == CLIENT else self.link.purpose
 
     @property
     def destination(self) -> Endpoint:
@@ -122,7 +129,7 @@ class Connection:
         """Follow the network's state: which lanes are open, how slow they are, what is read."""
         if not self._joined:  # both lanes are blocked until there is somewhere to write to
             return
-        network, why = self._switch.network, self.link.purpose
+        network, why = self._switch.network, self.purpose
         severed = network.is_severed(self.source, self.destination)
         for side in (self.near, self.far):
             if side is self._delivering:
@@ -168,7 +175,7 @@ class Connection:
         self, side: Side, exchange: Exchange | Introduction, frame: bytes
     ) -> Message | EpochNews | None:
         """What a frame is. One that the gate cannot read passes, and is reported."""
-        now_ns, known = self._switch.clock_ns(), exchange.source
+        now_ns, known = self._switch.clock_ns(), self.source
         message: Message | EpochNews | None = None
         try:
             if side is self.near:
@@ -177,7 +184,7 @@ class Connection:
                 message = exchange.response(frame, now_ns)
         except MalformedStreamError as error:
             self._switch.malformed(self, str(error))
-        if exchange.source != known:
+        if self.source != known:
             self.refresh()
         return message
 
@@ -250,7 +257,7 @@ class Connection:
         side = self.near if self.source == broker else self.far
         peer = self.far if side is self.near else self.near
         source, destination = self._ends(side)
-        if not self._joined or self._switch.network.is_cut(source, destination, self.link.purpose):
+        if not self._joined or self._switch.network.is_cut(source, destination, self.purpose):
             self.destroy("discarded")
             return
         self._delivering = side

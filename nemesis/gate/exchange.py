@@ -137,6 +137,8 @@ class Exchange:
     topic_names: Mapping[str, str]  # topic id → name, as far as the gate was told
     unread: Callable[[int, int], None]  # called with an api and version that is in no table
     source: int | None = None
+    shared: bool = False  # clients use this listener too
+    is_client: bool = False  # known by what only clients ask
     session: FetchSession = field(default_factory=FetchSession)
     waiting: dict[int, _Asked] = field(default_factory=dict)  # by correlation id
 
@@ -145,6 +147,8 @@ class Exchange:
         header = decode.request_header(frame)
         if self.source is None:
             self.source = decode.source_broker(header)
+        if self.shared and header.api_key not in m.BROKERS_ASK:
+            self.is_client = self.source is None
         if header.api_key == m.FETCH:
             return self._fetch(frame, header, now_ns)
         if header.api_key == m.OFFSET_FOR_LEADER_EPOCH:
@@ -182,6 +186,7 @@ class Exchange:
             self.unread(header.api_key, header.api_version)
             return None
         if request.replica_id < 0:  # a consumer
+            self.is_client = self.shared
             return None
         if self.source is None:
             self.source = request.replica_id

@@ -52,6 +52,7 @@ class LinkSpec:
     destination: Endpoint
     target: Target | None = None  # None: not yet known, connections are closed
     port: int = 0  # 0: the gate chooses
+    shared: bool = False  # a replication link that clients use too: there is one listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,14 @@ def cluster_links(
         replica, clients = _target(replication, n), _target(client, n)
         zookeeper = None if coordination is None else Target(coordination)
         links += [
-            LinkSpec(f"replication-{n}", "replication", None, n, replica),
+            LinkSpec(
+                f"replication-{n}",
+                "replication",
+                None,
+                n,
+                replica,
+                shared=replica is not None and replica == clients,
+            ),
             LinkSpec(f"client-{n}", "client", CLIENT, n, clients),
             LinkSpec(f"coordination-{n}", "coordination", n, COORDINATION, zookeeper),
         ]
