@@ -23,7 +23,7 @@ from clusters.hosts.ledger import reap_orphans
 from harness import output
 from harness.catalog import documented, scenario_files
 from harness.exits import Exit, status_of
-from harness.systems import KNOWN, check_host, parse_system
+from harness.systems import KNOWN, check_host, parse_systems
 from harness.version import VERSION
 
 app = typer.Typer(
@@ -36,6 +36,10 @@ app = typer.Typer(
 )
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
 _HOST = Annotated[str, typer.Option(help="Where the brokers run: local.")]
+_KAFKA_HOME = Annotated[
+    Path | None,
+    typer.Option(help="An unpacked Apache Kafka (libs/*.jar), run as kafka:home."),
+]
 _SEED = Annotated[int | None, typer.Option(help="Repeats a run; drawn and printed if not given.")]
 
 
@@ -49,6 +53,7 @@ def repro(
     system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
     host: _HOST = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
+    kafka_home: _KAFKA_HOME = None,
     seed: _SEED = None,
     json: _JSON = False,
 ) -> None:
@@ -57,7 +62,7 @@ def repro(
     from harness.repro import cells, run_cells
 
     check_host(host)
-    todo = cells(documented(scenarios or []), system or [], repeat)
+    todo = cells(documented(scenarios or []), system or [], repeat, kafka_home)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
@@ -111,13 +116,14 @@ def run(
         list[str] | None, typer.Option("--set", help="A broker setting, as min.insync.replicas=1.")
     ] = None,
     host: _HOST = "local",
+    kafka_home: _KAFKA_HOME = None,
     seed: _SEED = None,
     json: _JSON = False,
 ) -> None:
     """A randomised run under faults, or a scenario of your own."""
     check_host(host)
     number = _seed(seed)
-    chosen = parse_system(system)
+    [chosen] = parse_systems([system], kafka_home)
     if workload.endswith(".toml"):
         _run_scenario(Path(workload), chosen, number, json)
     else:

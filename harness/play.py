@@ -61,7 +61,7 @@ async def play(
         schedule=dict(scenario.document),
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, str(system)),
-        repeat=f"neaptide run {shlex.quote(where)} --system {system} --seed {seed}",
+        repeat=f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
     )
     directory = create_run(scenario.name, str(system), seed, datetime.now(UTC))
     write_run(directory, run)

@@ -17,6 +17,7 @@ from clusters.hosts.java import find_java
 from clusters.hosts.local import LocalHost, ProcessSpec
 from clusters.hosts.ports import PortReservation, reserve_port
 from clusters.kafka.cluster import KafkaCluster
+from clusters.kafka.home import Home
 from clusters.kafka.kraft_properties import (
     CONTROLLER_LISTENER,
     Node,
@@ -39,8 +40,15 @@ FIRST_CONTROLLER = 100  # brokers have the ids below
 class KraftCluster(KafkaCluster):
     """Implements clusters.cluster.Cluster for `kafka:<version>` in KRaft mode."""
 
-    def __init__(self, host: LocalHost, directory: Path, version: str, spec: ClusterSpec) -> None:
-        super().__init__(host, directory, version, spec)
+    def __init__(
+        self,
+        host: LocalHost,
+        directory: Path,
+        version: str,
+        spec: ClusterSpec,
+        home: Home | None = None,
+    ) -> None:
+        super().__init__(host, directory, version, spec, home)
         self._release = parse_release(version)
         combined = self._release.mode is Mode.COMBINED
         own = range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
@@ -80,7 +88,7 @@ class KraftCluster(KafkaCluster):
     async def start_coordination(self) -> None:
         """Has all that the nodes need; they themselves are started when the links are there."""
         self._java = find_java()
-        self._class_path = await asyncio.to_thread(kafka_class_path, self._version)
+        self._class_path = await asyncio.to_thread(kafka_class_path, self._version, self._home)
         self._bootstrap = await asyncio.to_thread(
             bootstrap_checkpoint,
             self._java,

@@ -10,6 +10,7 @@ librdkafka's notes on brokers before 0.10.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Final
 
 from clusters.errors import UsageError
 from clusters.kafka.artifacts import class_path
+from clusters.kafka.home import Home
 
 Version = tuple[int, ...]
 
@@ -143,6 +145,13 @@ def coordinates(text: str) -> tuple[str, ...]:
     return (f"org.apache.kafka:kafka_{row.scala}:{parse_release(text).number}", *row.additions)
 
 
-def kafka_class_path(text: str) -> str:
-    """All jars of a version, fetched once. Raises ArtifactError where it cannot be had."""
-    return class_path(*coordinates(text))
+def kafka_class_path(text: str, home: Home | None = None) -> str:
+    """All jars of a version: fetched once, or those of an installation.
+
+    Raises ArtifactError where they cannot be had.
+    """
+    if home is None:
+        return class_path(*coordinates(text))
+    additions = [each for each in row_of(text).additions if each == _ZOOKEEPER or home.lacks(each)]
+    added = [class_path(*additions)] if additions else []
+    return os.pathsep.join([*added, *map(str, home.jars)])
