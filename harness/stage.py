@@ -16,6 +16,7 @@ from typing import Any
 
 from clusters.cluster import ClusterSpec, Listeners, PartitionView
 from clusters.hosts.local import LocalHost
+from clusters.hosts.ports import LOOPBACK
 from clusters.observer import Observer
 from harness.guard import ProcessEndedError
 from harness.systems import System, client_settings, make_cluster, topic_id
@@ -226,6 +227,15 @@ class Stage:
         return (
             self.cluster.is_up(broker) and broker not in self.paused and broker not in self.severed
         )
+
+    async def is_listening(self, broker: int) -> bool:
+        """Whether a broker's own port accepts a connection, paused or not."""
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, self.cluster.ports(broker)[1])
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     # --- waiting ---------------------------------------------------------------------------------
 
