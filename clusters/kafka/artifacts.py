@@ -26,6 +26,8 @@ _COORDINATE: Final = re.compile(r"[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 _TIMEOUT_SECONDS: Final = 600
 _DAMAGED: Final = re.compile(r"Checksum validation failed")
+_UNREACHABLE: Final = re.compile(r"Could not transfer (?:artifact|metadata)")
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 _ABSENT: Final = re.compile(r"([^:\s]+):([^:\s]+):jar:([^:\s]+) (?:in|was not found in) ")
 
 _POM: Final = """\
@@ -146,8 +148,14 @@ def _explain(coordinates: Sequence[str], output: str) -> str:
             f"What Maven fetched for {' '.join(coordinates)} has a wrong checksum; try again, and"
             " look at the network or the mirror if it stays so."
         )
+    if _UNREACHABLE.search(output):
+        return (
+            f"Maven Central cannot be reached, and {' '.join(coordinates)} is not in the cache"
+            f" ({cache_directory()}); connect to the network once, or name an Apache Kafka of your"
+            " own with --kafka-home."
+        )
     errors = [line for line in output.splitlines() if "ERROR" in line]
-    why = errors[0] if errors else "it said nothing"
+    why = _COLOUR.sub("", errors[0]) if errors else "it said nothing"
     return (
         f"Maven could not fetch {' '.join(coordinates)}; look at the version and the network, then "
         f"try again ({why})."

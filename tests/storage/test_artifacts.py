@@ -91,3 +91,12 @@ def test_a_jar_that_came_damaged_is_told_from_one_that_did_not_come(cache: Path)
     fake_maven(cache, "echo '[ERROR] Unknown host'; exit 1")
     with pytest.raises(ArtifactError, match="the network"):
         class_path(KAFKA)
+
+
+def test_without_network_and_cache_it_is_said_what_there_is_to_do(cache: Path) -> None:
+    said = "[ERROR] Could not transfer artifact a:b:pom:1 from/to central: Connection refused"
+    fake_maven(cache, f"echo '{said}'; exit 1")
+    with pytest.raises(
+        ArtifactError, match=r"cannot be reached, .* not in the cache .*--kafka-home"
+    ):
+        class_path(KAFKA)
