@@ -20,6 +20,7 @@ class Faults:
     def __init__(self, stage: Stage, names: Mapping[int, str]) -> None:
         self._stage = stage
         self._names = names
+        self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
 
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
         self._stage.note_nemesis({verb: fields}, invoked_ns)
@@ -107,16 +108,32 @@ class Faults:
         *,
         both: bool = False,
     ) -> None:
-        """Without ends: every cut. Connections are reset: what waited so long may be stale."""
+        """Without ends: every cut and delay. Connections are reset: what waited may be stale."""
         begun_ns = self._stage.recorder.now_ns()
         if source is None and destination is None:
             await self._stage.gate.heal_all(reset=True)
+            for link in self._slowed:
+                await self._stage.gate.slow(*link, delay_ms=0)
+            self._slowed.clear()
         else:
             await self._stage.gate.heal(source, destination, purpose, reset=True)
             if both:
                 await self._stage.gate.heal(destination, source, purpose, reset=True)
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("heal", begun_ns, **fields)
+
+    async def slow(
+        self,
+        source: Endpoint | None,
+        destination: Endpoint | None,
+        purpose: Purpose | None,
+        delay_ms: int,
+    ) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.gate.slow(source, destination, purpose, delay_ms=delay_ms)
+        self._slowed.append((source, destination, purpose))
+        fields = {"from": self._end_name(source), "to": self._end_name(destination)}
+        self._note("slow", begun_ns, **fields, purpose=purpose, delay_ms=delay_ms)
 
     # --- messages --------------------------------------------------------------------------------
 
