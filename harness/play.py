@@ -50,18 +50,15 @@ async def play(
         expected=expected_outcome(scenario, str(system)),
         repeat=f"neaptide run {shlex.quote(where)} --system {system} --seed {seed}",
     )
-    disagreements: list[str] = []
 
     async def work(directory: Path) -> Finished:
         player = _Player(scenario, system, directory, progress)
-        finished = await player.play()
-        disagreements.extend(player.disagreements)
-        return finished
+        done = await player.play()
+        seen = (*player.disagreements, *round_disagreements(scenario, directory))
+        return replace(done, disagreements=seen)
 
-    directory, finished = await record(run, system, work)
-    if not finished:
-        return Played(directory, ())
-    return Played(directory, (*disagreements, *round_disagreements(scenario, directory)))
+    directory, closed = await record(run, system, work)
+    return Played(directory, closed.disagreements)
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:

@@ -27,6 +27,7 @@ class Finished:
 
     aim: Aim
     ending: Ending
+    disagreements: tuple[str, ...] = ()
 
 
 def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
@@ -46,8 +47,8 @@ def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
 
 async def record(
     run: Run, system: System, work: Callable[[Path], Awaitable[Finished]]
-) -> tuple[Path, bool]:
-    """Does the work of a run in a directory of its own; that directory, and whether it finished.
+) -> tuple[Path, Run]:
+    """Does the work of a run in a directory of its own; that directory, and the record in it.
 
     What fails one run and no other does not raise: its verdict is unknown, and says why.
     """
@@ -58,20 +59,20 @@ async def record(
     try:
         done = await work(directory)
     except RUN_FAILURES as error:
-        write_run(directory, replace(run, status="interrupted", aim=Aim(False, str(error))))
-        return directory, False
+        failed = replace(run, status="interrupted", aim=Aim(False, str(error)))
+        write_run(directory, failed)
+        return directory, failed
     except BaseException:
         write_run(directory, replace(run, status="interrupted"))
         raise
-    write_run(
-        directory,
-        replace(
-            run,
-            status="finished",
-            aim=done.aim,
-            converged=done.ending.converged,
-            final_reads=done.ending.final_reads,
-            replicas_written=done.ending.replicas_written,
-        ),
+    finished = replace(
+        run,
+        status="finished",
+        aim=done.aim,
+        converged=done.ending.converged,
+        final_reads=done.ending.final_reads,
+        replicas_written=done.ending.replicas_written,
+        disagreements=done.disagreements,
     )
-    return directory, True
+    write_run(directory, finished)
+    return directory, finished
