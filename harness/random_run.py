@@ -205,6 +205,6 @@ async def _undo(faults: Faults, fault: Fault) -> None:
         case PauseFault():
             await faults.resume(fault.broker)
         case CutFault():
-            await faults.heal(fault.source, fault.destination, fault.purpose, both=fault.both)
+            await faults.heal(fault.source, fault.destination)
         case _:
             assert_never(fault)

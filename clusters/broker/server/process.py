@@ -104,7 +104,7 @@ async def serve(config: ServerConfig) -> int:
     coordination = ZooKeeperCoordination(
         config.zookeeper_connect,
         config.zookeeper_session_timeout_ms,
-        BrokerRegistration(config.broker_id, config.advertised, config.rack),
+        _registration(config, logs),
         shell.tell,
         loop,
     )
@@ -123,6 +123,14 @@ async def serve(config: ServerConfig) -> int:
     _log.error("ending: %s", error)
     coordination.close()
     return 1
+
+
+def _registration(config: ServerConfig, logs: LogDirectory) -> BrokerRegistration:
+    """From 4.0 on a broker owns up to an unclean shutdown (KIP-966)."""
+    unclean = config.generation.eligible_leader_replicas and not logs.was_clean
+    return BrokerRegistration(
+        config.broker_id, config.advertised, config.rack, unclean_shutdown=unclean
+    )
 
 
 def _end_cleanly(shell: BrokerShell, coordination: ZooKeeperCoordination) -> int:
