@@ -99,7 +99,7 @@ class Worker:
                 value = message.value().decode("utf-8", errors="backslashreplace")
                 self.say({"event": "polled", "value": value, "offset": message.offset()})
 
-        found, reached = read_to_end(
+        read = read_to_end(
             self._recorder,
             self._process(),
             self._config.bootstrap,
@@ -111,7 +111,7 @@ class Worker:
             deadline_s=deadline_s,
             on_record=on_record,
         )
-        return {"end": found, "reached": reached}
+        return {"start": read.start, "end": read.end, "reached": read.reached}
 
     def do_load(self, topic: str, partitions: int, acks: str, rate: float, senders: int) -> None:
         for _ in range(senders):

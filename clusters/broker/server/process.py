@@ -17,8 +17,10 @@ from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from clusters.broker.replication.model import BrokerRegistration, Endpoint
 from clusters.broker.server.config import ServerConfig
 from clusters.broker.server.listener import Connection
+from clusters.broker.server.retention import keep_retention
 from clusters.broker.server.shell import BrokerShell
 from clusters.broker.storage.errors import StorageError
+from clusters.broker.storage.log import wall_clock_ms
 from clusters.broker.storage.log_directory import LogDirectory
 
 _log = logging.getLogger("broker")
@@ -113,6 +115,8 @@ async def serve(config: ServerConfig) -> int:
     _log.info("broker %s, generation %s", config.broker_id, config.generation.name)
     coordination.start()
     shell.spawn(_keep_recovery_points(logs))
+    interval_ms = config.log_retention_check_interval_ms
+    shell.spawn(keep_retention(logs, shell.high_watermarks, shell.tell, interval_ms, wall_clock_ms))
     # What was imported and built so far stays for ever: the collector need not look at it again.
     gc.freeze()
     error = await ended
