@@ -130,7 +130,12 @@ class Switch:
 
     def new_exchange(self, destination: int, *, shared: bool = False) -> Exchange:
         return Exchange(
-            destination, self._counter, self.topic_names, self._note_unread, shared=shared
+            destination,
+            self._counter,
+            self.topic_names,
+            self._note_unread,
+            self._note_refused,
+            shared=shared,
         )
 
     def judge(self, message: Message) -> Rule | None:
@@ -268,6 +273,16 @@ class Switch:
                     "api_version": api_version,
                 }
             )
+
+    def _note_refused(self, controller: int | None, broker: int) -> None:
+        self._emit(
+            {
+                "event": "controller_refused",
+                "at_ns": self.clock_ns(),
+                "controller": controller,
+                "broker": broker,
+            }
+        )
 
     def _about(self, connection: Connection, event: str) -> Event:
         return {

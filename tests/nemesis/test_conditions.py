@@ -22,7 +22,7 @@ class Seen:
     in_sync: tuple[int, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     is_level: bool = False
-    controls: int | None = None
+    controls: int | None = 1
     names: dict[str, int] = field(default_factory=dict)
 
     def acked(self, record: str) -> bool:
@@ -30,6 +30,21 @@ class Seen:
 
     def failed(self, record: str) -> bool:
         return False
+
+    def error(self, record: str) -> str | None:
+        return "REQUEST_TIMED_OUT" if record == "m2" else None
+
+    def isr_changes(self) -> int:
+        return 4
+
+    def refused(self, broker: int) -> bool:
+        return broker == 0
+
+    def log_start_offset(self, broker: int) -> int | None:
+        return 5 if broker == 0 else None
+
+    def log_end_offset_on_disk(self, broker: int) -> int | None:
+        return 9
 
     def consumed(self, record: str) -> bool:
         return False
@@ -99,10 +114,21 @@ class Seen:
         ("LEO(A) >= 2", Seen(ends={0: 2}), True),
         ("LEO(A) < 2", Seen(ends={0: 2}), False),
         ("checkpointed(B) > 1 and round(A) <= 7", Seen(), True),
+        ("error(m2) is REQUEST_TIMED_OUT", Seen(), True),
+        ("error(m2) is NOT_ENOUGH_REPLICAS", Seen(), False),
+        ("error(m1) is nobody", Seen(), True),
+        ("isr_changes >= 4 and controller is B", Seen(), True),
+        ("refused(A) and not refused(B)", Seen(), True),
+        ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
+        ("log_start_offset(B) >= 0", Seen(), False),
     ],
 )
 def test_a_condition_means_what_it_reads_like(text: str, seen: Seen, expected: bool) -> None:
     assert parse_condition(text, BROKERS, RECORDS).holds(seen) is expected
+
+
+def test_a_comparison_says_what_was_seen_on_its_left() -> None:
+    assert parse_condition("isr_changes is 0", BROKERS, RECORDS).subject(Seen()) == 4
 
 
 @pytest.mark.parametrize("text", ["LEO(A) >= 2", "LEO(A) < 2", "HW(A) < 100"])
@@ -136,7 +162,11 @@ def test_anything_else_is_refused_with_a_reason(text: str, says: str) -> None:
         ("controller is A", Seen(controls=0), True),
         ("controller is not old", Seen(controls=1, names={"old": 0}), True),
         ("controller is not old", Seen(controls=0, names={"old": 0}), False),
-        ("controller is not old and controller is not nobody", Seen(names={"old": 0}), False),
+        (
+            "controller is not old and controller is not nobody",
+            Seen(controls=None, names={"old": 0}),
+            False,
+        ),
         ("controller_epoch > 4", Seen(), True),
     ],
 )
