@@ -36,12 +36,12 @@ app = typer.Typer(
 )
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
 _HOST = Annotated[str, typer.Option(help="Where the brokers run: local.")]
+_MATRIX = Annotated[
+    Path | None, typer.Option("--matrix", help="Where to write it: FILE.html, .md or .json.")
+]
 _KAFKA_HOME = Annotated[
     Path | None,
     typer.Option(help="An unpacked Apache Kafka (libs/*.jar), run as kafka:home."),
-]
-_MATRIX = Annotated[
-    Path | None, typer.Option("--matrix", help="Where to write it: FILE.html, .md or .json.")
 ]
 _SEED = Annotated[int | None, typer.Option(help="Repeats a run; drawn and printed if not given.")]
 
@@ -56,8 +56,8 @@ def repro(
     system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
     host: _HOST = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
-    kafka_home: _KAFKA_HOME = None,
     matrix: _MATRIX = None,
+    kafka_home: _KAFKA_HOME = None,
     seed: _SEED = None,
     json: _JSON = False,
 ) -> None:

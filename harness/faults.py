@@ -20,7 +20,8 @@ class Faults:
     def __init__(self, stage: Stage, names: Mapping[int, str]) -> None:
         self._stage = stage
         self._names = names
-        self._cuts: list[Cut] = []
+        # What was asked for, and what was cut for it.
+        self._cuts: list[tuple[tuple[Endpoint | None, Endpoint | None], Cut]] = []
         self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
 
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
@@ -114,10 +115,10 @@ class Faults:
         links, why = self._links(source, destination, purpose)
         cuts = [Cut(one, other, why) for one, other in links]
         if both:
-            cuts += [Cut(cut.destination, cut.source, why) for cut in cuts]
+            cuts += [Cut(other, one, why) for one, other in links]
         for cut in cuts:
             await self._stage.gate.cut(cut.source, cut.destination, cut.purpose)
-            self._cuts.append(cut)
+            self._cuts.append(((source, destination), cut))
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("cut", begun_ns, **fields, purpose=purpose, both=both)
 
@@ -137,11 +138,9 @@ class Faults:
                 await self._stage.gate.slow(*link, delay_ms=0)
             self._slowed.clear()
             self._cuts.clear()
-        links, _ = self._links(source, destination, None)
-        healed = [set(ends) for ends in links]
-        for cut in [c for c in self._cuts if {c.source, c.destination} in healed]:
+        for ends, cut in [entry for entry in self._cuts if set(entry[0]) == {source, destination}]:
             await self._stage.gate.heal(cut.source, cut.destination, cut.purpose, reset=True)
-            self._cuts.remove(cut)
+            self._cuts.remove((ends, cut))
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("heal", begun_ns, **fields)
 

@@ -194,23 +194,6 @@ class _Player:
             case _:
                 assert_never(step)
 
-    def _node(self, node: steps.Node, where: str) -> int:
-        """Who is meant, at this moment."""
-        match node:
-            case str():
-                return self._ids[node]
-            case steps.NamedController():
-                return self._stage.named[node.name]
-            case steps.ActiveController():
-                active = self._stage.observer.controller
-                if active is None:
-                    raise _MissedError(f"{where}: there is no active controller")
-                if node.name is not None:
-                    self._stage.named[node.name] = active
-                return active
-            case _:
-                assert_never(node)
-
     async def _do_by_clients(
         self, step: steps.Produce | steps.Consume | steps.Load | steps.StopLoad
     ) -> None:
@@ -243,6 +226,23 @@ class _Player:
         if self._loading:
             self._loading = False
             await self._stage.clients.do("stop_load")
+
+    def _node(self, node: steps.Node, where: str) -> int:
+        """Who is meant, at this moment."""
+        match node:
+            case str():
+                return self._ids[node]
+            case steps.NamedController():
+                return self._stage.named[node.name]
+            case steps.ActiveController():
+                active = self._stage.observer.controller
+                if active is None:
+                    raise _MissedError(f"{where}: there is no active controller")
+                if node.name is not None:
+                    self._stage.named[node.name] = active
+                return active
+            case _:
+                assert_never(node)
 
     async def _consume(self, step: steps.Consume) -> None:
         await self._stage.clients.do(

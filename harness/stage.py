@@ -67,10 +67,10 @@ class Stage:
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
         self.ever_held: set[str] = set()
-        self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
         self.refused_controllers: set[int] = set()
         self._isrs: dict[int, frozenset[int]] = {}
+        self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer

@@ -109,8 +109,8 @@ class Scenario:
     steps: tuple[ScheduledStep, ...]
     expect: Mapping[str, tuple[str, ...]]  # outcome → systems
     expected_rounds: tuple[ExpectedRound, ...]
-    controllers: int  # where controllers are nodes of their own
     expect_seen: tuple[ExpectedSight, ...]
+    controllers: int  # where controllers are nodes of their own
     document: Mapping[str, Any]  # the file as it was read
 
     @property
@@ -234,8 +234,8 @@ class _Reader:
             steps=tuple(self._step(n, raw) for n, raw in enumerate(raw_steps)),
             expect=self._expect(expect),
             expected_rounds=rounds,
-            controllers=controllers,
             expect_seen=seen,
+            controllers=controllers,
             document=document,
         )
 

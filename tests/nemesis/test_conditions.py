@@ -117,7 +117,7 @@ class Seen:
         ("error(m2) is REQUEST_TIMED_OUT", Seen(), True),
         ("error(m2) is NOT_ENOUGH_REPLICAS", Seen(), False),
         ("error(m1) is nobody", Seen(), True),
-        ("isr_changes >= 4 and controller is B", Seen(), True),
+        ("isr_changes >= 4 and controller is B", Seen(controls=1), True),
         ("refused(A) and not refused(B)", Seen(), True),
         ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
         ("log_start_offset(B) >= 0", Seen(), False),
