@@ -24,8 +24,6 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 FEATURES: Final = (ELR_FEATURE,)  # what a scenario may set, among its settings
 _TIMEOUT_S: Final = 60
-    r"^(?:Exception.*?: |.*Error: )?(.*(?:feature|version).*)$", re.M | re.I
-)
 
 
 def kafka_uuid(name: str) -> str:
