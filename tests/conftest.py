@@ -1,4 +1,4 @@
-"""For all tests: no property fails because the machine was busy."""
+"""For all tests: none of them judges how long something took, Hypothesis included."""
 
 from __future__ import annotations
 
