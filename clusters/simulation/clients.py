@@ -1,0 +1,100 @@
+"""What the clients of the simulation know and wait for, as values that copy cheaply.
+
+Not what is done with it: see world. The producer behaves as the live runs' librdkafka does: one
+request in flight unless told otherwise, no retries unless told otherwise, but after
+NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from clusters.broker.replication.errors import Error
+
+REQUEST_TIMEOUT_MS: Final = 5_000
+MESSAGE_TIMEOUT_MS: Final = 10_000
+RETRY_AFTER_MS: Final = 100
+
+# Refused before anything was appended: surely not in the log.
+DEFINITE: Final = frozenset(
+    {
+        Error.NOT_ENOUGH_REPLICAS,
+        Error.RECORD_TOO_LARGE,
+        Error.CORRUPT_MESSAGE,
+        Error.INVALID_REQUIRED_ACKS,
+    }
+)
+RESENT: Final = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One record on its way; `number` orders the sends."""
+
+    number: int
+    value: str
+    acks: int
+    partition: int
+    invoked_us: int
+    retries_left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a send ended: ok, fail (surely not in the log) or info (unknown)."""
+
+    kind: str
+    completed_us: int
+    offset: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A consumer on its way through one partition, to the high watermark."""
+
+    partition: int
+    phase: str
+    offset: int
+    invoked_us: int
+    request: int | None = None
+
+
+@dataclass(slots=True)
+class Clients:
+    """`waiting` has not been sent (again) yet; `in_flight` by request number."""
+
+    max_in_flight: int = 1
+    retries: int = 0
+    waiting: tuple[Send, ...] = ()
+    in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
+    leaders: dict[int, int] = field(default_factory=dict)  # as last heard, by partition
+    sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
+    acked: dict[str, int | None] = field(default_factory=dict)
+    consumed: dict[str, int] = field(default_factory=dict)
+    reading: Read | None = None
+    reads_done: int = 0
+    read_end: int = 0  # of the last read: where it stopped, the high watermark
+    is_retrying: bool = False  # a look for a leader is due
+    next_number: int = 1
+
+    def copy(self) -> Clients:
+        return replace(
+            self,
+            in_flight=dict(self.in_flight),
+            leaders=dict(self.leaders),
+            sends=dict(self.sends),
+            acked=dict(self.acked),
+            consumed=dict(self.consumed),
+        )
+
+    def settle(self, send: Send, outcome: Outcome) -> None:
+        self.sends[send.value] = (send, outcome)
+        if outcome.kind == "ok":
+            self.acked[send.value] = outcome.offset
+
+    @property
+    def unsettled(self) -> tuple[Send, ...]:
+        """What was sent, or is to be sent, and has no outcome."""
+        return (*(send for _, send in self.in_flight.values()), *self.waiting)
