@@ -72,8 +72,9 @@ class Clients:
     leaders: dict[int, int] = field(default_factory=dict)  # as last heard, by partition
     sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
     acked: dict[str, int | None] = field(default_factory=dict)
-    consumed: dict[str, int] = field(default_factory=dict)
+    consumed: dict[str, int] = field(default_factory=dict)  # while faults were going on
     reading: Read | None = None
+    found: tuple[tuple[int, str], ...] = ()  # (offset, value) of the read that goes on
     reads_done: int = 0
     read_end: int = 0  # of the last read: where it stopped, the high watermark
     is_retrying: bool = False  # a look for a leader is due

@@ -57,6 +57,7 @@ def produce(world: World, value: str, acks: int, partition: int = 0) -> None:
 
 def consume(world: World, partition: int, phase: str) -> None:
     """Begins to read a partition from its start to the high watermark."""
+    world.clients.found = ()
     world.clients.reading = Read(partition, phase, -1, world.now_us)
     _read_on(world)
 
@@ -268,8 +269,9 @@ def _on_read(world: World, body: told.FetchResponded) -> None:
         for index, value in enumerate(values_of(batch))
         if batch.base_offset + index >= reading.offset
     ]
-    for offset, _, value in found:
-        clients.consumed[str(value)] = offset
+    clients.found += tuple((offset, str(value)) for offset, _, value in found)
+    if reading.phase == "main":
+        clients.consumed.update((str(value), offset) for offset, _, value in found)
     if world.recorder is not None:
         world.recorder.polled(world, found)
     next_offset = result.batches[-1].next_offset if result.batches else reading.offset

@@ -101,11 +101,14 @@ class Position(NamedTuple):
     round: int
     log_end_offset: int
     high_watermark: int | None
+    at_us: int  # when the request was sent
 
 
 class Recorder(Protocol):
     """Hears of what a run directory keeps. A search has none."""
 
+    def asked(self, world: World, entry: Entry) -> None: ...
+    def answered(self, world: World, entry: Entry) -> None: ...
     def event(self, world: World, entry: Entry) -> None: ...
     def blocked(self, world: World, entry: Entry) -> None: ...
     def dropped(self, world: World, entry: Entry) -> None: ...
@@ -304,7 +307,7 @@ class World:
 
     # --- sending ---------------------------------------------------------------------------------
 
-    def send(self, source: int, target: int, channel: str, body: object) -> None:
+    def send(self, source: int, target: int, channel: str, body: object) -> Entry:
         self.sequence += 1
         due_us = self.now_us + self.spec.latency_us
         noise = self.spec.noise
@@ -312,7 +315,9 @@ class World:
             due_us += noise.draw(self.sequence) % noise.jitter_us
             link = Link(source, target, channel)
             due_us = max([due_us, *(e.due_us for e in self.heap if e.link == link)])
-        heappush(self.heap, Entry(due_us, self.sequence, Link(source, target, channel), body))
+        entry = Entry(due_us, self.sequence, Link(source, target, channel), body)
+        heappush(self.heap, entry)
+        return entry
 
     def later(self, delay_us: int, body: object) -> int:
         """Something of a node's own, after a while; returns its number."""
@@ -459,7 +464,9 @@ class World:
                 request = told.OffsetForLeaderEpochRequested(number, effect.partitions)
             case do.SendListOffsets():
                 request = told.ListOffsetsRequested(number, broker_id, effect.partitions)
-        self.send(broker_id, leader, FETCH, request)
+        entry = self.send(broker_id, leader, FETCH, request)
+        if self.recorder is not None and isinstance(request, told.FetchRequested):
+            self.recorder.asked(self, entry)
 
     def _note_request(self, broker_id: int, leader: int, effect: do.SendFetch) -> None:
         for asked in effect.partitions:
@@ -471,7 +478,7 @@ class World:
             before = self.positions.get(broker_id)
             mark = before.high_watermark if before else None
             self.positions[broker_id] = Position(
-                leader, epoch, self.rounds[key], asked.fetch_offset, mark
+                leader, epoch, self.rounds[key], asked.fetch_offset, mark, self.now_us
             )
 
     def _note_answer(self, broker_id: int, body: told.FetchResponded) -> None:
@@ -521,7 +528,9 @@ class World:
             case _:
                 listed = (told.ListedOffset(o.partition, o.error, o.offset) for o in effect.results)
                 answer = told.ListOffsetsResponded(fetcher, sequence, tuple(listed))
-        self.send(broker_id, asked.broker, FETCH, answer)
+        entry = self.send(broker_id, asked.broker, FETCH, answer)
+        if self.recorder is not None and isinstance(answer, told.FetchResponded):
+            self.recorder.answered(self, entry)
 
     def read(
         self, broker_id: int, results: tuple[do.FetchedResult, ...]

@@ -1,0 +1,58 @@
+"""Makes worlds: brokers of a generation, with the cluster that a scenario describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusters.broker.replication.generation import Generation
+from clusters.broker.replication.model import TopicConfiguration
+from clusters.broker.replication.settings import replication_settings
+from clusters.simulation.world import World, WorldSpec, start_world
+from nemesis.scenario import Scenario
+
+SESSION_TIMEOUT_MS = "6000"
+SOCKET_TIMEOUT_MS = "30000"
+
+
+def world_spec(
+    rules: Generation,
+    settings: Mapping[str, str],
+    brokers: tuple[int, ...],
+    topic: str,
+    assignment: Mapping[int, tuple[int, ...]],
+    topic_settings: Mapping[str, str],
+) -> WorldSpec:
+    return WorldSpec(
+        rules,
+        replication_settings(settings, rules),
+        brokers,
+        topic,
+        TopicConfiguration(dict(assignment), dict(topic_settings)),
+        session_timeout_ms=int(settings.get("zookeeper.session.timeout.ms", SESSION_TIMEOUT_MS)),
+        socket_timeout_ms=int(settings.get("replica.socket.timeout.ms", SOCKET_TIMEOUT_MS)),
+    )
+
+
+def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
+    ids = scenario.brokers
+    return world_spec(
+        rules,
+        scenario.settings,
+        tuple(ids[name] for name in scenario.start_order),
+        scenario.topic.name,
+        {
+            partition: tuple(ids[name] for name in replicas)
+            for partition, replicas in enumerate(scenario.topic.assignment)
+        },
+        scenario.topic.settings,
+    )
+
+
+def ready_world(spec: WorldSpec) -> World:
+    """A world whose partition has a leader, and whose followers have begun to fetch."""
+    world = start_world(spec)
+    followers = len(spec.configuration.assignment[0]) - 1
+    while len(world.positions) < followers or world.partition not in world.service.states:
+        if not world.advance(world.now_us + 60_000_000):
+            raise AssertionError("the cluster of the simulation does not start")
+    return world
