@@ -40,14 +40,14 @@ def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int
     """SIGKILL, and its page cache is gone but for the records before `keep`, by partition."""
     _die(world, broker_id)
     kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
-    lost = world.disks[broker_id].lose_page_cache(kept)
+    lost = world.own_disk(broker_id).lose_page_cache(kept)
     return {tp.partition: count for tp, count in lost.items()}
 
 
 def stop(world: World, broker_id: int) -> None:
     """A clean shutdown: high watermarks checkpointed, logs flushed."""
-    world.carry_out(broker_id, shut_down(world.brokers[broker_id]))
-    world.disks[broker_id].sync()
+    world.carry_out(broker_id, shut_down(world.brokers[broker_id].copy()))
+    world.own_disk(broker_id).sync()
     kill(world, broker_id, delivered=True)
 
 
@@ -99,6 +99,9 @@ def _dies_with(entry: Entry, broker_id: int) -> bool:
 
 def pause(world: World, broker_id: int) -> None:
     world.paused |= {broker_id}
+    for number, asked in tuple(world.asked.items()):
+        if asked.leader == broker_id:
+            world.time_out(number)
     world.look_at_sessions()
 
 

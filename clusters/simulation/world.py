@@ -91,6 +91,7 @@ class Asked(NamedTuple):
     broker: int
     leader: int
     effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
+    sent_us: int
 
 
 class Position(NamedTuple):
@@ -128,10 +129,11 @@ class World:
         "disks",
         "ever_held",
         "expired",
-        "heap",
         "hold_counts",
         "holds",
+        "messages",
         "now_us",
+        "own",
         "partition",
         "paused",
         "positions",
@@ -139,6 +141,8 @@ class World:
         "rounds",
         "sequence",
         "service",
+        "shared_brokers",
+        "shared_disks",
         "silent_since",
         "spec",
         "steps",
@@ -152,7 +156,8 @@ class World:
         self.now_us = 1_000_000_000
         self.sequence = 0
         self.steps = 0
-        self.heap: list[Entry] = []
+        self.messages: list[Entry] = []  # a heap: on their links
+        self.own: list[Entry] = []  # a heap: timers and time-outs
         self.waiting: list[Entry] = []
         self.blocked_links: set[Link] = set()
         self.brokers: dict[int, Broker] = {}
@@ -171,6 +176,9 @@ class World:
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
         self.recorder: Recorder | None = None
+        # Brokers and disks that a copy has too: copied before they are changed.
+        self.shared_brokers: set[int] = set()
+        self.shared_disks: set[int] = set()
 
     def copy(self) -> World:
         """A world that can go another way. Values are shared, holders are not."""
@@ -179,33 +187,59 @@ class World:
             setattr(other, name, getattr(self, name))
         for name in _HOLDERS:
             setattr(other, name, getattr(self, name).copy())
-        other.brokers = {number: broker.copy() for number, broker in self.brokers.items()}
-        other.disks = {number: disk.copy() for number, disk in self.disks.items()}
+        self.shared_brokers = set(self.brokers)
+        self.shared_disks = set(self.disks)
+        other.shared_brokers = set(self.brokers)
+        other.shared_disks = set(self.disks)
         return other
 
     # --- what is due -----------------------------------------------------------------------------
 
     def advance(self, until_us: int = ALL_TIME) -> bool:
         """Takes the next event that is due by then and is not blocked; False: there is none."""
-        heap = self.heap
-        while heap and heap[0].due_us <= until_us:
+        messages, own = self.messages, self.own
+        while messages or own:
+            is_message = bool(messages) and (not own or messages[0] < own[0])
+            heap = messages if is_message else own
+            if heap[0].due_us > until_us:
+                break
             entry = heappop(heap)
-            if entry.link is not None:
-                if self._is_blocked(entry.link, entry):
-                    self.waiting.append(entry)
-                    self.blocked_links.add(entry.link)
-                    continue
-                self.now_us = max(self.now_us, entry.due_us)
-                if self._is_dropped(entry.link, entry):
-                    self.break_connection(entry.link, entry)
-                    continue
-                self._deliver(entry, entry.link)
+            if self._take_message(entry) if is_message else self._take_own(entry):
                 return True
-            if self._take_own(entry):
-                return True
+            messages, own = self.messages, self.own
         if until_us != ALL_TIME:
             self.now_us = max(self.now_us, until_us)
         return False
+
+    def _take_message(self, entry: Entry) -> bool:
+        """True where it has arrived."""
+        link = entry.link
+        assert link is not None
+        if self._is_blocked(link, entry):
+            self.waiting.append(entry)
+            self.blocked_links.add(link)
+            if link.channel == FETCH:
+                self._expect_time_out(entry)
+            return False
+        self.now_us = max(self.now_us, entry.due_us)
+        if (self.holds or self.spec.noise) and self._is_dropped(link, entry):
+            self.break_connection(link, entry)
+            return False
+        self._deliver(entry, link)
+        return True
+
+    def _expect_time_out(self, entry: Entry) -> None:
+        """A follower's request, or its answer, is kept up: the follower will not wait for ever."""
+        assert entry.link is not None
+        number = getattr(entry.body, "request", None)
+        if isinstance(entry.body, ANSWERS):
+            number = self.asked_by(entry.link.target, entry.body)
+        if number in self.asked:
+            self.time_out(number)
+
+    def time_out(self, number: int) -> None:
+        due_us = self.asked[number].sent_us + self.spec.socket_timeout_ms * 1_000
+        self.later(max(0, due_us - self.now_us), RequestTimedOut(number))
 
     def _take_own(self, entry: Entry) -> bool:
         """A timer, a time-out: True where it was still meant."""
@@ -303,7 +337,8 @@ class World:
         waiting, self.waiting = self.waiting, []
         self.blocked_links = set()
         for entry in waiting:
-            heappush(self.heap, entry._replace(due_us=max(self.now_us, entry.due_us)))
+            again = entry._replace(due_us=max(self.now_us, entry.due_us))
+            heappush(self.own if entry.link is None else self.messages, again)
 
     # --- sending ---------------------------------------------------------------------------------
 
@@ -314,15 +349,15 @@ class World:
         if noise is not None and noise.jitter_us:
             due_us += noise.draw(self.sequence) % noise.jitter_us
             link = Link(source, target, channel)
-            due_us = max([due_us, *(e.due_us for e in self.heap if e.link == link)])
+            due_us = max([due_us, *(e.due_us for e in self.messages if e.link == link)])
         entry = Entry(due_us, self.sequence, Link(source, target, channel), body)
-        heappush(self.heap, entry)
+        heappush(self.messages, entry)
         return entry
 
     def later(self, delay_us: int, body: object) -> int:
         """Something of a node's own, after a while; returns its number."""
         self.sequence += 1
-        heappush(self.heap, Entry(self.now_us + delay_us, self.sequence, None, body))
+        heappush(self.own, Entry(self.now_us + delay_us, self.sequence, None, body))
         return self.sequence
 
     def send_all(self, news: Told) -> None:
@@ -367,9 +402,11 @@ class World:
 
     def tell(self, broker_id: int, event: object) -> Error | None:
         """One event for the core. Returns the error with which it refused a controller, if so."""
-        broker = self.brokers[broker_id]
+        if broker_id in self.shared_brokers:
+            self.shared_brokers.discard(broker_id)
+            self.brokers[broker_id] = self.brokers[broker_id].copy()
         self.steps += 1
-        effects = step(broker, event, self.now_ms(broker_id))
+        effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
         return self.carry_out(broker_id, effects)
 
     def now_ms(self, broker_id: int) -> int:
@@ -396,10 +433,17 @@ class World:
             elif isinstance(effect, do.RespondControl):
                 refusal = None if effect.error is Error.NONE else effect.error
             elif not isinstance(effect, do.Note | do.RespondCreateTopics):
-                end_offset = self.disks[broker_id].carry_out(effect)
+                end_offset = self.own_disk(broker_id).carry_out(effect)
                 if end_offset is not None and isinstance(effect, do.TruncateLog):
                     self.tell(broker_id, told.LogTruncated(effect.partition, end_offset))
         return refusal
+
+    def own_disk(self, broker_id: int) -> Disk:
+        """A disk to be changed: no other world's."""
+        if broker_id in self.shared_disks:
+            self.shared_disks.discard(broker_id)
+            self.disks[broker_id] = self.disks[broker_id].copy()
+        return self.disks[broker_id]
 
     def _set_timer(self, broker_id: int, effect: do.SetTimer) -> None:
         clock = self.spec.clocks.get(broker_id)
@@ -431,9 +475,9 @@ class World:
 
     def remove(self, meant: Callable[[Entry], bool]) -> list[Entry]:
         """Takes messages out of the network; a link whose blocked message goes may be free."""
-        gone = [entry for entry in (*self.heap, *self.waiting) if meant(entry)]
+        gone = [entry for entry in (*self.messages, *self.waiting) if meant(entry)]
         if gone:
-            self.heap = sorted(entry for entry in self.heap if not meant(entry))
+            self.messages = sorted(entry for entry in self.messages if not meant(entry))
             self.waiting = [entry for entry in self.waiting if not meant(entry)]
             self.blocked_links = {entry.link for entry in self.waiting if entry.link is not None}
         return gone
@@ -448,11 +492,10 @@ class World:
         leader = effect.fetcher.leader
         self.sequence += 1
         number = self.sequence
-        self.asked[number] = Asked(broker_id, leader, effect)
+        self.asked[number] = Asked(broker_id, leader, effect, self.now_us)
         if leader not in self.brokers:
             self.fail_request(number)
             return
-        self.later(self.spec.socket_timeout_ms * 1_000, RequestTimedOut(number))
         request: object
         match effect:
             case do.SendFetch():
@@ -640,10 +683,13 @@ _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
 _HOLDERS: Final = (
     "asked",
     "blocked_links",
+    "brokers",
     "clients",
-    "heap",
+    "disks",
     "hold_counts",
     "holds",
+    "messages",
+    "own",
     "positions",
     "rounds",
     "service",
@@ -683,6 +729,7 @@ def start_broker(world: World, broker_id: int) -> None:
     """A broker process begins with what is on its disk."""
     disk = world.disks.setdefault(broker_id, Disk())
     spec = world.spec
+    world.shared_brokers.discard(broker_id)
     world.brokers[broker_id] = start(broker_id, spec.rules, spec.settings, disk.stored())
     world.carry_out(broker_id, begin(world.brokers[broker_id]))
     world.send(broker_id, SERVICE, COORDINATION, Register())

@@ -99,10 +99,9 @@ class Episode:
 
     def _choose(self, rng: Random) -> Node:
         """Each shelf half as often as the one with fewer copies; of a shelf, newer ones rather."""
-        for copies in sorted(self.shelves):
-            if rng.random() < 0.5:
-                break
-        shelf = self.shelves[copies]
+        ordered = sorted(self.shelves)
+        chosen = next((copies for copies in ordered if rng.random() < 0.5), ordered[-1])
+        shelf = self.shelves[chosen]
         return shelf[max(rng.randrange(len(shelf)), rng.randrange(len(shelf)))]
 
 
@@ -173,7 +172,9 @@ def abstract(world: World) -> Hashable:
     """What two worlds have in common that are not worth telling apart."""
     state = world.service.states.get(world.partition)
     end = max((o + 1 for o in world.clients.acked.values() if o is not None), default=0)
-    replicas = tuple(_replica(world, broker_id, end) for broker_id in assigned(world, world.partition))
+    replicas = tuple(
+        _replica(world, broker_id, end) for broker_id in assigned(world, world.partition)
+    )
     return (
         replicas,
         (state.leader, state.isr) if state else None,

@@ -139,9 +139,7 @@ def _produce(
     return steps.Produce((f"m{count}",), acks)  # type: ignore[arg-type]
 
 
-def _brokers(
-    drawing: Drawing, world: World, is_meant: Callable[[int], bool]
-) -> list[str]:
+def _brokers(drawing: Drawing, world: World, is_meant: Callable[[int], bool]) -> list[str]:
     return [name for name, number in drawing.names.items() if is_meant(number)]
 
 

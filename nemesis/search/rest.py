@@ -17,16 +17,14 @@ REST_US: Final = 700_000  # who waits for a fetch, or for a second try, has had 
 def rest(world: World, within_us: int = REST_US) -> None:
     """Lets events happen until there is rest, or the time is over."""
     deadline_us = world.now_us + within_us
-    heap = world.heap
-    while heap:
-        if heap[0].link is None and is_at_rest(world):
+    while True:
+        if not world.messages and is_at_rest(world):
             return
         if not world.advance(deadline_us):
             return
-        heap = world.heap
 
 
 def is_at_rest(world: World) -> bool:
-    if world.clients.in_flight or any(entry.link is not None for entry in world.heap):
+    if world.clients.in_flight or world.messages:
         return False
     return WorldObserved(world).settled_at(0)
