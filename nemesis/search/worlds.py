@@ -9,9 +9,11 @@ from clusters.broker.replication.model import TopicConfiguration
 from clusters.broker.replication.settings import replication_settings
 from clusters.simulation.world import World, WorldSpec, start_world
 from nemesis.scenario import Scenario
+from nemesis.search.observed import WorldObserved
 
 SESSION_TIMEOUT_MS = "6000"
 SOCKET_TIMEOUT_MS = "30000"
+START_WITHIN_US = 60_000_000
 
 
 def world_spec(
@@ -49,10 +51,10 @@ def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
 
 
 def ready_world(spec: WorldSpec) -> World:
-    """A world whose partition has a leader, and whose followers have begun to fetch."""
+    """A world at rest: the partition is led, all its replicas are there and level."""
     world = start_world(spec)
-    followers = len(spec.configuration.assignment[0]) - 1
-    while len(world.positions) < followers or world.partition not in world.service.states:
-        if not world.advance(world.now_us + 60_000_000):
+    observed = WorldObserved(world)
+    while not observed.settled_at(0):
+        if not world.advance(world.now_us + START_WITHIN_US):
             raise AssertionError("the cluster of the simulation does not start")
     return world
