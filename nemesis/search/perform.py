@@ -96,10 +96,15 @@ class Performer:
         )
 
     def _release(self, step: steps.Release) -> None:
-        faults.release(self.world, step.rule)
+        faults.release(self.world, self._rule(step.rule))
 
     def _discard(self, step: steps.Discard) -> None:
-        faults.discard(self.world, step.rule)
+        faults.discard(self.world, self._rule(step.rule))
+
+    def _rule(self, name: str) -> str:
+        if name not in self.world.holds:
+            raise MissedError(f"there is no rule {name!r} to end")
+        return name
 
     def _kill(self, step: steps.Kill) -> None:
         faults.kill(self.world, self._live(step.broker), delivered=step.in_flight == "delivered")

@@ -7,8 +7,10 @@ what is left does it again whenever it is played.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations, permutations
+from typing import Any, Final
 
 from clusters.simulation.world import World
 from nemesis import steps
@@ -17,6 +19,7 @@ from nemesis.search.judge import Judged
 from nemesis.search.perform import MissedError
 
 Schedule = tuple[steps.Step, ...]
+ROLES_TRIED_UP_TO: Final = 9  # steps: beyond, there are too many ways to cast them
 
 
 def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
@@ -48,14 +51,14 @@ def shrink(
     shrinking = True
     while shrinking:
         shrinking = False
-        for candidate in _candidates(schedule):
+        for candidate in _candidates(target, schedule):
             if still_does(candidate):
                 schedule, shrinking = candidate, True
                 break
     return renamed(schedule)
 
 
-def _candidates(schedule: Schedule) -> Iterator[Schedule]:
+def _candidates(target: Target, schedule: Schedule) -> Iterator[Schedule]:
     """Shorter ones first, then pairs, then simpler ones."""
     size = len(schedule)
     for length in (size // 2, size // 4, 1):
@@ -65,9 +68,34 @@ def _candidates(schedule: Schedule) -> Iterator[Schedule]:
     for first in range(size):
         for second in range(first + 1, size):
             yield tuple(s for i, s in enumerate(schedule) if i not in (first, second))
+    if size <= ROLES_TRIED_UP_TO:
+        yield from _shorter_for_others(target, schedule)
     for index, step in enumerate(schedule):
         for simpler in _simpler(step):
             yield (*schedule[:index], simpler, *schedule[index + 1 :])
+
+
+def _shorter_for_others(target: Target, schedule: Schedule) -> Iterator[Schedule]:
+    """With one or two steps less, other brokers in the roles of these may do.
+
+    A schedule that first makes B the leader is shorter where C, which leads anyway, takes B's part.
+    """
+    names = tuple(target.names)
+    for count in (2, 1):
+        for left_out in combinations(range(len(schedule)), count):
+            rest = tuple(step for i, step in enumerate(schedule) if i not in left_out)
+            for others in tuple(permutations(names))[1:]:
+                yield renamed_brokers(rest, dict(zip(names, others, strict=True)))
+
+
+def renamed_brokers(schedule: Schedule, others: Mapping[str, str]) -> Schedule:
+    """The same schedule with other brokers; the names of rules stay, they are only names."""
+
+    def recast(step: Any) -> Any:
+        named = {name: getattr(step, name, None) for name in ("broker", "source", "destination")}
+        return replace(step, **{n: others[who] for n, who in named.items() if who in others})
+
+    return tuple(recast(step) for step in schedule)
 
 
 def _simpler(step: steps.Step) -> Iterator[steps.Step]:
