@@ -1,9 +1,10 @@
 """One episode of the search: from a cluster at rest, many schedules, each a step longer than one
 that was worth keeping.
 
-Kept are worlds that look like none before (coverage), and drawn first those in which an
-acknowledged record has the fewest copies in the ISR. Every schedule that may have lost something is
-played to its end on a copy and judged. All chance is one seed's; nothing else decides.
+Kept are worlds that look like none before (coverage), and drawn first those nearest to a loss:
+where an acknowledged record has the fewest copies in the ISR, or logs contradict each other. Every
+schedule that may have lost something is played to its end on a copy and judged. All chance is one
+seed's; nothing else decides.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Episode:
     seed: int
     schedules: int = 0
     states: set[Hashable] = field(default_factory=set)
-    shelves: dict[int, list[Node]] = field(default_factory=dict)  # by fewest copies
+    shelves: dict[int, list[Node]] = field(default_factory=dict)  # by danger
 
     def explore(self, schedules_max: int) -> Found | None:
         rng = Random(self.seed)
@@ -94,11 +95,11 @@ class Episode:
             return False
         self.states.add(state)
         if len(schedule) < DEPTH_MAX:
-            self.shelves.setdefault(fewest_copies(world), []).append(Node(world, schedule))
+            self.shelves.setdefault(danger(world), []).append(Node(world, schedule))
         return True
 
     def _choose(self, rng: Random) -> Node:
-        """Each shelf half as often as the one with fewer copies; of a shelf, newer ones rather."""
+        """Each shelf half as often as the one in more danger; of a shelf, newer ones rather."""
         ordered = sorted(self.shelves)
         chosen = next((copies for copies in ordered if rng.random() < 0.5), ordered[-1])
         shelf = self.shelves[chosen]
@@ -159,13 +160,25 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
     return {} if log is None else {offset: value for offset, _, value in log.values()}
 
 
-def fewest_copies(world: World) -> int:
-    """In how many logs of ISR members the worst off of the acknowledged records is."""
+def danger(world: World) -> int:
+    """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
+    records is, and one less where two logs hold different records at one offset."""
     state = world.service.states.get(world.partition)
+    held = [_contents(world, broker_id) for broker_id in world.spec.brokers]
+    contradicts = any(len(set(values)) > 1 for values in _by_offset(held).values())
     if state is None or not world.clients.acked:
-        return len(world.spec.brokers) + 1
+        return len(held) + 1 - contradicts
     logs = [set(_contents(world, broker_id).values()) for broker_id in state.isr]
-    return min(sum(value in log for log in logs) for value in world.clients.acked)
+    copies = min(sum(value in log for log in logs) for value in world.clients.acked)
+    return copies - contradicts
+
+
+def _by_offset(logs: list[dict[int, object]]) -> dict[int, list[object]]:
+    held: dict[int, list[object]] = {}
+    for log in logs:
+        for offset, value in log.items():
+            held.setdefault(offset, []).append(value)
+    return held
 
 
 def abstract(world: World) -> Hashable:

@@ -92,7 +92,7 @@ def renamed_brokers(schedule: Schedule, others: Mapping[str, str]) -> Schedule:
     """The same schedule with other brokers; the names of rules stay, they are only names."""
 
     def recast(step: Any) -> Any:
-        named = {name: getattr(step, name, None) for name in ("broker", "source", "destination")}
+        named = {name: getattr(step, name, "") for name in ("broker", "source", "destination")}
         return replace(step, **{n: others[who] for n, who in named.items() if who in others})
 
     return tuple(recast(step) for step in schedule)
