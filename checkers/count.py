@@ -85,7 +85,7 @@ def all_anomalies(frames: Frames, partitions: DataFrame) -> DataFrame:
     found = [
         values.value_anomalies(values.profiles(frames, partitions)),
         offsets.inconsistent_offsets(known),
-        polls.poll_anomalies(polls.steps(frames), offsets.next_known(known)),
+        polls.poll_anomalies(polls.steps(frames), offsets.next_known(known), frames.final_reads),
         replicas.differences(frames),
         fetch_rounds.regressions(rounds),
         fetch_rounds.regressions_at_election(rounds),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, case, found
 from checkers.values import READ
@@ -26,8 +27,11 @@ def steps(frames: Frames) -> DataFrame:
     return with_previous.where("f = 'poll' AND previous.f = 'poll'")
 
 
-def poll_anomalies(step: DataFrame, next_known: DataFrame) -> DataFrame:
-    """Steps that go back or stay, and steps over a record that is known to be there."""
+def poll_anomalies(step: DataFrame, next_known: DataFrame, final_reads: DataFrame) -> DataFrame:
+    """Steps that go back or stay, and steps over a record that is known to be there.
+
+    A step to the log start or to what lies below it is over records that were deleted meanwhile.
+    """
     odd = step.where("offset <> previous.offset + 1").selectExpr(
         "*",
         "previous.offset AS previous_offset",
@@ -35,7 +39,11 @@ def poll_anomalies(step: DataFrame, next_known: DataFrame) -> DataFrame:
         "IF(operation = previous.operation, 'int-', '') AS prefix",
     )
     known = next_known.withColumnRenamed("offset", "previous_offset")
-    return found(odd.join(known, [*PARTITION, "previous_offset"], "left"), "value", _BACK, _SKIP)
+    starts = final_reads.select(*PARTITION, "start_offset")
+    judged = odd.join(known, [*PARTITION, "previous_offset"], "left").join(
+        F.broadcast(starts), list(PARTITION), "left"
+    )
+    return found(judged, "value", _BACK, _SKIP)
 
 
 _DONE_IN_ORDER: Final = (
@@ -51,7 +59,7 @@ _BACK: Final = case(
 )
 _SKIP: Final = case(
     "concat(prefix, 'poll-skip')",
-    "next_known < offset",
+    "next_known < offset AND offset > coalesce(start_offset, 0)",
     offset="offset",
     operation="operation",
     evidence="process, previous_offset, previous_operation, next_known AS skipped_offset",

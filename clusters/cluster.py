@@ -85,6 +85,10 @@ class Cluster(Protocol):
 
     def high_watermark_checkpoint(self, broker: int, partition: int) -> int | None: ...
 
+    def log_offsets(self, broker: int, partition: int) -> tuple[int, int] | None:
+        """(log start offset, log end offset) as the files show them, alive or dead."""
+        ...
+
     def read_replicas(self, broker: int) -> list[dict[str, Any]]:
         """Rows of results.schema.REPLICAS from a dead broker's disk."""
         ...

@@ -15,7 +15,7 @@ from clusters.broker.coordination.expire import expire_broker
 from clusters.broker.replication.model import TopicPartition
 from clusters.broker.storage import checkpoints
 from clusters.broker.storage.power_failure import power_off
-from clusters.broker.storage.replica_reader import read_replicas
+from clusters.broker.storage.replica_reader import log_offsets, read_replicas
 from clusters.cluster import ClusterSpec, Listeners
 from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
 from clusters.hosts.ports import LOOPBACK, PortReservation, reserve_port
@@ -128,6 +128,11 @@ class LocalCluster(ABC):
         file = self.log_directory(broker) / checkpoints.HIGH_WATERMARKS
         offsets = checkpoints.read_offsets(file)
         return offsets.get(TopicPartition(self._spec.topic.name, partition))
+
+    def log_offsets(self, broker: int, partition: int) -> tuple[int, int] | None:
+        return log_offsets(
+            self.log_directory(broker), TopicPartition(self._spec.topic.name, partition)
+        )
 
     def read_replicas(self, broker: int) -> list[dict[str, Any]]:
         rows = read_replicas([self.log_directory(broker)], broker)

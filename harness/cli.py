@@ -36,6 +36,9 @@ app = typer.Typer(
 )
 _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
 _HOST = Annotated[str, typer.Option(help="Where the brokers run: local.")]
+_MATRIX = Annotated[
+    Path | None, typer.Option("--matrix", help="Where to write it: FILE.html, .md or .json.")
+]
 _SEED = Annotated[int | None, typer.Option(help="Repeats a run; drawn and printed if not given.")]
 
 
@@ -49,11 +52,13 @@ def repro(
     system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
     host: _HOST = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
+    matrix: _MATRIX = None,
     seed: _SEED = None,
     json: _JSON = False,
 ) -> None:
     """Run documented scenarios and compare with what the documents predict."""
     from harness.checking import SparkStart
+    from harness.matrix import tell_matrix
     from harness.repro import cells, run_cells
 
     check_host(host)
@@ -69,32 +74,13 @@ def repro(
     if json:
         output.print_json({"results": [r.to_json() for r in results], "agrees": agrees})
     else:
-        _print_results(results)
+        output.print_results(results)
+    if matrix is not None or len(todo) > 1:
+        tell_matrix([result.run for result in results], matrix, quiet=json)
     if agrees:
         raise typer.Exit(Exit.AGREES)
     disagrees = any(r.observed != "unknown" and not r.agrees for r in results)
     raise typer.Exit(Exit.ANOMALY if disagrees else Exit.UNKNOWN)
-
-
-def _print_results(results: list[Any]) -> None:
-    rows = [
-        (
-            result.cell.scenario.name,
-            str(result.cell.system),
-            result.cell.expected or "-",
-            result.observed,
-            "yes" if result.agrees else "no",
-            f"{result.seconds:.1f}",
-            output.anomalies_text(result.anomalies),
-        )
-        for result in results
-    ]
-    columns = ("scenario", "system", "expected", "observed", "agrees", "seconds", "anomalies")
-    output.print_table(columns, rows)
-    for result in results:
-        output.out.print(f"report: {output.shown(result.run / 'report.html')}", markup=False)
-        for reason in (*result.reasons, *result.disagreements):
-            output.out.print(f"  {result.cell.scenario.name}: {reason}", markup=False)
 
 
 @app.command()
@@ -272,6 +258,26 @@ def check(
             for reason in verdict.reasons:
                 output.out.print(f"  {verdict.run}: {reason}", markup=False)
     raise typer.Exit(_verdict_status(verdicts))
+
+
+@app.command("matrix")
+def matrix_(
+    runs: Annotated[list[str], typer.Argument(help="Runs, or directories of runs.")],
+    matrix: _MATRIX = None,
+    json: _JSON = False,
+) -> None:
+    """Put the matrix scenario × system together from saved runs; checks those that were not."""
+    from harness.matrix import check_missing, scenario_runs, tell_matrix
+
+    directories = scenario_runs(runs)
+    check_missing(directories)
+    told = tell_matrix(directories, matrix, quiet=json)
+    if json:
+        output.print_json(told.to_json())
+    counts = told.counts
+    if counts["disagrees"]:
+        raise typer.Exit(Exit.ANOMALY)
+    raise typer.Exit(Exit.UNKNOWN if counts["unknown"] else Exit.AGREES)
 
 
 @app.command("list")

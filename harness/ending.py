@@ -100,7 +100,13 @@ async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
             deadline_s=READ_WITHIN_S,
         )
         reads.append(
-            FinalRead(stage.spec.topic.name, partition, result["end"], bool(result["reached"]))
+            FinalRead(
+                stage.spec.topic.name,
+                partition,
+                result["end"],
+                bool(result["reached"]),
+                result["start"],
+            )
         )
     return tuple(reads)
 

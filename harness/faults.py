@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.stage import Stage
-from nemesis.gate.model import Endpoint, InFlight, Purpose, Rule
+from nemesis.gate.model import Cut, Endpoint, InFlight, Purpose, Rule
 
 
 class Faults:
@@ -20,6 +20,8 @@ class Faults:
     def __init__(self, stage: Stage, names: Mapping[int, str]) -> None:
         self._stage = stage
         self._names = names
+        self._cuts: list[Cut] = []
+        self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
 
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
         self._stage.note_nemesis({verb: fields}, invoked_ns)
@@ -93,9 +95,12 @@ class Faults:
         both: bool,
     ) -> None:
         begun_ns = self._stage.recorder.now_ns()
-        await self._stage.gate.cut(source, destination, purpose)
+        cuts = [Cut(source, destination, purpose)]
         if both:
-            await self._stage.gate.cut(destination, source, purpose)
+            cuts.append(Cut(destination, source, purpose))
+        for cut in cuts:
+            await self._stage.gate.cut(cut.source, cut.destination, cut.purpose)
+            self._cuts.append(cut)
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("cut", begun_ns, **fields, purpose=purpose, both=both)
 
@@ -103,20 +108,36 @@ class Faults:
         self,
         source: Endpoint | None = None,
         destination: Endpoint | None = None,
-        purpose: Purpose | None = None,
-        *,
-        both: bool = False,
     ) -> None:
-        """Without ends: every cut. Connections are reset: what waited so long may be stale."""
+        """Whatever was cut between these two, either way; without ends every cut and delay.
+
+        Connections are reset: what waited in them may be stale.
+        """
         begun_ns = self._stage.recorder.now_ns()
         if source is None and destination is None:
             await self._stage.gate.heal_all(reset=True)
-        else:
-            await self._stage.gate.heal(source, destination, purpose, reset=True)
-            if both:
-                await self._stage.gate.heal(destination, source, purpose, reset=True)
+            for link in self._slowed:
+                await self._stage.gate.slow(*link, delay_ms=0)
+            self._slowed.clear()
+            self._cuts.clear()
+        for cut in [c for c in self._cuts if {c.source, c.destination} == {source, destination}]:
+            await self._stage.gate.heal(cut.source, cut.destination, cut.purpose, reset=True)
+            self._cuts.remove(cut)
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("heal", begun_ns, **fields)
+
+    async def slow(
+        self,
+        source: Endpoint | None,
+        destination: Endpoint | None,
+        purpose: Purpose | None,
+        delay_ms: int,
+    ) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.gate.slow(source, destination, purpose, delay_ms=delay_ms)
+        self._slowed.append((source, destination, purpose))
+        fields = {"from": self._end_name(source), "to": self._end_name(destination)}
+        self._note("slow", begun_ns, **fields, purpose=purpose, delay_ms=delay_ms)
 
     # --- messages --------------------------------------------------------------------------------
 

@@ -26,6 +26,11 @@ class StageObserved:
     def consumed(self, record: str) -> bool:
         return record in self._stage.sends.consumed
 
+    def error(self, record: str) -> str | None:
+        """Kafka's name of the error that the producer was told, definite or not."""
+        sends = self._stage.sends
+        return sends.failed.get(record) or sends.unknown.get(record)
+
     # --- brokers ---
 
     def up(self, broker: int) -> bool:
@@ -36,6 +41,14 @@ class StageObserved:
 
     def checkpointed(self, broker: int) -> int | None:
         return self._stage.cluster.high_watermark_checkpoint(broker, self._partition)
+
+    def log_start_offset(self, broker: int) -> int | None:
+        offsets = self._stage.cluster.log_offsets(broker, self._partition)
+        return offsets[0] if offsets else None
+
+    def log_end_offset_on_disk(self, broker: int) -> int | None:
+        offsets = self._stage.cluster.log_offsets(broker, self._partition)
+        return offsets[1] if offsets else None
 
     # --- the coordination service ---
 
@@ -51,7 +64,17 @@ class StageObserved:
         view = self._stage.view(self._partition)
         return view.isr if view else ()
 
+    def isr_changes(self) -> int:
+        return self._stage.isr_changes.get(self._partition, 0)
+
+    def controller(self) -> int | None:
+        return self._stage.observer.controller
+
     # --- the wire ---
+
+    def refused(self, broker: int) -> bool:
+        """Whether a broker has refused this one's requests as those of an earlier controller."""
+        return broker in self._stage.refused_controllers
 
     def held(self, source: int, destination: int) -> bool:
         return any(

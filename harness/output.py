@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from results.matrix import Matrix, Status
+
 _COLOURS = {
     "held": "green",
     "valid": "green",
@@ -73,6 +75,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     Console(highlight=False, width=None if out.is_terminal else 160).print(table)
 
 
+_STATUS_COLOURS: dict[Status, str] = {
+    "agrees": "green",
+    "disagrees": "red",
+    "unknown": "yellow",
+    "unpredicted": "dim",
+}
+
+
+def print_matrix(matrix: Matrix) -> None:
+    """Scenarios as rows, systems as columns; a sign in each cell says what its colour says."""
+    table = Table("scenario", *matrix.systems, title_justify="left")
+    for name, _ in matrix.scenarios:
+        cells = [matrix.cell(name, system) for system in matrix.systems]
+        texts = [f"[{_STATUS_COLOURS[c.status]}]{c.text}[/]" if c else "" for c in cells]
+        table.add_row(name, *texts)
+    wide = max(160, 40 + 24 * len(matrix.systems))
+    Console(highlight=False, width=None if out.is_terminal else wide).print(table)
+
+
 def shown(path: Path) -> str:
     """A path as short as it can be said from here."""
     try:
@@ -83,3 +104,24 @@ def shown(path: Path) -> str:
 
 def anomalies_text(anomalies: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in anomalies.items()) or "none"
+
+
+def print_results(results: Sequence[Any]) -> None:
+    rows = [
+        (
+            result.cell.scenario.name,
+            str(result.cell.system),
+            result.cell.expected or "-",
+            result.observed,
+            "yes" if result.agrees else "no",
+            f"{result.seconds:.1f}",
+            anomalies_text(result.anomalies),
+        )
+        for result in results
+    ]
+    columns = ("scenario", "system", "expected", "observed", "agrees", "seconds", "anomalies")
+    print_table(columns, rows)
+    for result in results:
+        out.print(f"report: {shown(result.run / 'report.html')}", markup=False)
+        for reason in (*result.reasons, *result.disagreements):
+            out.print(f"  {result.cell.scenario.name}: {reason}", markup=False)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
 
-import pyarrow.parquet as pq
-
 from clusters.cluster import ClusterSpec, TopicSpec
-from harness.ending import Ending, end, heal_all
-from harness.exits import RUN_FAILURES
+from harness.ending import end, heal_all
 from harness.faults import Faults
-from harness.guard import FREE_TO_START, check_space, guarded
+from harness.guard import guarded
 from harness.observed import StageObserved
+from harness.predictions import round_disagreements, unseen_sights
+from harness.run_record import Finished, new_run, record
 from harness.stage import Stage
-from harness.systems import System, fetch
-from harness.version import VERSION
+from harness.systems import System
 from nemesis import steps
 from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
 from nemesis.scenario import Scenario, ScheduledStep, expected_outcome
-from results.run import Aim, Run
-from results.store import create_run, write_run
+from results.run import Aim
 
 Progress = Callable[[str], None]
 
@@ -46,38 +41,24 @@ async def play(
     scenario: Scenario, system: System, seed: int, where: str, progress: Progress
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
-    await asyncio.to_thread(fetch, system)
-    run = Run(
-        neaptide=VERSION,
-        name=scenario.name,
+    run = replace(
+        new_run(scenario.name, system, seed, "scenario"),
         title=scenario.title,
         source=scenario.source,
-        system=str(system),
-        host="local",
-        seed=seed,
-        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        status="running",
-        kind="scenario",
         schedule=dict(scenario.document),
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, str(system)),
         repeat=f"neaptide run {shlex.quote(where)} --system {system} --seed {seed}",
     )
-    directory = create_run(scenario.name, str(system), seed, datetime.now(UTC))
-    write_run(directory, run)
-    check_space(directory, FREE_TO_START)
-    player = _Player(scenario, system, directory, progress)
-    try:
-        run = await player.play(run)
-    except RUN_FAILURES as error:
-        # One run has failed; those beside it have not. Its verdict is unknown, and says why.
-        write_run(directory, replace(run, status="interrupted", aim=Aim(False, str(error))))
-        return Played(directory, ())
-    except BaseException:
-        write_run(directory, replace(run, status="interrupted"))
-        raise
-    write_run(directory, run)
-    return Played(directory, player.disagreements + _round_disagreements(scenario, directory))
+
+    async def work(directory: Path) -> Finished:
+        player = _Player(scenario, system, directory, progress)
+        done = await player.play()
+        seen = (*player.disagreements, *round_disagreements(scenario, directory))
+        return replace(done, disagreements=seen)
+
+    directory, closed = await record(run, system, work)
+    return Played(directory, closed.disagreements)
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
@@ -108,27 +89,20 @@ class _Player:
         self._faults = Faults(self._stage, self._names)
         self._rules: list[str] = []
         self._holds: list[str] = []
+        self._loading = False
         self.disagreements: tuple[str, ...] = ()
 
-    async def play(self, run: Run) -> Run:
+    async def play(self) -> Finished:
         async with self._stage as stage:
             await stage.start_clients({})
             await stage.watch_rounds()
-            aim, ending = await guarded(self._play_all(), stage.run, stage.find_ended)
-        return replace(
-            run,
-            status="finished",
-            aim=aim,
-            converged=ending.converged,
-            final_reads=ending.final_reads,
-            replicas_written=ending.replicas_written,
-        )
+            return await guarded(self._play_all(), stage.run, stage.find_ended)
 
-    async def _play_all(self) -> tuple[Aim, Ending]:
+    async def _play_all(self) -> Finished:
         aim = await self._play_steps()
         self._progress("healing, final reads, replica logs")
         await heal_all(self._stage, self._faults, tuple(self._rules))
-        return aim, await end(self._stage)
+        return Finished(aim, await end(self._stage))
 
     async def _play_steps(self) -> Aim:
         try:
@@ -139,6 +113,10 @@ class _Player:
                 await self._play_step(number, scheduled)
         except _MissedError as missed:
             return Aim(False, str(missed))
+        finally:
+            await self._stop_load()
+        system = str(self._stage.system)
+        self.disagreements += unseen_sights(self._scenario, system, StageObserved(self._stage))
         problems = list(self._stage.problems)
         problems += [
             f"the rule {rule!r} never held anything"
@@ -172,10 +150,8 @@ class _Player:
 
     async def _do(self, step: steps.Step, where: str) -> None:
         match step:
-            case steps.Produce():
-                await self._produce(step)
-            case steps.Consume():
-                await self._consume(step)
+            case steps.Produce() | steps.Consume() | steps.Load() | steps.StopLoad():
+                await self._do_by_clients(step)
             case steps.Await() | steps.Measure():
                 return
             case steps.Hold() | steps.Drop():
@@ -187,6 +163,9 @@ class _Player:
             case steps.Cut():
                 source, destination = self._end(step.source), self._end(step.destination)
                 await self._faults.cut(source, destination, step.purpose, both=step.both)
+            case steps.Slow():
+                source, destination = self._end(step.source), self._end(step.destination)
+                await self._faults.slow(source, destination, step.purpose, step.delay_ms)
             case steps.Heal():
                 await self._faults.heal(self._end(step.source), self._end(step.destination))
             case _:
@@ -214,6 +193,39 @@ class _Player:
             case _:
                 assert_never(step)
 
+    async def _do_by_clients(
+        self, step: steps.Produce | steps.Consume | steps.Load | steps.StopLoad
+    ) -> None:
+        match step:
+            case steps.Produce():
+                await self._produce(step)
+            case steps.Consume():
+                await self._consume(step)
+            case steps.Load():
+                await self._load(step)
+            case steps.StopLoad():
+                await self._stop_load()
+            case _:
+                assert_never(step)
+
+    async def _load(self, step: steps.Load) -> None:
+        if self._loading:
+            await self._stop_load()
+        self._loading = True
+        await self._stage.clients.do(
+            "load",
+            topic=self._scenario.topic.name,
+            partitions=len(self._scenario.topic.assignment),
+            acks=step.acks,
+            rate=step.rate,
+            senders=1,
+        )
+
+    async def _stop_load(self) -> None:
+        if self._loading:
+            self._loading = False
+            await self._stage.clients.do("stop_load")
+
     async def _consume(self, step: steps.Consume) -> None:
         await self._stage.clients.do(
             "consume",
@@ -231,7 +243,11 @@ class _Player:
             partition=step.partition,
             acks=step.acks,
             values=list(step.records),
+            to=None if step.to is None else self._client_address(step.to),
         )
+
+    def _client_address(self, broker: str) -> str:
+        return f"127.0.0.1:{self._stage.listeners(self._ids[broker]).client_port}"
 
     async def _install(self, step: steps.Hold | steps.Drop) -> None:
         is_hold = isinstance(step, steps.Hold)
@@ -298,28 +314,3 @@ def describe(scheduled: ScheduledStep) -> str:
     ]
     until = f", until {scheduled.until.text}" if scheduled.until else ""
     return " ".join([text, *shown]) + until
-
-
-def _round_disagreements(scenario: Scenario, run: Path) -> tuple[str, ...]:
-    """Compares the rounds that moved something with the table that the scenario expects."""
-    if not scenario.expected_rounds:
-        return ()
-    table = pq.read_table(run / "fetch_rounds")
-    rows = sorted(table.to_pylist(), key=lambda row: row["requested_ns"])
-    names = {number: name for name, number in scenario.brokers.items()}
-    seen: list[tuple[str, int, bool, int]] = []
-    marks: dict[str, int] = {}
-    for row in rows:
-        follower = names[row["follower"]]
-        mark = row["high_watermark"]
-        records = bool(row["records_bytes"])
-        if mark is not None and row["delivered_ns"] is not None:
-            if records or mark != marks.get(follower, 0):
-                seen.append((follower, row["fetch_offset"], records, mark))
-            marks[follower] = mark
-    wanted = [
-        (e.follower, e.fetch_offset, e.records, e.high_watermark) for e in scenario.expected_rounds
-    ]
-    if seen[: len(wanted)] == wanted:
-        return ()
-    return (f"fetch rounds (follower, offset, records, HW): expected {wanted}, seen {seen}",)

@@ -8,7 +8,6 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, assert_never
 
@@ -16,12 +15,11 @@ from clusters.broker.replication.assignment import assign_replicas
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.errors import UsageError
 from harness.ending import Ending, end, heal_all
-from harness.exits import RUN_FAILURES
 from harness.faults import Faults
-from harness.guard import FREE_TO_START, check_space, guarded
+from harness.guard import guarded
+from harness.run_record import Finished, new_run, record
 from harness.stage import Stage
-from harness.systems import System, fetch
-from harness.version import VERSION
+from harness.systems import System
 from nemesis.random_schedule import (
     CutFault,
     Fault,
@@ -31,8 +29,7 @@ from nemesis.random_schedule import (
     ScheduledFault,
     draw_schedule,
 )
-from results.run import Aim, Run
-from results.store import create_run, write_run
+from results.run import Aim
 
 WORKLOADS: Final = ("append",)
 _TOPIC: Final = "t"
@@ -95,19 +92,11 @@ async def run_random(
     asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
 ) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
-    await asyncio.to_thread(fetch, asked.system)
     brokers = tuple(range(asked.brokers))
     schedule = draw_schedule(asked.seed, asked.faults, brokers, asked.time_s)
-    run = Run(
-        neaptide=VERSION,
-        name=asked.workload,
+    run = replace(
+        new_run(asked.workload, asked.system, asked.seed, "random"),
         title=f"{asked.workload} under {', '.join(asked.faults) or 'no faults'}",
-        system=str(asked.system),
-        host="local",
-        seed=asked.seed,
-        started_utc=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        status="running",
-        kind="random",
         schedule=[scheduled.to_json() for scheduled in schedule],
         brokers={str(broker): broker for broker in brokers},
         repeat=asked.repeat(),
@@ -118,41 +107,20 @@ async def run_random(
             "idempotence": False,
         },
     )
-    directory = create_run(asked.workload, str(asked.system), asked.seed, datetime.now(UTC))
-    write_run(directory, run)
-    check_space(directory, FREE_TO_START)
-    spec = ClusterSpec(
-        brokers,
-        {**_DEFAULT_SETTINGS, **asked.settings},
-        TopicSpec(
-            _TOPIC,
-            assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)),
-            {},
-        ),
+    topic = TopicSpec(
+        _TOPIC, assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)), {}
     )
-    stage = Stage(directory, asked.system, spec)
-    try:
-        async with stage:
+    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **asked.settings}, topic)
+
+    async def work(directory: Path) -> Finished:
+        async with Stage(directory, asked.system, spec) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
-            work = _load_and_end(stage, faults, asked, schedule, progress)
-            ending = await guarded(work, directory, stage.find_ended)
-    except RUN_FAILURES as error:
-        write_run(directory, replace(run, status="interrupted", aim=Aim(False, str(error))))
-        return directory
-    except BaseException:
-        write_run(directory, replace(run, status="interrupted"))
-        raise
-    write_run(
-        directory,
-        replace(
-            run,
-            status="finished",
-            aim=Aim(not stage.problems, "; ".join(stage.problems)),
-            converged=ending.converged,
-            final_reads=ending.final_reads,
-            replicas_written=ending.replicas_written,
-        ),
-    )
+            ending = await guarded(
+                _load_and_end(stage, faults, asked, schedule, progress), directory, stage.find_ended
+            )
+        return Finished(Aim(not stage.problems, "; ".join(stage.problems)), ending)
+
+    directory, _ = await record(run, asked.system, work)
     return directory
 
 
@@ -237,6 +205,6 @@ async def _undo(faults: Faults, fault: Fault) -> None:
         case PauseFault():
             await faults.resume(fault.broker)
         case CutFault():
-            await faults.heal(fault.source, fault.destination, fault.purpose, both=fault.both)
+            await faults.heal(fault.source, fault.destination)
         case _:
             assert_never(fault)

@@ -59,6 +59,9 @@ class Stage:
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
         self.ever_held: set[str] = set()
+        self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
+        self.refused_controllers: set[int] = set()
+        self._isrs: dict[int, frozenset[int]] = {}
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer
@@ -212,6 +215,8 @@ class Stage:
                 self.last_fetch_ns[event["follower"]] = event["at_ns"]
             case "hold_started":
                 self.ever_held.add(event["rule"])
+            case "controller_refused":
+                self.refused_controllers.add(event["controller"])
             case "hold_ended" if event["how"] == "closed":
                 ends = {event["source"], event["destination"]}
                 if not ends & self.severed:
@@ -235,6 +240,7 @@ class Stage:
 
     def _on_view(self, view: PartitionView | None) -> None:
         if view is not None:
+            self._count_isr_change(view)
             now_ns = self.recorder.now_ns()
             self.recorder.write(
                 operation=self.recorder.new_operation(),
@@ -249,6 +255,13 @@ class Stage:
                 value=json.dumps({"leader": view.leader, "isr": list(view.isr)}),
             )
         self._changed.set()
+
+    def _count_isr_change(self, view: PartitionView) -> None:
+        isr = frozenset(view.isr)
+        before = self._isrs.get(view.partition)
+        self._isrs[view.partition] = isr
+        if before is not None and before != isr:
+            self.isr_changes[view.partition] = self.isr_changes.get(view.partition, 0) + 1
 
     def note_nemesis(self, value: Mapping[str, Any], invoked_ns: int) -> None:
         """A fault is an operation of the history too."""

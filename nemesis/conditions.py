@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -23,6 +24,7 @@ class Observed(Protocol):
 
     def acked(self, record: str) -> bool: ...
     def failed(self, record: str) -> bool: ...
+    def error(self, record: str) -> str | None: ...
     def consumed(self, record: str) -> bool: ...
     def held(self, source: int, destination: int) -> bool: ...
     def up(self, broker: int) -> bool: ...
@@ -30,9 +32,14 @@ class Observed(Protocol):
     def leader(self) -> int | None: ...
     def leader_epoch(self) -> int | None: ...
     def isr(self) -> Collection[int]: ...
+    def isr_changes(self) -> int: ...
+    def controller(self) -> int | None: ...
+    def refused(self, broker: int) -> bool: ...
     def level(self) -> bool: ...
     def log_end_offset(self, broker: int) -> int | None: ...
     def high_watermark(self, broker: int) -> int | None: ...
+    def log_start_offset(self, broker: int) -> int | None: ...
+    def log_end_offset_on_disk(self, broker: int) -> int | None: ...
     def checkpointed(self, broker: int) -> int | None: ...
     def round(self, broker: int) -> int | None: ...
 
@@ -42,8 +49,11 @@ Evaluate = Callable[[Observed], Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
+    """`subject`: what stands left of a comparison, for whoever says what was seen instead."""
+
     text: str
     holds: Callable[[Observed], bool]
+    subject: Evaluate
 
 
 # Function name → (kinds of its arguments, what it asks).
@@ -51,11 +61,15 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "acked": (("record",), lambda o, r: o.acked(r)),
     "failed": (("record",), lambda o, r: o.failed(r)),
     "consumed": (("record",), lambda o, r: o.consumed(r)),
+    "error": (("record",), lambda o, r: o.error(r)),
     "held": (("broker", "broker"), lambda o, a, b: o.held(a, b)),
     "up": (("broker",), lambda o, b: o.up(b)),
     "registered": (("broker",), lambda o, b: o.registered(b)),
+    "refused": (("broker",), lambda o, b: o.refused(b)),
     "LEO": (("broker",), lambda o, b: o.log_end_offset(b)),
     "HW": (("broker",), lambda o, b: o.high_watermark(b)),
+    "log_start_offset": (("broker",), lambda o, b: o.log_start_offset(b)),
+    "log_end_offset": (("broker",), lambda o, b: o.log_end_offset_on_disk(b)),
     "checkpointed": (("broker",), lambda o, b: o.checkpointed(b)),
     "round": (("broker",), lambda o, b: o.round(b)),
 }
@@ -63,6 +77,8 @@ _WORDS: Final[Mapping[str, Evaluate]] = {
     "leader": lambda o: o.leader(),
     "leader_epoch": lambda o: o.leader_epoch(),
     "isr": lambda o: frozenset(o.isr()),
+    "isr_changes": lambda o: o.isr_changes(),
+    "controller": lambda o: o.controller(),
     "level": lambda o: o.level(),
     "nobody": lambda o: None,
 }
@@ -72,9 +88,13 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
 }
+# Kafka's names of errors, which `error(m)` is compared with, are words of their own.
+_ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
 VOCABULARY: Final = (
-    "acked(m), failed(m), consumed(m), held(A, B), up(A), registered(A), LEO(A), HW(A),"
-    " checkpointed(A), round(A), leader, leader_epoch, isr, level, nobody"
+    "acked(m), failed(m), consumed(m), error(m), held(A, B), up(A), registered(A), refused(A),"
+    " LEO(A), HW(A), checkpointed(A), log_start_offset(A), log_end_offset(A), round(A), leader,"
+    " leader_epoch, controller, isr,"
+    " isr_changes, level, nobody, NAME_OF_AN_ERROR"
 )
 
 
@@ -84,8 +104,10 @@ def parse_condition(text: str, brokers: Mapping[str, int], records: Collection[s
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ConditionError(f"cannot read the condition {text!r}") from None
-    compiled = _Compiler(text, brokers, records).boolean(tree)
-    return Condition(text, lambda observed: bool(compiled(observed)))
+    compiler = _Compiler(text, brokers, records)
+    compiled = compiler.boolean(tree)
+    subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
+    return Condition(text, lambda observed: bool(compiled(observed)), subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +164,8 @@ class _Compiler:
                 return lambda o: broker
             case ast.Name(name) if name in _WORDS:
                 return _WORDS[name]
+            case ast.Name(name) if _ERROR_NAME.fullmatch(name):
+                return lambda o: name
             case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
                 return self._call(name, arguments)
             case _:

@@ -16,6 +16,7 @@ from clusters.errors import UsageError
 from nemesis.conditions import Condition, ConditionError, parse_condition
 from nemesis.gate.where import parse_where
 from nemesis.steps import (
+    Acks,
     Api,
     Await,
     Consume,
@@ -26,6 +27,7 @@ from nemesis.steps import (
     Hold,
     InFlight,
     Kill,
+    Load,
     Measure,
     Message,
     Pause,
@@ -35,8 +37,10 @@ from nemesis.steps import (
     Release,
     Restart,
     Resume,
+    Slow,
     Step,
     Stop,
+    StopLoad,
 )
 
 OUTCOMES: Final = (
@@ -83,6 +87,14 @@ class ExpectedRound:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedSight:
+    """A condition that holds, on these systems, once all steps are done."""
+
+    condition: Condition
+    systems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
     title: str
@@ -94,6 +106,7 @@ class Scenario:
     steps: tuple[ScheduledStep, ...]
     expect: Mapping[str, tuple[str, ...]]  # outcome → systems
     expected_rounds: tuple[ExpectedRound, ...]
+    expect_seen: tuple[ExpectedSight, ...]
     document: Mapping[str, Any]  # the file as it was read
 
     @property
@@ -201,6 +214,7 @@ class _Reader:
         cluster.done()
         self.records = _records_of(raw_steps)
         rounds = tuple(self._expected_round(raw) for raw in expect.pop("rounds", []))
+        seen = self._expected_sights(expect.pop("seen", {}))
         return Scenario(
             name=self.name,
             title=title,
@@ -212,6 +226,7 @@ class _Reader:
             steps=tuple(self._step(n, raw) for n, raw in enumerate(raw_steps)),
             expect=self._expect(expect),
             expected_rounds=rounds,
+            expect_seen=seen,
             document=document,
         )
 
@@ -240,6 +255,20 @@ class _Reader:
         )
         fields.done()
         return expected
+
+    def _expected_sights(self, raw: Any) -> tuple[ExpectedSight, ...]:
+        if not isinstance(raw, dict):
+            raise self.complain("expect.seen must be a table, condition = [systems]")
+        sights = []
+        for text, systems in raw.items():
+            if not isinstance(systems, list):
+                raise self.complain(f"expect.seen: {text!r} must have a list of systems")
+            try:
+                condition = parse_condition(text, self.brokers, self.records)
+            except ConditionError as error:
+                raise self.complain(f"expect.seen: {error}") from None
+            sights.append(ExpectedSight(condition, tuple(str(system) for system in systems)))
+        return tuple(sights)
 
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
@@ -330,9 +359,17 @@ def _produce(reader: _Reader, fields: _Fields) -> Produce:
         raise fields.complain('needs a record = "m1", or a list of records')
     return Produce(
         records or (one,),
-        fields.choose("acks", ("0", "1", "all"), "all"),
+        fields.choose("acks", get_args(Acks), "all"),
         fields.take("partition", int, 0),
+        reader.broker_of(fields, "to") if "to" in fields.values else None,
     )
+
+
+def _load(reader: _Reader, fields: _Fields) -> Load:
+    rate = fields.take("rate", float)
+    if rate <= 0:
+        raise fields.complain(f"rate = {rate:g} must be more than 0 records a second")
+    return Load(rate, fields.choose("acks", get_args(Acks), "all"))
 
 
 def _message_rule(reader: _Reader, fields: _Fields) -> dict[str, Any]:
@@ -377,6 +414,18 @@ def _cut(reader: _Reader, fields: _Fields) -> Cut:
     )
 
 
+def _slow(reader: _Reader, fields: _Fields) -> Slow:
+    delay_ms = fields.take("delay_ms", int)
+    if delay_ms < 0:
+        raise fields.complain(f"delay_ms = {delay_ms} is less than nothing")
+    return Slow(
+        _end(reader, fields, "from"),
+        _end(reader, fields, "to"),
+        delay_ms,
+        fields.choose("purpose", get_args(Purpose), None),
+    )
+
+
 def _end(reader: _Reader, fields: _Fields, key: str) -> str:
     name = str(fields.take(key, str))
     if name not in reader.brokers and name not in ("client", "coordination"):
@@ -406,6 +455,8 @@ def _measure(reader: _Reader, fields: _Fields) -> Measure:
 _VERBS: Final[Mapping[str, Callable[[_Reader, _Fields], Step]]] = {
     "produce": _produce,
     "consume": lambda reader, fields: Consume(fields.take("partition", int, 0)),
+    "load": _load,
+    "stop_load": lambda reader, fields: StopLoad(),
     "hold": lambda reader, fields: Hold(**_message_rule(reader, fields)),
     "drop": lambda reader, fields: Drop(**_message_rule(reader, fields)),
     "release": lambda reader, fields: Release(reader.rule_of(fields)),
@@ -419,6 +470,7 @@ _VERBS: Final[Mapping[str, Callable[[_Reader, _Fields], Step]]] = {
     "pause": lambda reader, fields: Pause(reader.broker_of(fields)),
     "resume": lambda reader, fields: Resume(reader.broker_of(fields)),
     "cut": _cut,
+    "slow": _slow,
     "heal": _heal,
     "measure": _measure,
 }
@@ -431,12 +483,18 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def matches(pattern: str, system: str) -> bool:
-    """`neaptide:0.11+` is that version and later; `kafka:0.10` any version that begins with it."""
+    """`neaptide:0.11+` is that version and later; `kafka:0.10` any version that begins with it;
+    `kafka:0.8..3.6` from the one to the other, and any that begins with either."""
     kind, _, version = pattern.partition(":")
     system_kind, _, system_version = system.partition(":")
     if kind != system_kind:
         return False
-    wanted, actual = _version(version.rstrip("+")), _version(system_version)
+    actual = _version(system_version)
+    first, dots, last = version.partition("..")
+    if dots:
+        upper = _version(last)
+        return _version(first) <= actual and actual[: len(upper)] <= upper
+    wanted = _version(version.rstrip("+"))
     if version.endswith("+"):
         return actual >= wanted
     return actual[: len(wanted)] == wanted

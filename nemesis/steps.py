@@ -13,15 +13,20 @@ InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
 Api = Literal["fetch", "offset_for_leader_epoch", "any"]
 Purpose = Literal["client", "replication", "coordination"]
+Acks = Literal["0", "1", "all"]
 
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """Sends records, in order, and does not wait."""
+    """Sends records, in order, and does not wait.
+
+    `to`: by a client that knows this broker only, and believes what it says of who leads.
+    """
 
     records: tuple[str, ...]
-    acks: Literal["0", "1", "all"] = "all"
+    acks: Acks = "all"
     partition: int = 0
+    to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,19 @@ class Consume:
     """Reads from the beginning to the high watermark, once."""
 
     partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Sends unnamed records to all partitions, so many a second, and polls, until `stop_load`."""
+
+    rate: float
+    acks: Acks = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class StopLoad:
+    """Ends the load; returns when every send has completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +145,18 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Slow:
+    """Bytes from source to destination take so long; 0: no longer."""
+
+    source: str
+    destination: str
+    delay_ms: int
+    purpose: Purpose | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Heal:
-    """Undoes the cuts between these two, or all of them."""
+    """Undoes the cuts between these two, or all of them and what was slowed."""
 
     source: str | None = None
     destination: str | None = None
@@ -156,6 +184,8 @@ class Await:
 Step = (
     Produce
     | Consume
+    | Load
+    | StopLoad
     | Hold
     | Drop
     | Release
@@ -167,6 +197,7 @@ Step = (
     | Pause
     | Resume
     | Cut
+    | Slow
     | Heal
     | Measure
     | Await

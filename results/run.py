@@ -71,6 +71,7 @@ class Run:
     final_reads: tuple[FinalRead, ...] = ()
     converged: Converged | None = None
     replicas_written: bool = False
+    disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
     repeat: str = ""  # the command that repeats this run
     clients: Any = None
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -195,6 +196,7 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "final_reads": lambda value: tuple(_final_read(item) for item in _list(value)),
     "converged": _or_null(_converged),
     "replicas_written": _flag,
+    "disagreements": lambda value: tuple(_text(item) for item in _list(value)),
     "clients": lambda value: value,
     "versions": _map_of(_text),
 }

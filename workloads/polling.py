@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -54,6 +55,15 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", errors="backslashreplace")
 
 
+@dataclass(frozen=True, slots=True)
+class ReadToEnd:
+    """Log start and end as the cluster told them; whether the end was reached in time."""
+
+    start: int
+    end: int | None
+    reached: bool
+
+
 def read_to_end(
     recorder: Recorder,
     process: int,
@@ -66,30 +76,28 @@ def read_to_end(
     end: int | None,
     deadline_s: float,
     on_record: Callable[[Any], None],
-) -> tuple[int | None, bool]:
-    """Reads a partition from 0 to `end` (None: the high watermark as it is told).
-
-    Returns that end, and whether it was reached before the deadline.
-    """
+) -> ReadToEnd:
+    """Reads a partition from its beginning to `end` (None: the high watermark as it is told)."""
     deadline = time.monotonic() + deadline_s
     reader = consumer(bootstrap, f"neaptide-{process}", settings)
     try:
         assigned = TopicPartition(topic, partition, 0)
+        start = 0
         while end is None and time.monotonic() < deadline:
             try:
-                _, end = reader.get_watermark_offsets(assigned, timeout=_WATERMARK_TIMEOUT_S)
+                start, end = reader.get_watermark_offsets(assigned, timeout=_WATERMARK_TIMEOUT_S)
             except KafkaException:
                 continue  # no leader yet: the deadline decides
         if end is None:
-            return None, False
+            return ReadToEnd(0, None, False)
         reader.assign([assigned])
-        position = 0
+        position = start
         while position < end and time.monotonic() < deadline:
             invoked_ns = recorder.now_ns()
             messages = reader.consume(_BATCH, _POLL_S)
             if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
                 position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
-        return end, position >= end
+        return ReadToEnd(start, end, position >= end)
     finally:
         reader.close()
 

@@ -1,7 +1,7 @@
 """The words between the harness and a process of clients: one JSON object a line, both ways.
 
 Harness → clients, each with an `id` that the answer repeats:
-    produce   topic, partition, acks, values      answered at once; completions are events
+    produce   topic, partition, acks, values, to  answered at once; completions are events
     consume   topic, partition, phase, end        reads from 0 to `end` (None: the high watermark)
     load      topic, partitions, acks, rate       sends and polls until stop_load
     stop_load                                     answered when every send has completed

@@ -31,7 +31,7 @@ class Worker:
         self._config = config
         self._recorder = Recorder(config.directory, config.number, config.clock_origin_ns)
         self._output = threading.Lock()
-        self._senders: dict[str, Sender] = {}
+        self._senders: dict[tuple[str, str], Sender] = {}  # by bootstrap and acks
         self._next_process = config.number * PROCESSES_PER_WORKER
         self._loads: list[_Load] = []
         self._closing = threading.Event()
@@ -68,19 +68,21 @@ class Worker:
 
     # --- commands --------------------------------------------------------------------------------
 
-    def do_produce(self, topic: str, partition: int, acks: str, values: list[str]) -> None:
-        sender = self._senders.get(acks)
+    def do_produce(
+        self, topic: str, partition: int, acks: str, values: list[str], to: str | None = None
+    ) -> None:
+        key = (to or self._config.bootstrap, acks)
+        sender = self._senders.get(key)
         if sender is None:
-            sender = self._sender(acks, self._say_sent)
-            self._senders[acks] = sender
+            sender = self._senders[key] = self._sender(acks, self._say_sent, key[0])
         for value in values:
             sender.send(topic, partition, value)
 
-    def _sender(self, acks: str, on_completed: Callable[..., None]) -> Sender:
+    def _sender(self, acks: str, on_completed: Callable[..., None], bootstrap: str) -> Sender:
         return Sender(
             self._recorder,
             self._process(),
-            self._config.bootstrap,
+            bootstrap,
             acks,
             self._config.settings,
             on_completed,
@@ -97,7 +99,7 @@ class Worker:
                 value = message.value().decode("utf-8", errors="backslashreplace")
                 self.say({"event": "polled", "value": value, "offset": message.offset()})
 
-        found, reached = read_to_end(
+        read = read_to_end(
             self._recorder,
             self._process(),
             self._config.bootstrap,
@@ -109,11 +111,11 @@ class Worker:
             deadline_s=deadline_s,
             on_record=on_record,
         )
-        return {"end": found, "reached": reached}
+        return {"start": read.start, "end": read.end, "reached": read.reached}
 
     def do_load(self, topic: str, partitions: int, acks: str, rate: float, senders: int) -> None:
         for _ in range(senders):
-            sender = self._sender(acks, lambda *_: None)
+            sender = self._sender(acks, lambda *_: None, self._config.bootstrap)
             self._loads.append(_Load(sender, topic, partitions, rate / senders, self._process()))
         self._poller = Poller(
             self._recorder,

@@ -24,9 +24,15 @@ from nemesis.gate.frames import MalformedStreamError
 _FRAME_LENGTH_BYTES: Final = 4
 # api_key, api_version, correlation_id, length of the client id
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
-_FLEXIBLE_FROM: Final = {m.FETCH: 12, m.OFFSET_FOR_LEADER_EPOCH: 4}
-_BROKER_CLIENT = re.compile(r"broker-(\d+)-")
-_CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
+_FLEXIBLE_FROM: Final = {
+    m.FETCH: 12,
+    m.OFFSET_FOR_LEADER_EPOCH: 4,
+    m.LEADER_AND_ISR: 4,
+    m.STOP_REPLICA: 2,
+    m.UPDATE_METADATA: 6,
+}
+_BROKER_CLIENT = re.compile(r"(?:broker-|id_)(\d+)-")
+CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
 FETCH_VERSIONS: Final = range(0, 19)
 EPOCH_VERSIONS: Final = range(0, 5)
 LEADER_AND_ISR_VERSIONS: Final = range(0, 3)
@@ -58,12 +64,13 @@ def correlation_id(frame: bytes) -> int:
 def source_broker(header: m.RequestHeader) -> int | None:
     """The broker that a request's header names as its sender, if it does.
 
-    Replica fetchers are "broker-N-fetcher-K" from Kafka 0.11 on; a controller is its bare id.
+    Replica fetchers are "broker-N-fetcher-K" from Kafka 0.11 on; a controller is its bare id, and
+    up to 0.8 "id_N-host_H-port_P".
     """
     client_id = header.client_id or ""
     if found := _BROKER_CLIENT.match(client_id):
         return int(found.group(1))
-    if header.api_key in _CONTROLLER_APIS and client_id.isdecimal():
+    if header.api_key in CONTROLLER_APIS and client_id.isdecimal():
         return int(client_id)
     return None
 
@@ -147,6 +154,11 @@ def epoch_response(frame: bytes, version: int) -> m.EpochResponse:
             for entry in topic.partitions
         }
     )
+
+
+def control_error(frame: bytes, api_key: int, version: int) -> int:
+    """The error of the answer to a controller's request: in every version it comes first."""
+    return Cursor(frame, _response_body(frame, api_key, version)).int16()
 
 
 def leader_and_isr(

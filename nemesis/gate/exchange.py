@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from nemesis.gate import decode
 from nemesis.gate import messages as m
@@ -19,6 +19,7 @@ from nemesis.gate.rules import MessageFacts, PartitionFacts
 from nemesis.gate.sessions import FetchSession
 
 Fate = Literal["passed", "held", "discarded", "dropped"]
+_STALE_CONTROLLER_EPOCH: Final = 11
 
 
 @dataclass(slots=True)
@@ -136,9 +137,12 @@ class Exchange:
     counter: RoundCounter
     topic_names: Mapping[str, str]  # topic id → name, as far as the gate was told
     unread: Callable[[int, int], None]  # called with an api and version that is in no table
+    refused: Callable[[int | None, int], None]  # called with a stale controller, and by whom
     source: int | None = None
     session: FetchSession = field(default_factory=FetchSession)
     waiting: dict[int, _Asked] = field(default_factory=dict)  # by correlation id
+    # correlation id → api and version of a controller's request
+    controls: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def request(self, frame: bytes, now_ns: int) -> Message | EpochNews | None:
         """Read a request; None: nothing that rules or rounds are about."""
@@ -149,6 +153,8 @@ class Exchange:
             return self._fetch(frame, header, now_ns)
         if header.api_key == m.OFFSET_FOR_LEADER_EPOCH:
             return self._epoch(frame, header)
+        if header.api_key in decode.CONTROLLER_APIS:
+            self.controls[header.correlation_id] = (header.api_key, header.api_version)
         if header.api_key == m.LEADER_AND_ISR:
             states = decode.leader_and_isr(frame, header)
             return None if states is None else EpochNews(self.destination, states)
@@ -156,6 +162,8 @@ class Exchange:
 
     def response(self, frame: bytes, now_ns: int) -> Message | None:
         """Read a response; None: not to a request that was read."""
+        if self.controls:
+            self._control_answered(frame)
         if not self.waiting:
             return None
         asked = self.waiting.pop(decode.correlation_id(frame), None)
@@ -169,6 +177,11 @@ class Exchange:
             for p in asked.partitions
         )
         return self._message("offset_for_leader_epoch", "response", epochs=partitions)
+
+    def _control_answered(self, frame: bytes) -> None:
+        request = self.controls.pop(decode.correlation_id(frame), None)
+        if request is not None and decode.control_error(frame, *request) == _STALE_CONTROLLER_EPOCH:
+            self.refused(self.source, self.destination)
 
     def unanswered(self) -> tuple[Round, ...]:
         """The rounds that wait for a response; forgets them."""

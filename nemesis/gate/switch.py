@@ -129,7 +129,9 @@ class Switch:
         return connection
 
     def new_exchange(self, destination: int) -> Exchange:
-        return Exchange(destination, self._counter, self.topic_names, self._note_unread)
+        return Exchange(
+            destination, self._counter, self.topic_names, self._note_unread, self._note_refused
+        )
 
     def judge(self, message: Message) -> Rule | None:
         """A message has come: report its rounds, and say which rule takes it."""
@@ -266,6 +268,16 @@ class Switch:
                     "api_version": api_version,
                 }
             )
+
+    def _note_refused(self, controller: int | None, broker: int) -> None:
+        self._emit(
+            {
+                "event": "controller_refused",
+                "at_ns": self.clock_ns(),
+                "controller": controller,
+                "broker": broker,
+            }
+        )
 
     def _about(self, connection: Connection, event: str) -> Event:
         return {

@@ -31,7 +31,7 @@ _GONE_MAX: Final = 5
 def write_report(run_directory: Path) -> Path:
     """Writes the report of a run. Raises RunUnreadableError or StoreError."""
     data = load(run_directory)
-    page = _environment().get_template("report.html").render(**_page(data))
+    page = environment().get_template("report.html").render(**_page(data))
     path = run_directory / REPORT_FILE
     try:
         path.write_text(page, encoding="utf-8")
@@ -46,7 +46,7 @@ def diagram_of(run_directory: Path) -> str:
     return svg
 
 
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
     folder = str(files("results.report") / "templates")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),

@@ -70,6 +70,37 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "held",
         SILENT,
     ),
+    "deleted-between-two-polls": (
+        story(
+            *(send(value, offset) for offset, value in enumerate("abc")),
+            poll((0, "a")),
+            poll((2, "c")),
+            final((2, "c")),
+            run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=2),)},
+        ),
+        "held",
+        SILENT,
+    ),
+    "skipped-although-not-deleted": (
+        story(
+            *(send(value, offset) for offset, value in enumerate("abc")),
+            poll((0, "a")),
+            poll((2, "c")),
+            final((1, "b"), (2, "c")),
+            run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=1),)},
+        ),
+        "skipped",
+        {("poll-skip", 2, "c")},
+    ),
+    "lost-above-the-log-start": (
+        story(
+            *(send(value, offset) for offset, value in enumerate("abc")),
+            final((2, "c")),
+            run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=1),)},
+        ),
+        "lost",
+        {("lost-write", 1, "b")},
+    ),
     # unseen: acknowledged above everything that was ever read
     "acked-tail-that-nobody-read": (
         story(send("a", 0), send("b", 1), final((0, "a"))),

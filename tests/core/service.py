@@ -28,13 +28,15 @@ class Service:
         self.topics: dict[str, TopicConfiguration] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.notifications: dict[str, tuple[TopicPartition, ...]] = {}
-        self._registrations = 0
+        self._zxid = 0  # of the last registration or state that was written
         self._sequence = 0
 
-    def register(self, broker: int) -> Told:
-        self._registrations += 1
-        self.sessions[broker] = BrokerRegistration(broker, (), epoch=self._registrations)
-        return [(broker, zk.SessionStarted(self._registrations)), *self._brokers_changed()]
+    def register(self, broker: int, *, unclean: bool = False) -> Told:
+        self._zxid += 1
+        self.sessions[broker] = BrokerRegistration(
+            broker, (), epoch=self._zxid, unclean_shutdown=unclean
+        )
+        return [(broker, zk.SessionStarted(self._zxid)), *self._brokers_changed()]
 
     def expire(self, broker: int) -> Told:
         """The session ends: its ephemeral nodes are gone. The broker itself is not told here."""
@@ -95,7 +97,8 @@ class Service:
         fenced = request.by_controller and state.controller_epoch != self.controller_epoch
         if fenced or state.version != known:
             return zk.LeaderAndIsrConflict(tp, state, request.by_controller)
-        self.states[tp] = replace(state, version=known + 1)
+        self._zxid += 1
+        self.states[tp] = replace(state, version=known + 1, written_at=self._zxid)
         return zk.LeaderAndIsrWritten(tp, self.states[tp], request.by_controller)
 
     def _create(

@@ -90,7 +90,9 @@ def test_r3_high_watermark_is_the_minimum_over_isr_and_caught_up_replicas(
     }
     leader = replace(given.role(given.leading(isr=isr)), remotes=remotes)
     partition = replace(partition, role=leader, high_watermark=0)
-    moved = partitions.maybe_increment_high_watermark(partition, now_ms=NOW, lag_time_max_ms=10_000)
+    moved = partitions.maybe_increment_high_watermark(
+        partition, now_ms=NOW, lag_time_max_ms=10_000, rules=GENERATIONS["0.11"]
+    )
     assert moved == replace(partition, high_watermark=expected)
 
 

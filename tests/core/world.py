@@ -58,6 +58,7 @@ class World:
         self.service = Service()
         self.brokers: dict[int, Broker] = {}
         self.disks: dict[int, Disk] = {}
+        self.crashed: set[int] = set()
         self.in_flight: list[Message] = []
         self.deferred: list[Message] = []
         self.holds: list[Hold] = []
@@ -76,7 +77,9 @@ class World:
             broker = brokers.start(broker_id, self.rules, self.settings, disk.stored())
             self.brokers[broker_id] = broker
             self._carry_out(broker_id, begin(broker))
-            self._send_all(self.service.register(broker_id))
+            unclean = broker_id in self.crashed and self.rules.eligible_leader_replicas
+            self.crashed.discard(broker_id)
+            self._send_all(self.service.register(broker_id, unclean=unclean))
         return self
 
     def topic(self, *replicas: int, **settings: object) -> World:
@@ -87,6 +90,14 @@ class World:
 
     def kill(self, broker_id: int, *, lose_from: int | None = None) -> None:
         """SIGKILL; what was in flight from or to it is discarded, its session is gone at once."""
+        self.crashed.add(broker_id)
+        self._leave(broker_id, lose_from)
+
+    def stop(self, broker_id: int) -> None:
+        """A clean shutdown: nothing is lost, and the next start can say so."""
+        self._leave(broker_id, None)
+
+    def _leave(self, broker_id: int, lose_from: int | None) -> None:
         del self.brokers[broker_id]
         self.timers = {key: due for key, due in self.timers.items() if key[0] != broker_id}
         self.deferred = [m for m in self.deferred if m.source != broker_id]

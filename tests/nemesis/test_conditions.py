@@ -29,6 +29,24 @@ class Seen:
     def failed(self, record: str) -> bool:
         return False
 
+    def error(self, record: str) -> str | None:
+        return "REQUEST_TIMED_OUT" if record == "m2" else None
+
+    def isr_changes(self) -> int:
+        return 4
+
+    def controller(self) -> int | None:
+        return 1
+
+    def refused(self, broker: int) -> bool:
+        return broker == 0
+
+    def log_start_offset(self, broker: int) -> int | None:
+        return 5 if broker == 0 else None
+
+    def log_end_offset_on_disk(self, broker: int) -> int | None:
+        return 9
+
     def consumed(self, record: str) -> bool:
         return False
 
@@ -88,10 +106,21 @@ class Seen:
         ("LEO(A) >= 2", Seen(ends={0: 2}), True),
         ("LEO(A) < 2", Seen(ends={0: 2}), False),
         ("checkpointed(B) > 1 and round(A) <= 7", Seen(), True),
+        ("error(m2) is REQUEST_TIMED_OUT", Seen(), True),
+        ("error(m2) is NOT_ENOUGH_REPLICAS", Seen(), False),
+        ("error(m1) is nobody", Seen(), True),
+        ("isr_changes >= 4 and controller is B", Seen(), True),
+        ("refused(A) and not refused(B)", Seen(), True),
+        ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
+        ("log_start_offset(B) >= 0", Seen(), False),
     ],
 )
 def test_a_condition_means_what_it_reads_like(text: str, seen: Seen, expected: bool) -> None:
     assert parse_condition(text, BROKERS, RECORDS).holds(seen) is expected
+
+
+def test_a_comparison_says_what_was_seen_on_its_left() -> None:
+    assert parse_condition("isr_changes is 0", BROKERS, RECORDS).subject(Seen()) == 4
 
 
 @pytest.mark.parametrize("text", ["LEO(A) >= 2", "LEO(A) < 2", "HW(A) < 100"])

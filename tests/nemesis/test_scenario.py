@@ -93,6 +93,11 @@ def test_a_power_failure_names_what_survives() -> None:
             "[[step]]\nhold = { request = 'fetch', from = 'A', to = 'B', where = 'hw > 1' }",
             "must be one of round, fetch_offset",
         ),
+        ("[[step]]\nload = { rate = 0 }", "must be more than 0"),
+        ("[[step]]\nslow = { from = 'A', to = 'B', delay_ms = -1 }", "is less than nothing"),
+        ("[[step]]\nproduce = { record = 'm1', to = 'X' }", "'X' is no broker"),
+        ("[[step]]\nuntil = 'level'\n[expect.seen]\n'isr' = 'kafka:0.8'", "must have a list"),
+        ("[[step]]\nuntil = 'level'\n[expect.seen]\n'acked(m9)' = []", "no step produces the"),
         ("[[step]]\nrelease = { rule = 'r' }", "no earlier step has the rule 'r'"),
         ("[[step]]\ncut = { from = 'A', to = 'moon' }", "'moon' is no end of a link"),
         (
@@ -152,6 +157,10 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         ("kafka:0.1", "kafka:0.10.2.2", False),
         ("kafka:0.11+", "kafka:4.1.0", True),
         ("kafka:0.11+", "neaptide:4.0", False),
+        ("kafka:0.8..3.6", "kafka:0.8.2.2", True),
+        ("kafka:0.8..3.6", "kafka:3.6.1", True),
+        ("kafka:0.8..3.6", "kafka:3.7.0", False),
+        ("kafka:0.9..3.6", "kafka:0.8.2.2", False),
     ],
 )
 def test_a_pattern_matches_versions_not_letters(pattern: str, system: str, expected: bool) -> None:

@@ -48,7 +48,9 @@ def states(
 ) -> dict[TopicPartition, LeaderAndIsr]:
     paths = {znodes.state_path(partition): partition for partition in partitions}
     return {
-        paths[path]: znodes.decode_state(paths[path], znode.data, znode.stat.version)
+        paths[path]: znodes.decode_state(
+            paths[path], znode.data, znode.stat.version, znode.stat.mzxid
+        )
         for path, znode in client.get_all(list(paths)).items()
     }
 

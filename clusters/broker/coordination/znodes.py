@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from clusters.broker.replication.model import (
+    NO_LEADER,
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
@@ -91,6 +92,8 @@ def encode_broker(registration: BrokerRegistration, timestamp_ms: int) -> bytes:
     }
     if registration.rack is not None:
         content["rack"] = registration.rack
+    if registration.unclean_shutdown:  # of this project alone: Kafka tells it in KRaft only
+        content["unclean_shutdown"] = True
     return _encode(content)
 
 
@@ -103,7 +106,8 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration
             endpoints = [Endpoint(_SECURITY_PROTOCOL, content["host"], int(content["port"]))]
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZnodeError(what, data) from error
-    return BrokerRegistration(broker_id, tuple(endpoints), content.get("rack"), epoch)
+    unclean = content.get("unclean_shutdown") is True
+    return BrokerRegistration(broker_id, tuple(endpoints), content.get("rack"), epoch, unclean)
 
 
 def _endpoint(text: str) -> Endpoint:
@@ -150,18 +154,24 @@ def decode_settings(topic: str, data: bytes) -> dict[str, str]:
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:
-    return _encode(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    """As Kafka does; the last two keys, where they say something, are this project's own."""
+    content: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.elr:
+        content["elr"] = list(state.elr)
+    if state.last_known_leader != NO_LEADER:
+        content["last_known_leader"] = state.last_known_leader
+    return _encode(content)
 
 
-def decode_state(partition: TopicPartition, data: bytes, version: int) -> LeaderAndIsr:
+def decode_state(
+    partition: TopicPartition, data: bytes, version: int, written_at: int = -1
+) -> LeaderAndIsr:
     what = f"the state of partition {partition}"
     content = _decode(what, data)
     try:
@@ -171,6 +181,9 @@ def decode_state(partition: TopicPartition, data: bytes, version: int) -> Leader
             isr=tuple(int(broker) for broker in content["isr"]),
             controller_epoch=int(content["controller_epoch"]),
             version=version,
+            elr=tuple(int(broker) for broker in content.get("elr", ())),
+            last_known_leader=int(content.get("last_known_leader", NO_LEADER)),
+            written_at=written_at,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZnodeError(what, data) from error

@@ -22,6 +22,7 @@ import asyncio
 import concurrent.futures
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
@@ -182,6 +183,8 @@ class ZooKeeperCoordination:
         epoch = session.register(self._client, self._registration, self._clock(), self._on_freed)
         if epoch is not None:
             self._is_registered = True
+            # The next session is of the same process, which has lost nothing meanwhile.
+            self._registration = replace(self._registration, unclean_shutdown=False)
             self._tell(SessionStarted(epoch))
             self._controller_changed()
 

@@ -100,7 +100,10 @@ class Broker:
         """Moves the high watermark of a led partition as far as the rules allow."""
         return self.put(
             partitions.maybe_increment_high_watermark(
-                partition, now_ms=now_ms, lag_time_max_ms=self.settings.replica_lag_time_max_ms
+                partition,
+                now_ms=now_ms,
+                lag_time_max_ms=self.settings.replica_lag_time_max_ms,
+                rules=self.rules,
             )
         )
 

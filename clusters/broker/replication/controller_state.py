@@ -43,7 +43,8 @@ class Active:
     `states` is what it last wrote or read. `reconsidering` holds the partitions whose state is
     being read, or written, because something about their replicas changed; `again` those among
     them about which something changed once more meanwhile. `fallen` names replicas that went,
-    be they back or not: they count as dead the next time their partition is decided.
+    be they back or not: they count as dead the next time their partition is decided. `unclean`
+    names those that came back without a clean shutdown: they are neither in sync nor eligible then.
     """
 
     controller_epoch: int
@@ -53,6 +54,7 @@ class Active:
     reconsidering: frozenset[TopicPartition] = frozenset()
     again: frozenset[TopicPartition] = frozenset()
     fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
 
 

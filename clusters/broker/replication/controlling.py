@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from clusters.broker.replication import election
+from clusters.broker.replication import election, eligible
 from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.controller_state import Active, Loading, Standby
 from clusters.broker.replication.coordination import (
@@ -35,6 +35,7 @@ from clusters.broker.replication.coordination import (
     WriteLeaderAndIsr,
 )
 from clusters.broker.replication.effects import Coordinate, SendControl, StopSendingControl
+from clusters.broker.replication.eligible import Eligibility
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.messages import (
     ControlResponded,
@@ -96,7 +97,11 @@ def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None
     if broker.controller != Loading(event.controller_epoch):
         return
     broker.controller = Active(
-        event.controller_epoch, event.brokers, event.topics, dict(event.states)
+        event.controller_epoch,
+        event.brokers,
+        event.topics,
+        dict(event.states),
+        unclean=eligible.came_back_torn(event.states, event.brokers),
     )
     known = tuple(event.states)
     _tell_metadata(broker, known, event.brokers)
@@ -126,16 +131,19 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
     before = controller.brokers
     gone = tuple(sorted(b for b in before if event.brokers.get(b) != before[b]))
     come = tuple(sorted(b for b in event.brokers if before.get(b) != event.brokers[b]))
+    doubted = {b for b in come if event.brokers[b].unclean_shutdown}
     if not gone and not come:
         return
     broker.note(f"brokers gone {list(gone)}, come {list(come)}")
-    fallen = dict(controller.fallen)
+    fallen, unclean = dict(controller.fallen), dict(controller.unclean)
     for topic_partition in _all_partitions(controller):
         # It may be back before this is decided, without its tail: so it must be dead once.
         dead = set(gone) & set(_replicas(controller, topic_partition))
         if dead:
             fallen[topic_partition] = fallen.get(topic_partition, frozenset()) | dead
-    broker.controller = replace(controller, brokers=event.brokers, fallen=fallen)
+        if torn := doubted & set(_replicas(controller, topic_partition)):
+            unclean[topic_partition] = unclean.get(topic_partition, frozenset()) | torn
+    broker.controller = replace(controller, brokers=event.brokers, fallen=fallen, unclean=unclean)
     if gone:
         broker.do(StopSendingControl(gone))
     known = tuple(controller.states)
@@ -227,8 +235,15 @@ def _decide(
     live = set(controller.brokers) - controller.fallen.get(topic_partition, frozenset())
     if state is None:
         return election.initial_state(assigned, live, controller.controller_epoch)
-    unclean = topic_settings(configuration.settings, broker.settings).unclean_leader_election_enable
-    return election.next_state(state, assigned, live, controller.controller_epoch, unclean=unclean)
+    settings = topic_settings(configuration.settings, broker.settings)
+    unclean, epoch = settings.unclean_leader_election_enable, controller.controller_epoch
+    if not broker.rules.eligible_leader_replicas:
+        return election.next_state(state, assigned, live, epoch, unclean=unclean)
+    doubted = controller.unclean.get(topic_partition, frozenset())
+    eligibility = Eligibility(settings.min_insync_replicas, doubted)
+    return eligible.next_state(
+        state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
+    )
 
 
 def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
@@ -276,6 +291,7 @@ def _settle(
         reconsidering=controller.reconsidering - names,
         again=controller.again - names,
         fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
+        unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
     )
     if changed:
         _tell_replicas(broker, tuple(news), controller.brokers)

@@ -56,6 +56,9 @@ class Generation:
     lag_max_messages: bool
     # Requests that name the leader epoch which they believe in are refused in any other (KIP-320).
     fences_leader_epochs: bool
+    # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
+    # the ISR is large enough again (KIP-966).
+    eligible_leader_replicas: bool
     # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset.
     isr_needs_epoch_start: bool
     # unclean.leader.election.enable where nothing is configured: true up to 0.10.
@@ -78,6 +81,7 @@ _V0_10: Final = Generation(
     same_leader=SameLeader.FETCHES_ON,
     lag_max_messages=False,
     fences_leader_epochs=False,
+    eligible_leader_replicas=False,
     isr_needs_epoch_start=False,
     unclean_leader_election_enable=True,
     fetch_version=4,
@@ -109,7 +113,8 @@ _V2_1: Final = replace(
     fetch_version=9,
     list_offsets_version=4,
 )
+_V4_0: Final = replace(_V2_1, name="4.0", eligible_leader_replicas=True)
 
 GENERATIONS: Final = {
-    generation.name: generation for generation in (_V0_8, _V0_10, _V0_11, _V2_0, _V2_1)
+    generation.name: generation for generation in (_V0_8, _V0_10, _V0_11, _V2_0, _V2_1, _V4_0)
 }

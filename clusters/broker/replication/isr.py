@@ -33,7 +33,7 @@ SINCE_LAST_TOLD_MS = 60_000  # … or once the controller has not been told for 
 def maybe_expand_isr(broker: Broker, partition: Partition, replica_id: int) -> None:
     """Lets a follower in, if its fetch has just shown that it belongs there."""
     if partitions.may_join_isr(partition, replica_id, broker.rules):
-        pending, state = partitions.begin_expand(partition, replica_id)
+        pending, state = partitions.begin_expand(partition, replica_id, broker.rules)
         broker.put(pending)
         broker.note(f"{partition.topic_partition}: expanding the ISR to {list(state.isr)}")
         broker.do(Coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False)))
@@ -51,7 +51,7 @@ def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None
             partition, now_ms=now_ms, lag_time_max_ms=lag_ms, lag_max_messages=messages
         )
         if leaving:
-            pending, state = partitions.begin_shrink(partition, leaving)
+            pending, state = partitions.begin_shrink(partition, leaving, broker.rules)
             broker.put(pending)
             broker.note(f"{partition.topic_partition}: shrinking the ISR to {list(state.isr)}")
             broker.do(Coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False)))

@@ -264,6 +264,14 @@ class LogTruncated:
 
 
 @dataclass(frozen=True, slots=True)
+class LogStartAdvanced:
+    """Retention has deleted the oldest segments of a log: it starts here now."""
+
+    partition: TopicPartition
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class IsrExpiration:
     """Timer: every replica.lag.time.max.ms / 2."""
 

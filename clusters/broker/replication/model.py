@@ -57,12 +57,16 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker says of itself under `/brokers/ids/<id>`; `epoch` is that znode's czxid."""
+    """What a broker says of itself under `/brokers/ids/<id>`; `epoch` is that znode's czxid.
+
+    `unclean_shutdown`: it has just started, and did not end cleanly before (KIP-966).
+    """
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int = -1
+    unclean_shutdown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,11 @@ class LeaderAndIsr:
     isr: tuple[int, ...]
     controller_epoch: int
     version: int = -1
+    # KIP-966, from 4.0 on: eligible leader replicas, and who led last while nobody does.
+    elr: tuple[int, ...] = ()
+    last_known_leader: int = NO_LEADER
+    # The znode's mzxid, which compares with brokers' epochs; -1: it was not read from there.
+    written_at: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

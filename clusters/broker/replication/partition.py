@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import log as logs
+from clusters.broker.replication.eligible import Eligibility, is_under_min_isr, next_elr
 from clusters.broker.replication.errors import IllegalReplicaStateError
 from clusters.broker.replication.generation import EpochAssignment, Generation
 from clusters.broker.replication.log import Log
@@ -89,6 +90,7 @@ class Leader:
     epoch_start_offset: int
     isr: IsrState
     remotes: Mapping[int, RemoteReplica]
+    elr: tuple[int, ...] = ()  # as far as this leader has written it (KIP-966)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,14 +250,20 @@ def record_follower_fetch(
 
 
 def maybe_increment_high_watermark(
-    partition: Partition, *, now_ms: int, lag_time_max_ms: int
+    partition: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation
 ) -> Partition:
     """HW = max(HW, min LEO over the ISR and the replicas that are caught up in time).
 
     A replica that has caught up but is not yet back in the ISR counts as well, so that HW does
-    not run away from it while it tries to join (seed 003).
+    not run away from it while it tries to join (seed 003). With KIP-966 HW stands still while the
+    ISR is smaller than min.insync.replicas: what is committed then is on so many replicas for sure.
     """
     leader = _leader(partition)
+    min_isr = partition.settings.min_insync_replicas
+    if rules.eligible_leader_replicas and is_under_min_isr(
+        leader.isr.isr, partition.assigned, min_isr
+    ):
+        return partition
     isr = leader.isr.maximal
     lowest = partition.log.end_offset
     for replica_id, remote in leader.remotes.items():
@@ -303,22 +311,26 @@ def out_of_sync_replicas(
     )
 
 
-def begin_expand(partition: Partition, replica_id: int) -> tuple[Partition, LeaderAndIsr]:
+def begin_expand(
+    partition: Partition, replica_id: int, rules: Generation
+) -> tuple[Partition, LeaderAndIsr]:
     """The partition while the larger ISR is being written, and what to write."""
     leader = _leader(partition)
     pending = PendingExpandIsr(leader.isr.isr, replica_id)
     return replace(partition, role=replace(leader, isr=pending)), _state_to_write(
-        partition, pending.maximal
+        partition, pending.maximal, rules
     )
 
 
-def begin_shrink(partition: Partition, leaving: tuple[int, ...]) -> tuple[Partition, LeaderAndIsr]:
+def begin_shrink(
+    partition: Partition, leaving: tuple[int, ...], rules: Generation
+) -> tuple[Partition, LeaderAndIsr]:
     """The partition while the smaller ISR is being written, and what to write."""
     leader = _leader(partition)
     pending = PendingShrinkIsr(leader.isr.isr, leaving)
     staying = tuple(replica for replica in leader.isr.isr if replica not in leaving)
     return replace(partition, role=replace(leader, isr=pending)), _state_to_write(
-        partition, staying
+        partition, staying, rules
     )
 
 
@@ -328,7 +340,7 @@ def commit_isr(partition: Partition, written: LeaderAndIsr) -> Partition:
     return replace(
         partition,
         version=written.version,
-        role=replace(leader, isr=CommittedIsr(written.isr)),
+        role=replace(leader, isr=CommittedIsr(written.isr), elr=written.elr),
     )
 
 
@@ -346,17 +358,22 @@ def doubt_isr_change(partition: Partition) -> Partition:
     )
 
 
-def _state_to_write(partition: Partition, isr: tuple[int, ...]) -> LeaderAndIsr:
+def _state_to_write(partition: Partition, isr: tuple[int, ...], rules: Generation) -> LeaderAndIsr:
+    leader = _leader(partition)
+    elr: tuple[int, ...] = ()
+    if rules.eligible_leader_replicas:
+        members = (*leader.isr.isr, *leader.elr)
+        eligibility = Eligibility(partition.settings.min_insync_replicas)
+        elr = next_elr(members, isr, partition.assigned, eligibility)
     in_assigned_order = tuple(replica for replica in partition.assigned if replica in isr)
-    leader_id = next(
-        replica for replica in partition.assigned if replica not in _leader(partition).remotes
-    )
+    leader_id = next(replica for replica in partition.assigned if replica not in leader.remotes)
     return LeaderAndIsr(
         leader=leader_id,
         leader_epoch=partition.leader_epoch,
         isr=in_assigned_order,
         controller_epoch=partition.controller_epoch,
         version=partition.version,
+        elr=elr,
     )
 
 

@@ -12,6 +12,7 @@ from clusters.broker.replication import (
     isr,
     leading,
     offsets,
+    retention,
     topics,
     truncation,
 )
@@ -97,6 +98,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.ListOffsetsResponded: following.on_offsets_responded,
     told.FetcherRequestFailed: following.on_request_failed,
     told.LogTruncated: truncation.on_log_truncated,
+    # retention
+    told.LogStartAdvanced: retention.on_log_start_advanced,
     # the controller
     told.LeaderAndIsrRequested: control.on_leader_and_isr,
     told.StopReplicaRequested: control.on_stop_replica,

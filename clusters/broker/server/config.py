@@ -38,6 +38,7 @@ class ServerConfig:
     zookeeper_session_timeout_ms: int
     socket_request_max_bytes: int
     replica_socket_timeout_ms: int
+    log_retention_check_interval_ms: int
     rack: str | None
     replication: ReplicationSettings
     settings: Mapping[str, str]
@@ -95,6 +96,9 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         zookeeper_session_timeout_ms=_number(settings, "zookeeper.session.timeout.ms", 6_000),
         socket_request_max_bytes=_number(settings, "socket.request.max.bytes", 104_857_600),
         replica_socket_timeout_ms=_number(settings, "replica.socket.timeout.ms", 30_000),
+        log_retention_check_interval_ms=_number(
+            settings, "log.retention.check.interval.ms", 300_000
+        ),
         rack=settings.get("broker.rack"),
         replication=replication_settings(settings, generation),
         settings=dict(settings),

@@ -17,8 +17,10 @@ from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from clusters.broker.replication.model import BrokerRegistration, Endpoint
 from clusters.broker.server.config import ServerConfig
 from clusters.broker.server.listener import Connection
+from clusters.broker.server.retention import keep_retention
 from clusters.broker.server.shell import BrokerShell
 from clusters.broker.storage.errors import StorageError
+from clusters.broker.storage.log import wall_clock_ms
 from clusters.broker.storage.log_directory import LogDirectory
 
 _log = logging.getLogger("broker")
@@ -104,7 +106,7 @@ async def serve(config: ServerConfig) -> int:
     coordination = ZooKeeperCoordination(
         config.zookeeper_connect,
         config.zookeeper_session_timeout_ms,
-        BrokerRegistration(config.broker_id, config.advertised, config.rack),
+        _registration(config, logs),
         shell.tell,
         loop,
     )
@@ -113,6 +115,8 @@ async def serve(config: ServerConfig) -> int:
     _log.info("broker %s, generation %s", config.broker_id, config.generation.name)
     coordination.start()
     shell.spawn(_keep_recovery_points(logs))
+    interval_ms = config.log_retention_check_interval_ms
+    shell.spawn(keep_retention(logs, shell.high_watermarks, shell.tell, interval_ms, wall_clock_ms))
     # What was imported and built so far stays for ever: the collector need not look at it again.
     gc.freeze()
     error = await ended
@@ -123,6 +127,14 @@ async def serve(config: ServerConfig) -> int:
     _log.error("ending: %s", error)
     coordination.close()
     return 1
+
+
+def _registration(config: ServerConfig, logs: LogDirectory) -> BrokerRegistration:
+    """From 4.0 on a broker owns up to an unclean shutdown (KIP-966)."""
+    unclean = config.generation.eligible_leader_replicas and not logs.was_clean
+    return BrokerRegistration(
+        config.broker_id, config.advertised, config.rack, unclean_shutdown=unclean
+    )
 
 
 def _end_cleanly(shell: BrokerShell, coordination: ZooKeeperCoordination) -> int:

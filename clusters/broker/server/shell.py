@@ -397,6 +397,10 @@ class BrokerShell:
                 return endpoint.host, endpoint.port
         return None
 
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """Of the replicas that a controller has named."""
+        return {tp: one.high_watermark for tp, one in self._broker.partitions.items()}
+
     # --- tasks, and the end ----------------------------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

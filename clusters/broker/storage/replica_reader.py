@@ -88,6 +88,23 @@ def log_end_offsets(log_directory: Path) -> Mapping[TopicPartition, int]:
     }
 
 
+def log_offsets(log_directory: Path, tp: TopicPartition) -> tuple[int, int] | None:
+    """(log start offset, log end offset) of one replica; None: it is not there to be read.
+
+    Its broker may be alive: a segment that it deletes meanwhile makes it unreadable once.
+    """
+    try:
+        directory = partition_directories(log_directory).get(tp)
+        if directory is None:
+            return None
+        start_offsets = checkpoints.read_offsets(log_directory / checkpoints.LOG_START_OFFSETS)
+        files = segment_files(directory)
+        first_offset = int(files[0].stem) if files else 0
+        return max(first_offset, start_offsets.get(tp, 0)), log_end_offset(directory)
+    except FileNotFoundError:
+        return None
+
+
 def segment_files(directory: Path) -> list[Path]:
     return sorted(directory.glob(f"*{LOG_SUFFIX}"))
 

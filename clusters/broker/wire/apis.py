@@ -67,6 +67,7 @@ _CLIENT_APIS: Final[Mapping[str, Mapping[Api, Versions]]] = {
     "0.11": _CLIENT_0_11,
     "2.0": _CLIENT_2_0,
     "2.1": _CLIENT_2_1,
+    "4.0": _CLIENT_2_1,  # KIP-966 is between brokers; what else 4.0 offers to clients is not there
 }
 _BETWEEN_BROKERS: Final = {
     Api.LEADER_AND_ISR: Versions(2, 2),

@@ -1,0 +1,55 @@
+"""Prints the matrix scenario × system and writes it as a page; finds the saved runs for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from clusters.errors import UsageError
+from clusters.hosts.java import find_java
+from harness import output
+from harness.checking import SparkStart, check_and_report
+from results.matrix import Matrix, assemble, read_verdict
+from results.report.matrix_page import write_matrix
+from results.run import RUN_FILE, read_run
+from results.store import find_run, runs_directory
+
+
+def scenario_runs(names: Sequence[str]) -> list[Path]:
+    """The run directories that are named, and those inside a directory that is none itself."""
+    found: list[Path] = []
+    for name in names:
+        directory = Path(name) if Path(name).is_dir() else find_run(name)
+        if (directory / RUN_FILE).exists():
+            found.append(directory.resolve())
+        else:
+            inside = (path.parent for path in sorted(directory.glob(f"*/{RUN_FILE}")))
+            found += [path.resolve() for path in inside if not path.is_symlink()]
+    chosen = [path for path in dict.fromkeys(found) if read_run(path).kind == "scenario"]
+    if not chosen:
+        raise UsageError(f"There is no run of a scenario in {', '.join(names)}.")
+    return chosen
+
+
+def check_missing(runs: Sequence[Path]) -> None:
+    """Judges the runs that a command which was interrupted had not come to judge."""
+    missing = [run for run in runs if read_verdict(run) is None]
+    if not missing:
+        return
+    find_java()
+    output.err.print(f"checking {len(missing)} runs with Spark")
+    spark = SparkStart()
+    check_and_report(spark.session(), missing)
+    spark.stop()
+
+
+def tell_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Matrix:
+    """Prints the matrix unless `quiet`, and writes it: to `file`, or beside the runs."""
+    matrix = assemble(runs)
+    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    path = write_matrix(matrix, file or runs_directory() / f"matrix-{stamp}.html")
+    if not quiet:
+        output.print_matrix(matrix)
+        output.out.print(f"matrix: {output.shown(path)}", markup=False)
+    return matrix

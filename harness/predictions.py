@@ -1,0 +1,48 @@
+"""What a scenario predicts beyond its outcome, compared with what was seen, one sentence each.
+
+Fetch rounds are compared after the run, from its record; conditions when the last step is done.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from nemesis.conditions import Observed
+from nemesis.scenario import Scenario, matches
+
+
+def unseen_sights(scenario: Scenario, system: str, observed: Observed) -> tuple[str, ...]:
+    """The conditions that should hold on this system now, and do not."""
+    return tuple(
+        f"predicted {expected.condition.text}, seen {expected.condition.subject(observed)!r}"
+        for expected in scenario.expect_seen
+        if any(matches(pattern, system) for pattern in expected.systems)
+        and not expected.condition.holds(observed)
+    )
+
+
+def round_disagreements(scenario: Scenario, run: Path) -> tuple[str, ...]:
+    """Compares the rounds that moved something with the table that the scenario expects."""
+    if not scenario.expected_rounds:
+        return ()
+    table = pq.read_table(run / "fetch_rounds")
+    rows = sorted(table.to_pylist(), key=lambda row: row["requested_ns"])
+    names = {number: name for name, number in scenario.brokers.items()}
+    seen: list[tuple[str, int, bool, int]] = []
+    marks: dict[str, int] = {}
+    for row in rows:
+        follower = names[row["follower"]]
+        mark = row["high_watermark"]
+        records = bool(row["records_bytes"])
+        if mark is not None and row["delivered_ns"] is not None:
+            if records or mark != marks.get(follower, 0):
+                seen.append((follower, row["fetch_offset"], records, mark))
+            marks[follower] = mark
+    wanted = [
+        (e.follower, e.fetch_offset, e.records, e.high_watermark) for e in scenario.expected_rounds
+    ]
+    if seen[: len(wanted)] == wanted:
+        return ()
+    return (f"fetch rounds (follower, offset, records, HW): expected {wanted}, seen {seen}",)

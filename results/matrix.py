@@ -1,0 +1,172 @@
+"""The matrix scenario × system: what was expected, what was observed, how many of how many agree.
+
+Put together from saved runs alone (`run.json` and `verdict.json`), so that one that was interrupted
+can be put together again, from as many commands as it took. Not here: playing or judging a run, and
+how the matrix looks (`results.report.matrix_page`).
+
+The rule: a run that could not conclude agrees with nothing, and says why.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from results.errors import RunUnreadableError
+from results.run import Run, read_run
+
+VERDICT_FILE: Final = "verdict.json"
+Status = Literal["agrees", "disagrees", "unknown", "unpredicted"]
+# A sign says what a colour says: not everybody sees colours, and not every terminal has them.
+SIGNS: Final[dict[Status, str]] = {
+    "agrees": "✓",
+    "disagrees": "✗",
+    "unknown": "?",
+    "unpredicted": "·",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """One run, as far as the matrix is concerned."""
+
+    run: Path
+    scenario: str
+    title: str
+    system: str
+    expected: str | None
+    observed: str
+    reasons: tuple[str, ...]  # why it is unknown, and which predictions did not come true
+    disagrees: bool  # a prediction beyond the outcome did not come true
+
+    @property
+    def agrees(self) -> bool:
+        return self.observed == self.expected and not self.disagrees
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All repetitions of one scenario on one system, oldest first."""
+
+    scenario: str
+    system: str
+    repetitions: tuple[Repetition, ...]
+
+    @property
+    def expected(self) -> str | None:
+        return self.repetitions[-1].expected
+
+    @property
+    def observed(self) -> tuple[str, ...]:
+        """Each outcome that was seen, once, in the order in which they came."""
+        return tuple(dict.fromkeys(each.observed for each in self.repetitions))
+
+    @property
+    def agreeing(self) -> int:
+        return sum(each.agrees for each in self.repetitions)
+
+    @property
+    def status(self) -> Status:
+        if self.expected is None:
+            return "unpredicted"
+        if self.agreeing == len(self.repetitions):
+            return "agrees"
+        known = [each for each in self.repetitions if each.observed != "unknown"]
+        return "disagrees" if any(not each.agrees for each in known) else "unknown"
+
+    @property
+    def text(self) -> str:
+        """`✓ lost 3/3`; `✗ held, expected lost 0/3`."""
+        seen = " or ".join(self.observed)
+        differs = self.expected is not None and self.observed != (self.expected,)
+        expected = f", expected {self.expected}" if differs else ""
+        count = f"{self.agreeing}/{len(self.repetitions)}"
+        return f"{SIGNS[self.status]} {seen}{expected} {count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    scenarios: tuple[tuple[str, str], ...]  # name and title
+    systems: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+    def cell(self, scenario: str, system: str) -> Cell | None:
+        """None: it was not played."""
+        return next((c for c in self.cells if (c.scenario, c.system) == (scenario, system)), None)
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        return {status: sum(cell.status == status for cell in self.cells) for status in SIGNS}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "scenarios": [{"name": name, "title": title} for name, title in self.scenarios],
+            "systems": list(self.systems),
+            "cells": [
+                {
+                    "scenario": cell.scenario,
+                    "system": cell.system,
+                    "expected": cell.expected,
+                    "observed": [each.observed for each in cell.repetitions],
+                    "agreeing": cell.agreeing,
+                    "of": len(cell.repetitions),
+                    "status": cell.status,
+                    "runs": [str(each.run) for each in cell.repetitions],
+                    "reasons": [reason for each in cell.repetitions for reason in each.reasons],
+                }
+                for cell in self.cells
+            ],
+        }
+
+
+def assemble(runs: Sequence[Path]) -> Matrix:
+    """The matrix of these runs of scenarios. Raises RunUnreadableError where one is none."""
+    repetitions = [_repetition(directory, read_run(directory)) for directory in sorted(set(runs))]
+    by_cell: dict[tuple[str, str], list[Repetition]] = {}
+    for each in repetitions:
+        by_cell.setdefault((each.scenario, each.system), []).append(each)
+    return Matrix(
+        tuple(sorted({each.scenario: each.title for each in repetitions}.items())),
+        tuple(sorted({each.system for each in repetitions}, key=_in_order)),
+        tuple(Cell(*key, tuple(group)) for key, group in sorted(by_cell.items())),
+    )
+
+
+def _repetition(directory: Path, run: Run) -> Repetition:
+    verdict = read_verdict(directory)
+    observed = "unknown" if verdict is None else str(verdict.get("outcome", "unknown"))
+    reasons = ["it was not checked"] if verdict is None else list(verdict.get("reasons", ()))
+    return Repetition(
+        directory,
+        run.name,
+        run.title,
+        run.system,
+        run.expected,
+        observed,
+        (*reasons, *run.disagreements),
+        bool(run.disagreements),
+    )
+
+
+def read_verdict(directory: Path) -> dict[str, Any] | None:
+    """None: the run was not checked yet."""
+    path = directory / VERDICT_FILE
+    try:
+        verdict = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunUnreadableError(f"{path} cannot be read: {error}") from error
+    if not isinstance(verdict, dict):
+        raise RunUnreadableError(f"{path} must be one JSON object")
+    return verdict
+
+
+def _in_order(system: str) -> tuple[bool, str, tuple[int, ...], str]:
+    """Own generations first, then by version as numbers."""
+    kind, _, version = system.partition(":")
+    return kind != "neaptide", kind, tuple(int(n) for n in re.findall(r"\d+", version)), system

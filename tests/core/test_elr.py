@@ -1,0 +1,203 @@
+"""E7, generation 4.0 (KIP-966): who may lead outside the ISR, and what a crash costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.coordination import LeaderAndIsrWritten, WriteLeaderAndIsr
+from clusters.broker.replication.effects import Effect
+from clusters.broker.replication.eligible import Eligibility, came_back_torn, next_elr, next_state
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.messages import IsrExpiration, TimerFired
+from clusters.broker.replication.model import BrokerRegistration, LeaderAndIsr, TopicPartition
+from clusters.broker.replication.partition import isr_of
+from clusters.broker.replication.step import step
+from tests.core import given
+from tests.core.chaos import REPLICAS, random_run
+from tests.core.world import A, B, C, T, World, cluster
+
+NOW = given.NOW
+
+
+# --- who is eligible -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("members", "isr", "min_isr", "unclean", "elr"),
+    [
+        ((A, B, C), (A, B), 2, (), ()),  # the ISR is large enough: nobody else is needed
+        ((A, B), (A,), 2, (), (B,)),  # who leaves an ISR that is too small stays eligible
+        ((A, B, C), (), 2, (), (A, B, C)),  # the last of the ISR too
+        ((A, B), (A,), 2, (B,), ()),  # … unless it may have lost its tail
+        ((A, B), (A,), 1, (), ()),
+        ((A, B, C), (A, B), 5, (), (C,)),  # no ISR can be larger than the replicas
+        ((A, B, C), (A, B, C), 5, (), ()),
+    ],
+)
+def test_e7_eligible_is_who_left_an_isr_that_is_too_small(
+    members: tuple[int, ...],
+    isr: tuple[int, ...],
+    min_isr: int,
+    unclean: tuple[int, ...],
+    elr: tuple[int, ...],
+) -> None:
+    assert next_elr(members, isr, (A, B, C), Eligibility(min_isr, frozenset(unclean))) == elr
+
+
+@pytest.mark.parametrize(
+    ("state", "live", "torn", "unclean", "decided"),
+    [
+        # (leader, ISR, ELR, last known leader), before and after; min.insync.replicas is 2
+        ((A, (A, B), (), -1), (A, B, C), (), False, None),
+        ((A, (A, B), (), -1), (A, C), (), False, (A, (A,), (B,), -1)),
+        ((A, (A,), (B,), -1), (C,), (), False, (-1, (), (A, B), A)),  # nobody of either lives
+        ((A, (A,), (B,), -1), (B, C), (), False, (B, (B,), (A,), -1)),  # an eligible one leads
+        ((-1, (), (A, B), A), (C,), (), False, None),
+        ((-1, (), (A, B), A), (B, C), (B,), False, (-1, (), (A,), A)),  # eligible no longer
+        ((-1, (), (A,), A), (A, C), (A,), False, (A, (A,), (), -1)),  # last known, last resort
+        ((-1, (), (B,), A), (A, C), (), False, None),  # … but not while an eligible one may come
+        ((-1, (), (A,), A), (C,), (), True, (C, (C,), (A,), -1)),  # an unclean election
+        ((A, (A, B), (), -1), (A, B), (B,), False, (A, (A,), (), -1)),  # back, but not in sync
+    ],
+)
+def test_e7_the_isr_leads_then_the_eligible_then_the_last_known_leader(
+    state: tuple[int, tuple[int, ...], tuple[int, ...], int],
+    live: tuple[int, ...],
+    torn: tuple[int, ...],
+    unclean: bool,
+    decided: tuple[int, tuple[int, ...], tuple[int, ...], int] | None,
+) -> None:
+    leader, isr, elr, last_known = state
+    before = LeaderAndIsr(leader, 4, isr, 1, 7, elr, last_known)
+    eligibility = Eligibility(2, frozenset(torn))
+    after = next_state(before, (A, B, C), live, 2, unclean=unclean, eligibility=eligibility)
+    if decided is None:
+        assert after is None
+    else:
+        leader, isr, elr, last_known = decided
+        assert after == LeaderAndIsr(leader, 5, isr, 2, 7, elr, last_known)
+
+
+# --- the leader ----------------------------------------------------------------------------------
+
+
+def written(effects: tuple[Effect, ...]) -> list[LeaderAndIsr]:
+    asked = [effect.request for effect in effects if isinstance(effect, do.Coordinate)]
+    return [request.state for request in asked if isinstance(request, WriteLeaderAndIsr)]
+
+
+@pytest.mark.parametrize(("generation", "elr"), [("4.0", (B,)), ("2.1", ())])
+def test_e7_a_leader_that_shrinks_its_isr_below_the_minimum_keeps_the_leaver_eligible(
+    generation: str, elr: tuple[int, ...]
+) -> None:
+    leader = given.leading(generation, isr=(A, B), records=5, min_insync_replicas=2)
+    [state] = written(step(leader, TimerFired(IsrExpiration()), NOW + 40_000))
+    assert (state.isr, state.elr) == ((A,), elr)
+
+
+def test_e7_who_joins_an_isr_that_is_large_enough_ends_all_eligibility() -> None:
+    leader = given.leading("4.0", isr=(A, B), records=5, high_watermark=5, min_insync_replicas=2)
+    [shrunk] = written(step(leader, TimerFired(IsrExpiration()), NOW + 40_000))
+    step(leader, LeaderAndIsrWritten(T, shrunk, False), NOW + 40_001)
+    [grown] = written(step(leader, given.fetch(C, 5), NOW + 40_002))
+    assert (grown.isr, grown.elr) == ((A, C), ())
+
+
+def test_e7_what_a_leader_wrote_of_eligibility_it_still_knows_at_its_next_change() -> None:
+    leader = given.leading("4.0", isr=(A, B), records=5, high_watermark=5, min_insync_replicas=3)
+    [shrunk] = written(step(leader, TimerFired(IsrExpiration()), NOW + 40_000))
+    step(leader, LeaderAndIsrWritten(T, shrunk, False), NOW + 40_001)
+    [grown] = written(step(leader, given.fetch(C, 5), NOW + 40_002))
+    assert (grown.isr, grown.elr) == ((A, C), (B,))
+
+
+@pytest.mark.parametrize(("generation", "high_watermark"), [("4.0", 3), ("2.1", 5)])
+def test_e7_the_high_watermark_waits_for_an_isr_that_is_large_enough(
+    generation: str, high_watermark: int
+) -> None:
+    leader = given.leading(generation, isr=(A,), records=5, high_watermark=3, min_insync_replicas=2)
+    assert isr_of(given.of(leader)) == (A,)
+    assert given.of(leader).high_watermark == high_watermark
+
+
+# --- whole clusters ------------------------------------------------------------------------------
+
+
+def last_replica_standing(generation: str) -> tuple[World, int]:
+    """B leaves by a clean shutdown; A, the last one, loses m2 in a power failure. Both return."""
+    world = cluster(generation, (A, B), min_insync_replicas=2)
+    world.produce("m1")
+    m2 = world.produce("m2")
+    world.advance(6_000)
+    assert world.is_acked(m2)
+    world.stop(B)
+    world.run()
+    assert world.isr == (A,)
+    world.kill(A, lose_from=1)
+    world.run()
+    world.start(B).advance(100)
+    world.start(A).advance(5_000)
+    assert set(world.isr) == {A, B}
+    return world, m2
+
+
+def test_e7_the_last_replica_standing_takes_an_acked_record_with_it_on_2_1() -> None:
+    world, _ = last_replica_standing("2.1")
+    assert (world.leader, world.log(A), world.log(B)) == (A, ["m1"], ["m1"])
+
+
+def test_e7_an_eligible_replica_leads_in_its_place_on_4_0() -> None:
+    world, _ = last_replica_standing("4.0")
+    assert (world.leader, world.log(A), world.log(B)) == (B, ["m1", "m2"], ["m1", "m2"])
+
+
+def test_e7_an_eligible_replica_that_crashed_is_eligible_no_longer() -> None:
+    """Both fell in an unclean way: the last known leader comes back, whatever it has."""
+    world = cluster("4.0", (A, B), min_insync_replicas=2)
+    world.produce("m1")
+    world.advance(6_000)
+    world.kill(B)
+    world.run()
+    assert (world.isr, world.service.states[T].elr) == ((A,), (B,))
+    world.kill(A)
+    world.run()
+    world.start(B).advance(100)
+    assert (world.leader, world.service.states[T].elr) == (-1, (A,))
+    world.start(A).advance(5_000)
+    assert world.leader == A
+
+
+@pytest.mark.parametrize(("written_at", "torn"), [(9, {T: frozenset({B})}), (10, {}), (-1, {})])
+def test_e7_a_new_controller_knows_who_crashed_before_its_time(
+    written_at: int, torn: dict[TopicPartition, frozenset[int]]
+) -> None:
+    state = LeaderAndIsr(A, 4, (A,), 1, 7, (B,), written_at=written_at)
+    brokers = {
+        A: BrokerRegistration(A, (), epoch=12),
+        B: BrokerRegistration(B, (), epoch=10, unclean_shutdown=True),
+        C: BrokerRegistration(C, (), epoch=13, unclean_shutdown=True),  # no member
+    }
+    assert came_back_torn({T: state}, brokers) == torn
+
+
+def test_e7_a_record_whose_isr_shrinks_times_out_and_is_committed_when_it_grows_again() -> None:
+    world = cluster("4.0", (A, B), min_insync_replicas=2)
+    world.produce("m1")
+    world.advance(6_000)
+    world.hold(told.FetchRequested, source=B, target=A)
+    m2 = world.produce("m2", timeout_ms=60_000)
+    world.advance(50_000)
+    assert (world.isr, world.offsets(A)) == ((A,), (2, 1))
+    assert world.result(m2) is None
+    world.holds.clear()
+    world.advance(5_000)
+    assert (set(world.isr), world.offsets(A), world.result(m2)) == ({A, B}, (2, 2), Error.NONE)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_e7_no_acked_record_is_lost_and_no_replica_diverges_on_4_0(seed: int) -> None:
+    run = random_run("4.0", seed)
+    assert run.lost == set()
+    assert len({tuple(run.world.log(broker)) for broker in REPLICAS}) == 1

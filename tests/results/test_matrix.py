@@ -1,0 +1,122 @@
+"""The matrix is put together from saved runs; each cell says what was seen, how often, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from results.errors import RunUnreadableError
+from results.matrix import assemble
+from results.report.matrix_page import write_matrix
+from results.run import Run
+from results.store import write_json, write_run
+
+RUN = Run(
+    neaptide="0",
+    name="acks-1-loss",
+    system="neaptide:0.10",
+    host="local",
+    seed=1,
+    started_utc="2026-01-01T00:00:00.000Z",
+    status="finished",
+    kind="scenario",
+    brokers={"A": 0},
+    title="A title <with> signs",
+    expected="lost",
+)
+
+
+def save(
+    runs: Path,
+    directory: str,
+    outcome: str | None,
+    *,
+    system: str = "neaptide:0.10",
+    expected: str | None = "lost",
+    reasons: tuple[str, ...] = (),
+    disagreements: tuple[str, ...] = (),
+) -> Path:
+    path = runs / directory
+    path.mkdir(parents=True)
+    write_run(path, replace(RUN, system=system, expected=expected, disagreements=disagreements))
+    if outcome is not None:
+        write_json(path / "verdict.json", {"outcome": outcome, "reasons": list(reasons)})
+    return path
+
+
+def test_a_cell_says_how_many_of_how_many_agree(tmp_path: Path) -> None:
+    runs = [save(tmp_path, str(number), "lost") for number in range(3)]
+    [cell] = assemble(runs).cells
+    assert (cell.status, cell.text) == ("agrees", "✓ lost 3/3")
+
+
+def test_one_that_disagrees_makes_the_cell_disagree(tmp_path: Path) -> None:
+    runs = [save(tmp_path, "a", "lost"), save(tmp_path, "b", "held")]
+    [cell] = assemble(runs).cells
+    assert (cell.status, cell.text) == ("disagrees", "✗ lost or held, expected lost 1/2")
+
+
+def test_one_that_could_not_conclude_is_unknown_and_says_why(tmp_path: Path) -> None:
+    runs = [save(tmp_path, "a", "lost"), save(tmp_path, "b", "unknown", reasons=("No end.",))]
+    [cell] = assemble(runs).cells
+    assert (cell.status, cell.agreeing) == ("unknown", 1)
+    assert cell.repetitions[1].reasons == ("No end.",)
+
+
+def test_a_prediction_that_did_not_come_true_disagrees_although_the_outcome_is_right(
+    tmp_path: Path,
+) -> None:
+    run = save(tmp_path, "a", "lost", disagreements=("predicted isr_changes >= 4, seen 2",))
+    [cell] = assemble([run]).cells
+    assert (cell.status, cell.text) == ("disagrees", "✗ lost 0/1")
+
+
+def test_a_run_that_was_not_checked_is_unknown(tmp_path: Path) -> None:
+    [cell] = assemble([save(tmp_path, "a", None)]).cells
+    assert (cell.status, cell.repetitions[0].reasons) == ("unknown", ("it was not checked",))
+
+
+def test_what_nobody_predicted_neither_agrees_nor_disagrees(tmp_path: Path) -> None:
+    [cell] = assemble([save(tmp_path, "a", "held", expected=None)]).cells
+    assert (cell.status, cell.text) == ("unpredicted", "· held 0/1")
+
+
+def test_systems_are_in_order_of_their_versions(tmp_path: Path) -> None:
+    systems = ("kafka:0.10.2.2", "neaptide:0.10", "kafka:4.1.0", "neaptide:0.8", "kafka:0.8.2.2")
+    runs = [save(tmp_path, str(n), "lost", system=name) for n, name in enumerate(systems)]
+    assert assemble(runs).systems == (
+        "neaptide:0.8",
+        "neaptide:0.10",
+        "kafka:0.8.2.2",
+        "kafka:0.10.2.2",
+        "kafka:4.1.0",
+    )
+
+
+def test_a_directory_that_is_no_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunUnreadableError, match=r"run\.json is missing"):
+        assemble([tmp_path])
+
+
+def test_the_page_links_to_reports_says_reasons_and_escapes(tmp_path: Path) -> None:
+    runs = [save(tmp_path / "runs", "a", "unknown", reasons=("It <broke>.",))]
+    page = write_matrix(assemble(runs), tmp_path / "matrix.html").read_text(encoding="utf-8")
+    assert 'href="runs/a/report.html"' in page
+    assert "It &lt;broke&gt;." in page
+    assert "A title &lt;with&gt; signs" in page
+    assert "http" not in page
+
+
+def test_markdown_and_json_by_the_ending_of_the_file(tmp_path: Path) -> None:
+    matrix = assemble([save(tmp_path / "runs", "a", "lost")])
+    markdown = write_matrix(matrix, tmp_path / "m.md").read_text(encoding="utf-8")
+    assert markdown.splitlines() == [
+        "| scenario | `neaptide:0.10` |",
+        "|---|---|",
+        "| acks-1-loss | ✓ lost 1/1 |",
+    ]
+    document = json.loads(write_matrix(matrix, tmp_path / "m.json").read_text(encoding="utf-8"))
+    assert document["cells"][0]["agreeing"] == document["cells"][0]["of"] == 1
