@@ -38,6 +38,8 @@ class Send:
     partition: int
     invoked_us: int
     retries_left: int = 0
+    to: int | None = None  # the only broker that this client knows
+    of_load: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ class Outcome:
     completed_us: int
     offset: int | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Unnamed records, so many at once, every half second."""
+
+    burst: int
+    acks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,8 @@ class Clients:
     retries: int = 0
     waiting: tuple[Send, ...] = ()
     in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
-    leaders: dict[int, int] = field(default_factory=dict)  # as last heard, by partition
+    # As last heard, by partition and by the only broker that the client knows.
+    leaders: dict[tuple[int, int | None], int] = field(default_factory=dict)
     sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
     acked: dict[str, int | None] = field(default_factory=dict)
     consumed: dict[str, int] = field(default_factory=dict)  # while faults were going on
@@ -78,6 +89,7 @@ class Clients:
     reads_done: int = 0
     read_end: int = 0  # of the last read: where it stopped, the high watermark
     is_retrying: bool = False  # a look for a leader is due
+    load: Load | None = None
     next_number: int = 1
 
     def copy(self) -> Clients:

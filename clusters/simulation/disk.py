@@ -98,16 +98,18 @@ def values_of(batch: Batch) -> tuple[object, ...]:
 class Disk:
     """One broker's log directory."""
 
-    __slots__ = ("high_watermarks", "logs")
+    __slots__ = ("high_watermarks", "logs", "was_clean")
 
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, SimulatedLog] = {}
         self.high_watermarks: Mapping[TopicPartition, int] = {}
+        self.was_clean = False  # the mark that a clean shutdown leaves; a start removes it
 
     def copy(self) -> Disk:
         other = Disk()
         other.logs = {tp: log.copy() for tp, log in self.logs.items()}
         other.high_watermarks = self.high_watermarks
+        other.was_clean = self.was_clean
         return other
 
     def carry_out(self, effect: do.Effect) -> int | None:
@@ -147,6 +149,7 @@ class Disk:
         """A clean shutdown: all that was written is on disk."""
         for log in self.logs.values():
             log.recovery_point = log.end_offset
+        self.was_clean = True
 
     def lose_page_cache(self, keep: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """A power failure. What lies before `keep` happened to be written back; returns losses."""

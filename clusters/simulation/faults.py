@@ -25,6 +25,7 @@ __all__ = [
     "release",
     "restart",
     "resume",
+    "slow",
     "stop",
 ]
 
@@ -128,6 +129,8 @@ def heal(world: World, source: int | None = None, target: int | None = None) -> 
         if (source is None and target is None)
         or (one.source, one.target) in ((source, target), (target, source))
     }
+    if source is None and target is None:
+        world.slowed.clear()
     _reset(world, healed)
     world.cuts -= healed
     world.look_at_sessions()
@@ -147,6 +150,16 @@ def _reset(world: World, healed: set[Cut]) -> None:
             number = world.asked_by(link.target, entry.body)
         if number in world.asked:
             world.fail_request(number)
+
+
+def slow(
+    world: World, source: int | None, target: int | None, purpose: str | None, delay_ms: int
+) -> None:
+    """Messages from source to target take so much longer; 0: no longer."""
+    where = Cut(source, target, purpose)
+    world.slowed.pop(where, None)
+    if delay_ms:
+        world.slowed[where] = delay_ms * 1_000
 
 
 def hold(world: World, rule: Hold) -> None:

@@ -20,6 +20,7 @@ from clusters.simulation.clients import (
     REQUEST_TIMEOUT_MS,
     RESENT,
     RETRY_AFTER_MS,
+    Load,
     Outcome,
     Read,
     Send,
@@ -31,14 +32,19 @@ if TYPE_CHECKING:
     from clusters.simulation.world import World
 
 RECORD_BYTES = 100
+BURST_MS = 500
 
 
 class Retry(NamedTuple):
     """The clients look again for a leader."""
 
 
+class Burst(NamedTuple):
+    """The load sends its next records."""
+
+
 class AnswerLate(NamedTuple):
-    """A client has waited for an answer for its request time-out."""
+    """A client has waited for an answer for as long as it waits at all."""
 
     request: int
 
@@ -46,13 +52,32 @@ class AnswerLate(NamedTuple):
 # --- what is asked of them -----------------------------------------------------------------------
 
 
-def produce(world: World, value: str, acks: int, partition: int = 0) -> None:
-    """Sends a record, after those that wait already."""
+def produce(
+    world: World,
+    value: str,
+    acks: int,
+    partition: int = 0,
+    *,
+    to: int | None = None,
+    of_load: bool = False,
+) -> None:
+    """Sends a record, after those that wait already; `to`: by a client that knows this broker."""
     clients = world.clients
-    send = Send(clients.next_number, value, acks, partition, world.now_us, clients.retries)
+    number, retries = clients.next_number, clients.retries
+    send = Send(number, value, acks, partition, world.now_us, retries, to, of_load)
     clients.next_number += 1
     clients.waiting = (*clients.waiting, send)
     _send_waiting(world)
+
+
+def load(world: World, rate: float, acks: int) -> None:
+    """Half of what is sent in a second, every half second, until `stop_load`."""
+    world.clients.load = Load(max(1, round(rate * BURST_MS / 1_000)), acks)
+    world.later(0, Burst())
+
+
+def stop_load(world: World) -> None:
+    world.clients.load = None
 
 
 def consume(world: World, partition: int, phase: str) -> None:
@@ -74,10 +99,11 @@ def _send_waiting(world: World) -> None:
         if send.invoked_us <= late_us:
             clients.settle(send, Outcome("info", world.now_us, error="_MSG_TIMED_OUT"))
             continue
-        if left or len(clients.in_flight) >= clients.max_in_flight:
+        full = sum(not other.of_load for _, other in clients.in_flight.values())
+        if not send.of_load and (left or full >= clients.max_in_flight):
             left.append(send)
             continue
-        leader = _leader(world, send.partition)
+        leader = _leader(world, send.partition, send.to)
         if leader is None:
             left.append(send)
             _try_later(world)
@@ -97,7 +123,7 @@ def _send(world: World, leader: int, send: Send) -> None:
         world.clients.settle(send, Outcome("ok", world.now_us))
         return
     world.clients.in_flight[number] = (leader, send)
-    world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
+    world.later(MESSAGE_TIMEOUT_MS * 1_000, AnswerLate(number))
 
 
 def _try_later(world: World) -> None:
@@ -113,18 +139,18 @@ def _reaches(world: World, broker: int) -> bool:
     return not any(cut.covers(there) or cut.covers(back) for cut in world.cuts)
 
 
-def _leader(world: World, partition: int) -> int | None:
+def _leader(world: World, partition: int, to: int | None = None) -> int | None:
     """Who leads, as the clients believe; asked anew where that broker is dead."""
-    known = world.clients.leaders.get(partition)
+    known = world.clients.leaders.get((partition, to))
     if known is not None and known in world.brokers:
         return known
-    for broker_id in sorted(world.brokers):
+    for broker_id in sorted(world.brokers) if to is None else (to,):
         if not _reaches(world, broker_id):
             continue
         told_states = world.brokers[broker_id].metadata.topics.get(world.spec.topic, {})
         state = told_states.get(partition)
         if state is not None and state.state.leader in world.brokers:
-            world.clients.leaders[partition] = state.state.leader
+            world.clients.leaders[partition, to] = state.state.leader
             return state.state.leader
     return None
 
@@ -139,23 +165,36 @@ def take(world: World, body: object) -> bool:
         _send_waiting(world)
         _read_on(world)
         return True
+    if isinstance(body, Burst):
+        return _burst(world)
     assert isinstance(body, AnswerLate)
     entry = world.clients.in_flight.get(body.request)
     reading = world.clients.reading
     if entry is not None:
-        _unanswered(world, body.request, "_TIMED_OUT")
+        _unanswered(world, body.request, "_MSG_TIMED_OUT")
         return True
     if reading is not None and reading.request == body.request:
         world.clients.reading = replace(reading, request=None)
-        world.clients.leaders.pop(reading.partition, None)
+        world.clients.leaders.pop((reading.partition, None), None)
         _try_later(world)
         return True
     return False
 
 
+def _burst(world: World) -> bool:
+    going = world.clients.load
+    if going is None:
+        return False
+    for _ in range(going.burst):
+        value = f"load-{world.clients.next_number}"
+        produce(world, value, going.acks, of_load=True)
+    world.later(BURST_MS * 1_000, Burst())
+    return True
+
+
 def _unanswered(world: World, number: int, why: str) -> None:
     _, send = world.clients.in_flight.pop(number)
-    world.clients.leaders.pop(send.partition, None)
+    world.clients.leaders.pop((send.partition, send.to), None)
     _again_or(world, send, Outcome("info", world.now_us, error=why))
     _send_waiting(world)
 
@@ -177,12 +216,12 @@ def broken(world: World, broker_id: int) -> None:
         if leader == broker_id:
             _unanswered(world, number, "_TRANSPORT")
     reading = clients.reading
-    if reading is not None and clients.leaders.get(reading.partition) == broker_id:
+    if reading is not None and clients.leaders.get((reading.partition, None)) == broker_id:
         clients.reading = replace(reading, request=None)
         _try_later(world)
-    for partition, leader in tuple(clients.leaders.items()):
+    for known, leader in tuple(clients.leaders.items()):
         if leader == broker_id:
-            del clients.leaders[partition]
+            del clients.leaders[known]
 
 
 def respond(world: World, broker_id: int, effect: Any) -> None:
@@ -217,7 +256,7 @@ def _on_produced(world: World, body: do.RespondProduce) -> None:
     elif result.error in DEFINITE:
         world.clients.settle(send, Outcome("fail", now_us, error=result.error.name))
     elif result.error in RESENT:
-        world.clients.leaders.pop(send.partition, None)
+        world.clients.leaders.pop((send.partition, send.to), None)
         world.clients.waiting = (send, *world.clients.waiting)
         _try_later(world)
     else:
@@ -260,7 +299,7 @@ def _on_read(world: World, body: told.FetchResponded) -> None:
         is_out_of_range = result.error is Error.OFFSET_OUT_OF_RANGE
         offset = -1 if is_out_of_range else reading.offset
         clients.reading = replace(reading, offset=offset, request=None)
-        clients.leaders.pop(reading.partition, None)
+        clients.leaders.pop((reading.partition, None), None)
         _try_later(world)
         return
     found = [

@@ -22,10 +22,11 @@ Told = list[tuple[int, object]]
 
 class Service:
     __slots__ = (
-        "_registrations",
         "_sequence",
+        "_transactions",
         "controller",
         "controller_epoch",
+        "isr_changes",
         "notifications",
         "sessions",
         "states",
@@ -39,7 +40,8 @@ class Service:
         self.topics: dict[str, TopicConfiguration] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.notifications: dict[str, tuple[TopicPartition, ...]] = {}
-        self._registrations = 0
+        self.isr_changes: dict[TopicPartition, int] = {}
+        self._transactions = 0  # every write has its number, as in ZooKeeper
         self._sequence = 0
 
     def copy(self) -> Service:
@@ -50,16 +52,21 @@ class Service:
         other.topics = self.topics
         other.states = dict(self.states)
         other.notifications = dict(self.notifications)
-        other._registrations = self._registrations
+        other.isr_changes = dict(self.isr_changes)
+        other._transactions = self._transactions
         other._sequence = self._sequence
         return other
 
     # --- sessions --------------------------------------------------------------------------------
 
-    def register(self, broker: int) -> Told:
-        self._registrations += 1
-        self.sessions[broker] = BrokerRegistration(broker, (), epoch=self._registrations)
-        started: Told = [(broker, zk.SessionStarted(self._registrations))]
+    def register(self, broker: int, *, unclean_shutdown: bool = False) -> Told:
+        """A new session; its broker says whether it has just started, and how it ended before."""
+        self._transactions += 1
+        epoch = self._transactions
+        self.sessions[broker] = BrokerRegistration(
+            broker, (), epoch=epoch, unclean_shutdown=unclean_shutdown
+        )
+        started: Told = [(broker, zk.SessionStarted(epoch))]
         if self.controller is not None:
             started.append((broker, zk.ControllerChanged(self.controller)))
         return [*started, *self._brokers_changed()]
@@ -132,7 +139,11 @@ class Service:
         fenced = request.by_controller and state.controller_epoch != self.controller_epoch
         if fenced or state.version != known:
             return zk.LeaderAndIsrConflict(tp, state, request.by_controller)
-        self.states[tp] = replace(state, version=known + 1)
+        self._transactions += 1
+        before = self.states.get(tp)
+        if before is not None and set(before.isr) != set(state.isr):
+            self.isr_changes[tp] = self.isr_changes.get(tp, 0) + 1
+        self.states[tp] = replace(state, version=known + 1, written_at=self._transactions)
         return zk.LeaderAndIsrWritten(tp, self.states[tp], request.by_controller)
 
     def _create(

@@ -84,6 +84,8 @@ class SessionTimedOut(NamedTuple):
 class Register(NamedTuple):
     """A broker that has started asks for a session."""
 
+    unclean_shutdown: bool
+
 
 class Asked(NamedTuple):
     """A follower's request that waits for its answer."""
@@ -138,12 +140,14 @@ class World:
         "paused",
         "positions",
         "recorder",
+        "refused",
         "rounds",
         "sequence",
         "service",
         "shared_brokers",
         "shared_disks",
         "silent_since",
+        "slowed",
         "spec",
         "steps",
         "timers",
@@ -173,6 +177,8 @@ class World:
         self.ever_held: frozenset[str] = frozenset()
         self.silent_since: dict[int, int] = {}  # brokers that the service does not hear
         self.expired: frozenset[int] = frozenset()  # … whose session is over; they do not know
+        self.refused: frozenset[int] = frozenset()  # controllers that were told of a later one
+        self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
         self.recorder: Recorder | None = None
@@ -344,13 +350,16 @@ class World:
 
     def send(self, source: int, target: int, channel: str, body: object) -> Entry:
         self.sequence += 1
+        link = Link(source, target, channel)
         due_us = self.now_us + self.spec.latency_us
+        if self.slowed:
+            due_us += sum(us for where, us in self.slowed.items() if where.covers(link))
         noise = self.spec.noise
         if noise is not None and noise.jitter_us:
             due_us += noise.draw(self.sequence) % noise.jitter_us
-            link = Link(source, target, channel)
+        if self.slowed or noise is not None:
             due_us = max([due_us, *(e.due_us for e in self.messages if e.link == link)])
-        entry = Entry(due_us, self.sequence, Link(source, target, channel), body)
+        entry = Entry(due_us, self.sequence, link, body)
         heappush(self.messages, entry)
         return entry
 
@@ -399,6 +408,7 @@ class World:
             epoch = getattr(body, "controller_epoch", 0)
             answer = told.ControlResponded(link.target, epoch, refusal)
             self.send(link.target, link.source, CONTROL, answer)
+            self.refused |= {link.source}
 
     def tell(self, broker_id: int, event: object) -> Error | None:
         """One event for the core. Returns the error with which it refused a controller, if so."""
@@ -416,7 +426,9 @@ class World:
     def _serve(self, broker_id: int, request: object) -> None:
         """The service's side of a session."""
         if isinstance(request, Register):
-            self.send_all(self.service.register(broker_id))
+            self.send_all(
+                self.service.register(broker_id, unclean_shutdown=request.unclean_shutdown)
+            )
         elif broker_id in self.service.sessions and broker_id not in self.expired:
             self.send_all(self.service.execute(broker_id, request))
             if self.recorder is not None and isinstance(request, zk.WriteLeaderAndIsr):
@@ -694,6 +706,7 @@ _HOLDERS: Final = (
     "rounds",
     "service",
     "silent_since",
+    "slowed",
     "timers",
     "waiting",
 )
@@ -705,6 +718,7 @@ _SHARED: Final = (
     "partition",
     "paused",
     "recorder",
+    "refused",
     "sequence",
     "spec",
     "steps",
@@ -727,11 +741,14 @@ def start_world(spec: WorldSpec) -> World:
 
 def start_broker(world: World, broker_id: int) -> None:
     """A broker process begins with what is on its disk."""
-    disk = world.disks.setdefault(broker_id, Disk())
+    world.disks.setdefault(broker_id, Disk())
+    disk = world.own_disk(broker_id)
     spec = world.spec
     world.shared_brokers.discard(broker_id)
     world.brokers[broker_id] = start(broker_id, spec.rules, spec.settings, disk.stored())
     world.carry_out(broker_id, begin(world.brokers[broker_id]))
-    world.send(broker_id, SERVICE, COORDINATION, Register())
+    unclean = spec.rules.eligible_leader_replicas and not disk.was_clean
+    disk.was_clean = False
+    world.send(broker_id, SERVICE, COORDINATION, Register(unclean))
     world.look_at_sessions()
     world.unblock()

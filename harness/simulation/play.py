@@ -9,6 +9,7 @@ from typing import Any
 
 from clusters.broker.replication.generation import Generation
 from clusters.simulation.world import World
+from harness.predictions import round_disagreements, unseen_sights
 from harness.simulation.recording import RunRecorder
 from harness.version import VERSION
 from nemesis.scenario import Scenario, expected_outcome
@@ -32,7 +33,9 @@ def play_simulated(
         recorders.append(recorder)
         return recorder.note_nemesis
 
-    simulated = simulate(scenario, rules, record)
+    simulated = simulate(
+        scenario, rules, record, lambda observed: unseen_sights(scenario, system, observed)
+    )
     directory = create_run(scenario.name, system, seed, started)
     recorders[0].write(directory)
     ended = simulated.ended
@@ -59,4 +62,5 @@ def play_simulated(
         ),
     )
     write_run(directory, run)
-    return directory, simulated.disagreements
+    seen = (*simulated.disagreements, *round_disagreements(scenario, directory))
+    return directory, seen

@@ -109,7 +109,7 @@ def _fields(step: steps.Step) -> Iterator[str]:
         case steps.Release(rule):
             yield f"rule = {_quoted(rule)}"
         case steps.Kill(broker, in_flight):
-            yield f"broker = {_quoted(broker)}"
+            yield f"broker = {_quoted(str(broker))}"
             yield f"in_flight = {_quoted(in_flight)}"
         case steps.PowerOff(broker, survives):
             yield f"broker = {_quoted(broker)}"
@@ -122,7 +122,7 @@ def _fields(step: steps.Step) -> Iterator[str]:
             if step.both:
                 yield "both = true"
         case steps.Restart(broker) | steps.Pause(broker) | steps.Resume(broker):
-            yield f"broker = {_quoted(broker)}"
+            yield f"broker = {_quoted(str(broker))}"
 
 
 def _conditions(target: Target, world: World) -> Iterator[str]:
@@ -139,10 +139,11 @@ def _conditions(target: Target, world: World) -> Iterator[str]:
     isr = ", ".join(names[number] for number in observed.isr())
     yield f"isr is {{{isr}}}"
     for number in assigned(world, world.partition):
+        end = observed.log_end_offset_on_disk(number)
+        if end and number in world.brokers:
+            yield f"log_end_offset({names[number]}) is {end}"
         if number == leader or not observed.is_reachable(number):
             continue
-        end, mark = observed.log_end_offset(number), observed.high_watermark(number)
-        if end:
-            yield f"LEO({names[number]}) >= {end}"
+        mark = observed.high_watermark(number)
         if mark:
             yield f"HW({names[number]}) >= {mark}"

@@ -6,7 +6,7 @@ that it told is the leader.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from clusters.broker.replication.model import NO_LEADER, TopicPartition
 from clusters.simulation.network import FETCH
@@ -16,8 +16,9 @@ from clusters.simulation.world import Position, World
 class WorldObserved:
     """About one partition of the world's topic."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, named: Mapping[str, int] | None = None) -> None:
         self._world = world
+        self._named = named or {}
 
     # --- clients ---
 
@@ -30,6 +31,10 @@ class WorldObserved:
 
     def consumed(self, record: str) -> bool:
         return record in self._world.clients.consumed
+
+    def error(self, record: str) -> str | None:
+        found = self._world.clients.sends.get(record)
+        return found[1].error if found is not None else None
 
     # --- brokers ---
 
@@ -57,7 +62,33 @@ class WorldObserved:
         state = self._world.service.states.get(self._world.partition)
         return () if state is None else state.isr
 
+    def isr_changes(self) -> int:
+        return self._world.service.isr_changes.get(self._world.partition, 0)
+
+    def controller(self) -> int | None:
+        return self._world.service.controller
+
+    def controller_epoch(self) -> int | None:
+        return self._world.service.controller_epoch
+
+    def named(self, name: str) -> int | None:
+        return self._named.get(name)
+
+    # --- the disks ---
+
+    def log_start_offset(self, broker: int) -> int | None:
+        log = self._world.disks[broker].logs.get(self._world.partition)
+        return log.start_offset if log else None
+
+    def log_end_offset_on_disk(self, broker: int) -> int | None:
+        log = self._world.disks[broker].logs.get(self._world.partition)
+        return log.end_offset if log else None
+
     # --- the wire ---
+
+    def refused(self, broker: int) -> bool:
+        """Whether a broker has refused this one's requests as those of an earlier controller."""
+        return broker in self._world.refused
 
     def held(self, source: int, destination: int) -> bool:
         world = self._world

@@ -7,7 +7,7 @@ are named in steps and numbered in worlds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from clusters.simulation import faults, producing
@@ -33,6 +33,7 @@ class Performer:
 
     world: World
     brokers: Mapping[str, int]
+    named: dict[str, int] = field(default_factory=dict)  # the controllers of their moments
 
     def do(self, step: steps.Step) -> None:
         """Raises MissedError where the step cannot be done."""
@@ -43,7 +44,7 @@ class Performer:
 
     def wait(self, condition: Condition, within_s: float) -> None:
         """Lets events happen until the condition holds. Raises MissedError where it does not."""
-        observed = WorldObserved(self.world)
+        observed = WorldObserved(self.world, self.named)
         deadline_us = self.world.now_us + int(within_s * 1_000_000)
         while not condition.holds(observed):
             if not self.world.advance(deadline_us):
@@ -53,22 +54,45 @@ class Performer:
 
     # --- verbs -----------------------------------------------------------------------------------
 
-    def _number(self, broker: str) -> int:
-        return self.brokers[broker]
-
     def _end(self, name: str | None) -> int | None:
         ends = {None: None, CLIENT_END: CLIENT, COORDINATION: SERVICE}
         return ends[name] if name in ends else self.brokers[str(name)]
 
-    def _live(self, broker: str, *, up: bool = True) -> int:
-        number = self.brokers[broker]
+    def _node(self, node: steps.Node) -> int:
+        """Who is meant, at this moment: the controller is a broker here."""
+        match node:
+            case str():
+                return self.brokers[node]
+            case steps.NamedController():
+                return self.named[node.name]
+            case steps.ActiveController():
+                active = self.world.service.controller
+                if active is None:
+                    raise MissedError("there is no active controller")
+                if node.name is not None:
+                    self.named[node.name] = active
+                return active
+
+    def _live(self, broker: steps.Node, *, up: bool = True) -> int:
+        number = self._node(broker)
         if (number in self.world.brokers) is not up:
             raise MissedError(f"{broker} is {'down' if up else 'up'} already")
         return number
 
     def _produce(self, step: steps.Produce) -> None:
         for record in step.records:
-            producing.produce(self.world, record, ACKS[step.acks], step.partition)
+            to = None if step.to is None else self.brokers[step.to]
+            producing.produce(self.world, record, ACKS[step.acks], step.partition, to=to)
+
+    def _load(self, step: steps.Load) -> None:
+        producing.load(self.world, step.rate, ACKS[step.acks])
+
+    def _stop_load(self, step: steps.StopLoad) -> None:
+        producing.stop_load(self.world)
+
+    def _slow(self, step: steps.Slow) -> None:
+        source, target = self._end(step.source), self._end(step.destination)
+        faults.slow(self.world, source, target, step.purpose, step.delay_ms)
 
     def _consume(self, step: steps.Consume) -> None:
         """Like a live run, it reads to the end before the next step."""
@@ -152,6 +176,9 @@ def where_of(text: str) -> Callable[[Facts], bool] | None:
 _VERBS: Final[Mapping[type, Callable[..., None]]] = {
     steps.Produce: Performer._produce,
     steps.Consume: Performer._consume,
+    steps.Load: Performer._load,
+    steps.StopLoad: Performer._stop_load,
+    steps.Slow: Performer._slow,
     steps.Hold: Performer._install,
     steps.Drop: Performer._install,
     steps.Release: Performer._release,

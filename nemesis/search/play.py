@@ -11,14 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from clusters.broker.replication.generation import Generation
+from clusters.simulation import producing
 from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.scenario import Scenario, ScheduledStep
 from nemesis.search.ending import Ended, end
 from nemesis.search.judge import Judged, judge
+from nemesis.search.observed import WorldObserved
 from nemesis.search.perform import MissedError, Performer
 from nemesis.search.worlds import ready_world, spec_of
 
+Look = Callable[[WorldObserved], tuple[str, ...]]
 Note = Callable[[Mapping[str, Any]], None]
 
 
@@ -41,12 +44,18 @@ def _keep_nothing(_: World) -> Note:
 
 
 def simulate(
-    scenario: Scenario, rules: Generation, record: Callable[[World], Note] = _keep_nothing
+    scenario: Scenario,
+    rules: Generation,
+    record: Callable[[World], Note] = _keep_nothing,
+    look: Look = lambda observed: (),
 ) -> Simulated:
-    """`record` is given the world at its start, and returns what is told of every fault."""
+    """`record` is given the world at its start, and returns what is told of every fault.
+
+    `look` sees the world once all steps are done; it returns what was predicted otherwise.
+    """
     world = ready_world(spec_of(scenario, rules))
     player = _Player(scenario, world, record(world))
-    missed = player.play()
+    missed = player.play(look)
     ended = end(world)
     judged = judge(world, ended)
     if missed:
@@ -62,14 +71,18 @@ class _Player:
         self._performer = Performer(world, scenario.brokers)
         self.disagreements: list[str] = []
 
-    def play(self) -> str:
+    def play(self, look: Look) -> str:
         """What was missed."""
         for number, scheduled in enumerate(self._scenario.steps, start=1):
             where = f"step {number} (line {scheduled.line})"
             try:
                 self._do(scheduled, where)
             except MissedError as missed:
+                producing.stop_load(self._world)
                 return f"{where}: {missed}"
+        producing.stop_load(self._world)
+        observed = WorldObserved(self._world, self._performer.named)
+        self.disagreements += look(observed)
         return "; ".join(
             f"the rule {scheduled.step.name!r} never held anything"
             for scheduled in self._scenario.steps
