@@ -23,6 +23,7 @@ from results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
 from results.tables import write_table
 
 PRODUCER, CONSUMER, NEMESIS, OBSERVER = 0, 1, -1, -2
+EVENT_LOG = "events.log"
 ACKS = {0: "0", 1: "1", -1: "all"}
 _EMPTY_OPERATION: dict[str, Any] = dict.fromkeys(field.name for field in OPERATIONS)
 _EMPTY_ROUND: dict[str, Any] = dict.fromkeys(field.name for field in FETCH_ROUNDS)
@@ -39,6 +40,7 @@ class RunRecorder:
         self._open_rounds: dict[tuple[int, int], list[dict[str, Any]]] = {}
         self._held_since: dict[int, int] = {}
         self._operations = 0
+        self._events: list[str] = []  # every message that arrived, as it was
 
     def now_ns(self) -> int:
         return (self._world.now_us - self._origin_us) * 1_000
@@ -182,6 +184,7 @@ class RunRecorder:
 
     def event(self, world: World, entry: Entry) -> None:
         """A message arrives."""
+        self._events.append(f"{world.now_us} {entry.sequence} {entry.link} {entry.body}")
         column = "delivered_ns" if isinstance(entry.body, told.FetchResponded) else "forwarded_ns"
         since_ns = self._held_since.pop(entry.sequence, None)
         for row in self._of(world, entry):
@@ -219,6 +222,9 @@ class RunRecorder:
         _write(run / "operations", OPERATIONS, self._rows)
         _write(run / "fetch_rounds", FETCH_ROUNDS, self._rounds)
         _write(run / "replicas", REPLICAS, _replica_rows(self._world))
+        logs = run / "logs"
+        logs.mkdir(exist_ok=True)
+        (logs / EVENT_LOG).write_text("\n".join(self._events) + "\n", encoding="utf-8")
 
 
 def _write(directory: Path, schema: Any, rows: list[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ what is left does it again whenever it is played.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations, permutations
@@ -68,11 +69,26 @@ def _candidates(target: Target, schedule: Schedule) -> Iterator[Schedule]:
     for first in range(size):
         for second in range(first + 1, size):
             yield tuple(s for i, s in enumerate(schedule) if i not in (first, second))
+    for index, step in enumerate(schedule):
+        if isinstance(step, steps.Produce):
+            yield tuple(_one_record_less(s) for i, s in enumerate(schedule) if i != index)
     if size <= ROLES_TRIED_UP_TO:
         yield from _shorter_for_others(target, schedule)
     for index, step in enumerate(schedule):
         for simpler in _simpler(step):
             yield (*schedule[:index], simpler, *schedule[index + 1 :])
+
+
+def _one_record_less(step: steps.Step) -> steps.Step:
+    """A hold's condition where there is one record less before it."""
+    if not isinstance(step, steps.Hold):
+        return step
+    where = re.sub(r"(offset|watermark) >= (\d+)", _one_less, step.where)
+    return replace(step, where=where)
+
+
+def _one_less(found: re.Match[str]) -> str:
+    return f"{found[1]} >= {max(1, int(found[2]) - 1)}"
 
 
 def _shorter_for_others(target: Target, schedule: Schedule) -> Iterator[Schedule]:
