@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import epochs as epoch_cache
@@ -16,6 +17,8 @@ from clusters.broker.replication.broker import StoredReplica
 from clusters.broker.replication.epochs import Epochs
 from clusters.broker.replication.log import Log
 from clusters.broker.replication.model import Batch, TopicPartition
+
+SEGMENT_BYTES: Final = 1 << 30
 
 
 @dataclass(slots=True)
@@ -26,6 +29,8 @@ class SimulatedLog:
     epochs: Epochs = ()
     recovery_point: int = 0  # everything before it is on disk for good
     flush_messages: int | None = None
+    segment_bytes: int = SEGMENT_BYTES
+    retention_bytes: int = -1  # of the whole log; -1: no limit
 
     @property
     def end_offset(self) -> int:
@@ -39,6 +44,8 @@ class SimulatedLog:
             self.epochs,
             self.recovery_point,
             self.flush_messages,
+            self.segment_bytes,
+            self.retention_bytes,
         )
 
     def append(self, batches: tuple[Batch, ...]) -> None:
@@ -56,6 +63,42 @@ class SimulatedLog:
             self.empty_at = self.batches[0].base_offset
         self.batches = kept
         self.recovery_point = min(self.recovery_point, self.end_offset)
+
+    def advance_start(self, offset: int) -> None:
+        """What lies before the log start is deleted."""
+        self.start_offset = offset
+        kept = [batch for batch in self.batches if batch.next_offset > offset]
+        if not kept:
+            self.empty_at = self.end_offset
+        self.batches = kept
+
+    def retain(self, high_watermark: int) -> bool:
+        """Deletes the oldest segments while the log is too large, none above the high watermark."""
+        segments = self._segments()
+        excess = sum(map(sum, (map(_size, one) for one in segments))) - self.retention_bytes
+        start_offset = self.start_offset
+        for segment in segments[:-1]:
+            size = sum(map(_size, segment))
+            if excess < size or segment[-1].next_offset > high_watermark:
+                break
+            excess -= size
+            start_offset = segment[-1].next_offset
+        has_moved = start_offset > self.start_offset
+        if has_moved:
+            self.advance_start(start_offset)
+        return has_moved
+
+    def _segments(self) -> list[list[Batch]]:
+        """A segment is full when the next batch would make it too large."""
+        segments: list[list[Batch]] = []
+        size = 0
+        for batch in self.batches:
+            if not segments or size + batch.size > self.segment_bytes:
+                segments.append([])
+                size = 0
+            segments[-1].append(batch)
+            size += batch.size
+        return segments
 
     def read(
         self, wanted: do.LogSlice, budget: int, *, at_least_one: bool
@@ -88,6 +131,20 @@ class SimulatedLog:
             for batch in self.batches
             for index, value in enumerate(values_of(batch))
         ]
+
+
+def _size(batch: Batch) -> int:
+    return batch.size
+
+
+def new_log(settings: Mapping[str, str]) -> SimulatedLog:
+    """With what a topic's settings say of it."""
+    flush = settings.get("flush.messages")
+    return SimulatedLog(
+        flush_messages=int(flush) if flush else None,
+        segment_bytes=int(settings.get("segment.bytes", SEGMENT_BYTES)),
+        retention_bytes=int(settings.get("retention.bytes", -1)),
+    )
 
 
 def values_of(batch: Batch) -> tuple[object, ...]:
@@ -126,24 +183,19 @@ class Disk:
                 end_offset = self.logs[tp].end_offset
                 return end_offset if end_offset != offset else None
             case do.CreateLog(tp, settings):
-                every = settings.get("flush.messages")
-                self.logs[tp] = SimulatedLog(flush_messages=int(every) if every else None)
+                self.logs[tp] = new_log(settings)
             case do.DeleteLog(tp):
                 del self.logs[tp]
             case do.TruncateFullyAndStartAt(tp, offset):
                 self._start_afresh(tp, offset)
             case do.AdvanceLogStartOffset(tp, offset):
-                self.logs[tp].start_offset = offset
+                self.logs[tp].advance_start(offset)
         return None
 
     def _start_afresh(self, tp: TopicPartition, offset: int) -> None:
-        before = self.logs[tp]
-        self.logs[tp] = SimulatedLog(
-            start_offset=offset,
-            empty_at=offset,
-            recovery_point=offset,
-            flush_messages=before.flush_messages,
-        )
+        log = self.logs[tp]
+        log.batches, log.epochs = [], ()
+        log.start_offset = log.empty_at = log.recovery_point = offset
 
     def sync(self) -> None:
         """A clean shutdown: all that was written is on disk."""

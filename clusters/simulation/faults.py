@@ -72,6 +72,7 @@ def _deliver_sent(world: World, broker_id: int) -> None:
 
 def _die(world: World, broker_id: int) -> None:
     del world.brokers[broker_id]
+    del world.started_us[broker_id]
     world.paused -= {broker_id}
     world.expired -= {broker_id}
     world.silent_since.pop(broker_id, None)

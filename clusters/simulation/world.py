@@ -61,6 +61,7 @@ class WorldSpec:
     latency_us: int = 500
     session_timeout_ms: int = 6_000
     socket_timeout_ms: int = 30_000  # replica.socket.timeout.ms
+    retention_check_ms: int | None = None  # None: nothing is ever deleted
     noise: Noise | None = None
     clocks: Mapping[int, Clock] = field(default_factory=dict)
 
@@ -74,6 +75,13 @@ class RequestTimedOut(NamedTuple):
     """A follower has waited for an answer for replica.socket.timeout.ms."""
 
     number: int
+
+
+class RetentionDue(NamedTuple):
+    """A broker looks whether its logs are too large (log.retention.check.interval.ms)."""
+
+    broker: int
+    started_us: int
 
 
 class SessionTimedOut(NamedTuple):
@@ -149,6 +157,7 @@ class World:
         "silent_since",
         "slowed",
         "spec",
+        "started_us",
         "steps",
         "timers",
         "waiting",
@@ -168,6 +177,7 @@ class World:
         self.disks: dict[int, Disk] = {}
         self.service = Service()
         self.timers: dict[TimerDue, int] = {}
+        self.started_us: dict[int, int] = {}  # of the brokers that run
         self.asked: dict[int, Asked] = {}
         self.clients = Clients()
         self.paused: frozenset[int] = frozenset()
@@ -266,6 +276,14 @@ class World:
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
                 self.fail_request(number)
+            case RetentionDue(broker, started_us):
+                if self.started_us.get(broker) != started_us:
+                    return False
+                if broker in self.paused:
+                    self.waiting.append(entry)
+                    return False
+                self.now_us = max(self.now_us, entry.due_us)
+                self._retain(broker)
             case SessionTimedOut(broker, since_us):
                 if self.silent_since.get(broker) != since_us:
                     return False
@@ -456,6 +474,18 @@ class World:
             self.shared_disks.discard(broker_id)
             self.disks[broker_id] = self.disks[broker_id].copy()
         return self.disks[broker_id]
+
+    def keep_retention(self, broker_id: int) -> None:
+        interval_ms = self.spec.retention_check_ms
+        if interval_ms is not None:
+            self.later(interval_ms * 1_000, RetentionDue(broker_id, self.started_us[broker_id]))
+
+    def _retain(self, broker_id: int) -> None:
+        for tp, partition in tuple(self.brokers[broker_id].partitions.items()):
+            if self.own_disk(broker_id).logs[tp].retain(partition.high_watermark):
+                start_offset = self.disks[broker_id].logs[tp].start_offset
+                self.tell(broker_id, told.LogStartAdvanced(tp, start_offset))
+        self.keep_retention(broker_id)
 
     def _set_timer(self, broker_id: int, effect: do.SetTimer) -> None:
         clock = self.spec.clocks.get(broker_id)
@@ -707,6 +737,7 @@ _HOLDERS: Final = (
     "service",
     "silent_since",
     "slowed",
+    "started_us",
     "timers",
     "waiting",
 )
@@ -750,5 +781,7 @@ def start_broker(world: World, broker_id: int) -> None:
     unclean = spec.rules.eligible_leader_replicas and not disk.was_clean
     disk.was_clean = False
     world.send(broker_id, SERVICE, COORDINATION, Register(unclean))
+    world.started_us[broker_id] = world.now_us
+    world.keep_retention(broker_id)
     world.look_at_sessions()
     world.unblock()

@@ -55,7 +55,15 @@ def play_simulated(
         expected=expected_outcome(scenario, system),
         aim=Aim(not simulated.missed, simulated.missed),
         converged=Converged(ended.level, "" if ended.level else "not level in 60 simulated s"),
-        final_reads=(FinalRead(scenario.topic.name, 0, ended.end_offset, ended.final is not None),),
+        final_reads=(
+            FinalRead(
+                scenario.topic.name,
+                0,
+                ended.end_offset,
+                ended.final is not None,
+                ended.start_offset,
+            ),
+        ),
         replicas_written=True,
         repeat=(
             f"neaptide replay {shlex.quote(where)} --system {system} --host {HOST} --seed {seed}"

@@ -18,11 +18,15 @@ READ_WITHIN_US = 120_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`final`: what a last read to the end found, (offset, value); None: it did not get there."""
+    """`final`: what a last read to the end found, (offset, value); None: it did not get there.
+
+    What lies before `start_offset` was deleted by retention: it cannot be lost.
+    """
 
     level: bool
     final: tuple[tuple[int, str], ...] | None
     end_offset: int | None
+    start_offset: int = 0
 
 
 def heal_all(world: World) -> None:
@@ -73,7 +77,14 @@ def end(world: World) -> Ended:
     heal_all(world)
     level = converge(world)
     final = read_to_end(world)
-    return Ended(level, final, world.clients.read_end if final is not None else None)
+    if final is None:
+        return Ended(level, None, None)
+    return Ended(level, final, world.clients.read_end, _start_offset(world))
+
+
+def _start_offset(world: World) -> int:
+    log = world.disks[world.service.states[world.partition].leader].logs.get(world.partition)
+    return log.start_offset if log else 0
 
 
 def log_of(world: World, broker_id: int) -> list[tuple[int, int, object]]:

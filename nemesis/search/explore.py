@@ -141,11 +141,13 @@ def is_suspect(world: World) -> bool:
     if state is None or state.leader == NO_LEADER:
         return False
     held = _contents(world, state.leader)
+    log = world.disks[state.leader].logs.get(world.partition)
+    start_offset = log.start_offset if log else 0
     for value, offset in world.clients.acked.items():
         if offset is None:
             if value not in held.values():
                 return True
-        elif held.get(offset) != value:
+        elif held.get(offset) != value and offset >= start_offset:
             return True
     return any(
         held.get(offset, value) != value

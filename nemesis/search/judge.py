@@ -35,7 +35,7 @@ def judge(world: World, ended: Ended) -> Judged:
     found: Counter[str] = Counter()
     _count_divergence(world, ended, found)
     if ended.final is not None:
-        _count_losses(world, dict(ended.final), found)
+        _count_losses(world, ended, dict(ended.final), found)
         _count_reorderings(world, found)
     words = {OUTCOMES[name] for name, count in found.items() if count and name in OUTCOMES}
     outcome = next((word for word in WORST_FIRST if word in words), None)
@@ -46,18 +46,19 @@ def judge(world: World, ended: Ended) -> Judged:
     return Judged(outcome, tuple(sorted((name, n) for name, n in found.items() if n)))
 
 
-def _count_losses(world: World, final: dict[int, str], found: Counter[str]) -> None:
+def _count_losses(world: World, ended: Ended, final: dict[int, str], found: Counter[str]) -> None:
     values = set(final.values())
     highest = max(final, default=-1)
     known: dict[int, set[str]] = {offset: {value} for offset, value in final.items()}
     for value, offset in world.clients.acked.items():
-        if value not in values:
+        is_deleted = offset is not None and offset < ended.start_offset
+        if value not in values and not is_deleted:
             found["unseen" if offset is not None and offset > highest else "lost-write"] += 1
         if offset is not None:
             known.setdefault(offset, set()).add(value)
     for value, offset in world.clients.consumed.items():
         known.setdefault(offset, set()).add(value)
-        if final.get(offset) != value:
+        if final.get(offset) != value and offset >= ended.start_offset:
             found["committed-then-lost"] += 1
     found["inconsistent-offsets"] += sum(len(values) > 1 for values in known.values())
     found["duplicate"] += sum(n > 1 for n in Counter(final.values()).values())

@@ -13,6 +13,7 @@ from nemesis.search.observed import WorldObserved
 
 SESSION_TIMEOUT_MS = "6000"
 SOCKET_TIMEOUT_MS = "30000"
+RETENTION_CHECK_MS = "300000"
 START_WITHIN_US = 60_000_000
 
 
@@ -32,6 +33,9 @@ def world_spec(
         TopicConfiguration(dict(assignment), dict(topic_settings)),
         session_timeout_ms=int(settings.get("zookeeper.session.timeout.ms", SESSION_TIMEOUT_MS)),
         socket_timeout_ms=int(settings.get("replica.socket.timeout.ms", SOCKET_TIMEOUT_MS)),
+        retention_check_ms=int(settings.get("log.retention.check.interval.ms", RETENTION_CHECK_MS))
+        if "retention.bytes" in topic_settings
+        else None,
     )
 
 
