@@ -231,22 +231,36 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
 
 @app.command()
 def check(
-    runs: Annotated[list[str], typer.Argument(help="Run directories, their names, or latest.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run directories, their names, latest, or .edn histories of Jepsen."),
+    ],
     master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
+    thorough: Annotated[
+        bool, typer.Option(help="Look also for what is normal: send-skip, cycles over rw edges.")
+    ] = False,
+    to_edn: Annotated[
+        Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")
+    ] = None,
     json: _JSON = False,
 ) -> None:
-    """Check saved runs with Spark."""
-    from harness.checking import SparkStart, check_and_report
-    from results.store import find_run
+    """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
+    from harness.checking import SparkStart, check_and_report, histories_as_runs, write_history
 
-    directories = [find_run(name) for name in runs]
+    if to_edn is not None and len(runs) != 1:
+        raise UsageError("--to-edn writes one run: name one.")
     find_java()
     begun = time.monotonic()
     spark = SparkStart(master)
-    with output.telling(1) as teller:
-        teller.tell(f"checking {len(directories)} runs with Spark")
-        verdicts = check_and_report(spark.session(), directories)
-    spark.stop()
+    try:
+        with output.telling(1) as teller:
+            directories = histories_as_runs(spark, runs)
+            teller.tell(f"checking {len(directories)} runs with Spark")
+            verdicts = check_and_report(spark.session(), directories, thorough=thorough)
+            if to_edn is not None:
+                write_history(spark, directories[0], to_edn)
+    finally:
+        spark.stop()
     seconds = round(time.monotonic() - begun, 3)
     if json:
         listed = [
