@@ -129,13 +129,13 @@ _ALL: Final = (
     ),
     Anomaly(
         "nonmonotonic-send",
-        "A process's next send is in the log at or before the offset of the one before it.",
+        "A process's next send is in the log before the one that it sent first.",
         "reordered",
         jepsen=True,
     ),
     Anomaly(
         "int-nonmonotonic-send",
-        "Inside one operation a later send is in the log at or before an earlier one.",
+        "Inside one operation a later send is in the log before an earlier one.",
         "reordered",
         jepsen=True,
     ),

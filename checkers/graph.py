@@ -117,7 +117,7 @@ def _with_processes(edges: Sequence[Edge], operations: Sequence[When]) -> Graph:
         one, other = before.operation, after.operation
         follows = before.process == after.process and before.completed_ns is not None
         if follows and not graph.has_edge(one, other):
-            graph.add_edge(one, other, edge=Edge(one, other, "process"), weight=1)
+            graph.add_edge(one, other, edge=Edge(one, other, "process"), weight=1.5)
     return graph
 
 
@@ -133,9 +133,9 @@ def _with_time(edges: Sequence[Edge], operations: Sequence[When]) -> Graph:
             latest = moments[position]
             position += 1
         if latest is not None:
-            graph.add_edge(f"@{latest}", op.operation, weight=0.5)
+            graph.add_edge(f"@{latest}", op.operation, weight=0.75)
         if op.completed_ns is not None:
-            graph.add_edge(op.operation, f"@{op.completed_ns}", weight=0.5)
+            graph.add_edge(op.operation, f"@{op.completed_ns}", weight=0.75)
     return graph
 
 

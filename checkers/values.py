@@ -197,7 +197,7 @@ _CASES: Final = (
     case(
         "IF(send_operation = previous_send.operation, 'int-nonmonotonic-send', "
         "'nonmonotonic-send')",
-        f"{MAY_STAND} AND {_PLACE} <= previous_send.place",
+        f"{MAY_STAND} AND {_PLACE} < previous_send.place",
         offset=_PLACE,
         operation="send_operation",
         evidence="process, previous_send.value AS previous_value, "

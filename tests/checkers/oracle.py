@@ -130,7 +130,7 @@ def _about_places(sends: list[Sent], reads: list[Read]) -> Iterator[Found]:
         mine = [s for s in sends if s.process == process and s.type != "fail"]
         for before, after in itertools.pairwise(mine):
             one, other = place(before), place(after)
-            if one is not None and other is not None and other <= one:
+            if one is not None and other is not None and other < one:
                 inside = "int-" if before.operation == after.operation else ""
                 yield (f"{inside}nonmonotonic-send", other, after.value)
     for send in sends:
