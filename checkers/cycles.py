@@ -26,7 +26,7 @@ from checkers.graph import Cycle, Edge, When, ordered_cycles, plain_cycles
 from checkers.values import READ, SEND
 
 EDGES_MAX: Final = 300_000
-ROUNDS_MAX: Final = 8  # of trimming; each halves a chain at best, so the rest is left to networkx
+ROUNDS_MAX: Final = 8  # of trimming; a round shortens a chain by its ends only
 SMALL_EDGES: Final = 20_000
 
 _ROW: Final = (
@@ -48,8 +48,8 @@ def cycle_anomalies(
     edges = edges.persist()
     try:
         rows = [
-            *_plain(edges.where("kind = 'wr'"), counts=True),
-            *_plain(edges, counts=False),
+            *_plain(edges.where("`inner` AND kind = 'wr'"), counts=True),
+            *_plain(edges.where("`inner`"), counts=False),
             *_ordered(edges.where("kind = 'wr'"), operations),
         ]
     finally:
@@ -59,38 +59,69 @@ def cycle_anomalies(
 
 
 def data_edges(operations: DataFrame, known: DataFrame, *, rw: bool) -> DataFrame:
-    """Edges between operations: run, source, target, kind, topic, partition, value."""
+    """Edges between operations: run, source, target, kind, inner, topic, partition, value.
+
+    inner: between two that may close a cycle without order.
+    """
     of_values = operations.where("value IS NOT NULL AND partition IS NOT NULL")
     writers = (
-        of_values.where(SEND).groupBy(*PARTITION, "value").agg(F.expr("min(operation) AS writer"))
+        of_values.where(SEND)
+        .groupBy(*PARTITION, "value")
+        .agg(
+            F.expr("min(operation) AS writer"),
+            F.expr(f"{'true' if rw else 'max(mop IS NOT NULL)'} AS writer_inner"),
+        )
     )
-    reads = of_values.where(READ).select(*PARTITION, "value", "offset", "operation")
-    versions = known.groupBy(*PARTITION, "offset").agg(F.expr("min(value) AS value"))
-    order = "PARTITION BY run, topic, partition ORDER BY offset"
-    log = versions.join(writers, [*PARTITION, "value"]).selectExpr(
-        "*",
-        f"lead(writer) OVER ({order}) AS next_writer",
-        f"lead(value) OVER ({order}) AS next_value",
+    inner = "true" if rw else "mop IS NOT NULL"
+    reads = of_values.where(READ).selectExpr(
+        *PARTITION, "value", "offset", "operation", f"{inner} AS reader_inner"
     )
-    ww = log.selectExpr(*_edge("ww", "writer", "next_writer", "next_value"))
+    log = _log(known, writers)
+    ww = log.selectExpr(*_edge("ww", "writer", "next_writer", "next_value", "true"))
     wr = reads.join(writers, [*PARTITION, "value"]).selectExpr(
-        *_edge("wr", "writer", "operation", "value")
+        *_edge("wr", "writer", "operation", "value", "writer_inner AND reader_inner")
     )
     edges = ww.unionAll(wr)
     if rw:
         last = reads.groupBy(*PARTITION, "operation").agg(F.expr("max(offset) AS offset"))
         edges = edges.unionAll(
             last.join(log, [*PARTITION, "offset"]).selectExpr(
-                *_edge("rw", "operation", "next_writer", "next_value")
+                *_edge("rw", "operation", "next_writer", "next_value", "true")
             )
         )
     return edges.where("source <> target").dropDuplicates(["run", "source", "target", "kind"])
 
 
-def _edge(kind: str, source: str, target: str, value: str) -> list[str]:
+def _log(known: DataFrame, writers: DataFrame) -> DataFrame:
+    """Records in the order of the log, with their senders and the next ones.
+
+    A send of one record leads from one neighbour to the other only: it is left out, unless both are
+    the same transaction, which then has another's record in between.
+    """
+    order = "PARTITION BY run, topic, partition ORDER BY offset"
+    back, ahead = "UNBOUNDED PRECEDING AND 1 PRECEDING", "1 FOLLOWING AND UNBOUNDED FOLLOWING"
+    sender = "IF(writer_inner, writer, NULL), true"
+    versions = known.groupBy(*PARTITION, "offset").agg(F.expr("min(value) AS value"))
+    return (
+        versions.join(writers, [*PARTITION, "value"])
+        .selectExpr(
+            "*",
+            f"last({sender}) OVER ({order} ROWS BETWEEN {back}) AS inner_before",
+            f"first({sender}) OVER ({order} ROWS BETWEEN {ahead}) AS inner_after",
+        )
+        .where("writer_inner OR inner_before = inner_after")
+        .selectExpr(
+            "*",
+            f"lead(writer) OVER ({order}) AS next_writer",
+            f"lead(value) OVER ({order}) AS next_value",
+        )
+    )
+
+
+def _edge(kind: str, source: str, target: str, value: str, inner: str) -> list[str]:
     return [
         "run", f"{source} AS source", f"{target} AS target", f"'{kind}' AS kind",
-        "topic", "partition", f"{value} AS value",
+        f"{inner} AS `inner`", "topic", "partition", f"{value} AS value",
     ]  # fmt: skip
 
 

@@ -93,8 +93,11 @@ class Place:
             "acks": "all" if f == "send" else None, **more,
         }  # fmt: skip
 
-    def send(self, offset: int | None, value: str, type: str = "ok") -> Op:
-        return Op(self.partition, (self.row("send", offset, value),), type)
+    def send(
+        self, offset: int | None, value: str, type: str = "ok", *, process: int | None = None
+    ) -> Op:
+        by = self.partition if process is None else process
+        return Op(by, (self.row("send", offset, value),), type)
 
     def poll(self, *records: tuple[int, str], process: int | None = None) -> Op:
         by = _CONSUMERS + self.partition if process is None else process
@@ -176,7 +179,7 @@ def _duplicate(d: _Draft) -> tuple[Planted, ...]:
 def _inconsistent_offsets(d: _Draft) -> tuple[Planted, ...]:
     p = d.place
     other = f"{p.value(p.at)}-other"
-    d.before.append(p.send(None, other, "info"))
+    d.before.append(p.send(None, other, "info", process=_STRANGERS + p.at))
     d.polls.append(p.strangers_poll((p.at, other)))
     return (
         p.at_offset("inconsistent-offsets", p.at), p.found("committed-then-lost", p.at, other)
