@@ -6,7 +6,7 @@ Faults, schedules and runs speak to this; they never ask what kind of brokers th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ class ClusterSpec:
     brokers: Sequence[int]
     settings: Mapping[str, str]
     topic: TopicSpec
+    controllers: int = 1  # where controllers are nodes of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Listeners:
     client_port: int
     replication_port: int
     coordination_port: int
+    quorum: Mapping[int, int] = field(default_factory=dict)  # in KRaft: port by controller
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,16 @@ class Cluster(Protocol):
 
     @property
     def coordination_port(self) -> int: ...
+
+    @property
+    def controllers(self) -> Sequence[int]:
+        """Nodes that are controllers and nothing else; empty where controllers are brokers."""
+        ...
+
+    @property
+    def quorum(self) -> Mapping[int, int]:
+        """In KRaft: every controller's own port, by node; empty where ZooKeeper is used."""
+        ...
 
     async def start_coordination(self) -> None: ...
 

@@ -20,6 +20,8 @@ from clusters.cluster import ClusterSpec, Listeners
 from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
 from clusters.hosts.ports import LOOPBACK, PortReservation, reserve_port
 from clusters.hosts.zookeeper import ZooKeeper
+from clusters.observer import Observer, OnChange
+from clusters.observer_zookeeper import ZooKeeperObserver
 
 _STOP_S = 15.0
 
@@ -51,6 +53,17 @@ class LocalCluster(ABC):
     def coordination_port(self) -> int:
         assert self._zookeeper is not None
         return self._zookeeper.port
+
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def quorum(self) -> Mapping[int, int]:
+        return {}
+
+    def observer(self, on_change: OnChange) -> Observer:
+        return ZooKeeperObserver(self.coordination_port, on_change)
 
     @property
     def _connect(self) -> str:

@@ -1,95 +1,51 @@
-"""Watches what a ZooKeeper-mode cluster says of itself: live brokers, leaders, ISRs.
+"""Watches what a cluster says of itself: live brokers, the controller, leaders, ISRs.
 
-It looks at ZooKeeper directly, not through the links, so that a cut between the brokers and
-ZooKeeper does not blind the harness. Changes come on the event loop; two that follow each other
-faster than a watch can be set again are seen as one.
+Not the wire: what is asked is the coordination service, be it ZooKeeper or the controllers of
+KRaft. Not through the links either, so that a cut between the brokers and the coordination service
+does not blind the harness. Changes come on the event loop, one call of `on_change` for each; a
+change that is not of a partition has no view.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from kazoo.client import KazooClient
-
-from clusters.broker.coordination import znodes
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
 from clusters.cluster import PartitionView, TopicSpec
-from clusters.hosts.ports import LOOPBACK
 
-_TIMEOUT_S = 20.0
+OnChange = Callable[[PartitionView | None], None]
 
 
-class Observer:
-    """`views` and `registered` are what was last seen."""
+class Observer(Protocol):
+    """What was last seen. None: it is not known, or there is none."""
 
-    def __init__(self, port: int, on_change: Callable[[PartitionView | None], None]) -> None:
-        self.views: dict[int, PartitionView] = {}
-        self.registered: frozenset[int] = frozenset()
-        self.controller: int | None = None
-        self._on_change = on_change
-        self._loop = asyncio.get_running_loop()
-        self._kazoo = KazooClient(hosts=f"{LOOPBACK}:{port}", timeout=_TIMEOUT_S)
+    @property
+    def views(self) -> Mapping[int, PartitionView]:
+        """By partition of the topic that was created here."""
+        ...
 
-    async def start(self) -> None:
-        await asyncio.to_thread(self._kazoo.start, _TIMEOUT_S)
-        for path in znodes.PERSISTENT_PARENTS:
-            await asyncio.to_thread(self._kazoo.ensure_path, path)
-        self._kazoo.ChildrenWatch(znodes.BROKER_IDS, self._on_brokers)
-        self._kazoo.DataWatch(znodes.CONTROLLER, self._on_controller)
+    @property
+    def registered(self) -> frozenset[int]:
+        """Brokers that live, as far as the coordination service knows."""
+        ...
 
-    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> None:
-        """Writes a topic's znodes, with the assignment wanted, and watches its partitions.
+    @property
+    def controller(self) -> int | None:
+        """The active controller: a broker, or in KRaft a node that is nothing else."""
+        ...
 
-        `topic_id`: for brokers that know topic ids, so that whoever looks at the wire knows it
-        before the first Fetch.
+    @property
+    def controller_epoch(self) -> int | None:
+        """Grows with each new active controller; by how much is the system's affair."""
+        ...
+
+    async def start(self) -> None: ...
+
+    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> str | None:
+        """Creates a topic with the assignment wanted and watches its partitions; returns its id.
+
+        `topic_id`: where the creator may choose it. None is returned where topics have no ids.
         """
-        settings = znodes.encode_settings(topic.settings)
-        assignment = znodes.encode_assignment(topic.assignment, topic_id)
-        create = self._kazoo.create
-        await asyncio.to_thread(create, znodes.topic_config_path(topic.name), settings)
-        await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)
-        for partition in topic.assignment:
-            named = TopicPartition(topic.name, partition)
-            self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
+        ...
 
-    async def close(self) -> None:
-        await asyncio.to_thread(self._kazoo.stop)
-        await asyncio.to_thread(self._kazoo.close)
-
-    # --- on kazoo's thread -----------------------------------------------------------------------
-
-    def _on_brokers(self, children: list[str]) -> None:
-        brokers = frozenset(int(child) for child in children)
-        self._loop.call_soon_threadsafe(self._take_brokers, brokers)
-
-    def _on_controller(self, data: bytes | None, stat: Any) -> None:
-        controller = znodes.decode_controller(data) if data else None
-        self._loop.call_soon_threadsafe(self._take_controller, controller)
-
-    def _on_state(self, named: TopicPartition, data: bytes | None, stat: Any) -> None:
-        if data:
-            state = znodes.decode_state(named, data, stat.version)
-            view = PartitionView(
-                named.partition,
-                None if state.leader == NO_LEADER else state.leader,
-                state.leader_epoch,
-                state.isr,
-            )
-            self._loop.call_soon_threadsafe(self._take_view, view)
-
-    # --- on the event loop -----------------------------------------------------------------------
-
-    def _take_brokers(self, brokers: frozenset[int]) -> None:
-        self.registered = brokers
-        self._on_change(None)
-
-    def _take_controller(self, controller: int | None) -> None:
-        self.controller = controller
-        self._on_change(None)
-
-    def _take_view(self, view: PartitionView) -> None:
-        self.views[view.partition] = view
-        self._on_change(view)
+    async def close(self) -> None: ...

@@ -23,7 +23,7 @@ from clusters.hosts.ledger import reap_orphans
 from harness import output
 from harness.catalog import documented, scenario_files
 from harness.exits import Exit, status_of
-from harness.systems import KNOWN, check_host, parse_system
+from harness.systems import KNOWN, check_host, parse_systems
 from harness.version import VERSION
 
 app = typer.Typer(
@@ -39,6 +39,10 @@ _HOST = Annotated[str, typer.Option(help="Where the brokers run: local.")]
 _MATRIX = Annotated[
     Path | None, typer.Option("--matrix", help="Where to write it: FILE.html, .md or .json.")
 ]
+_KAFKA_HOME = Annotated[
+    Path | None,
+    typer.Option(help="An unpacked Apache Kafka (libs/*.jar), run as kafka:home."),
+]
 _SEED = Annotated[int | None, typer.Option(help="Repeats a run; drawn and printed if not given.")]
 
 
@@ -53,6 +57,7 @@ def repro(
     host: _HOST = "local",
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
     matrix: _MATRIX = None,
+    kafka_home: _KAFKA_HOME = None,
     seed: _SEED = None,
     json: _JSON = False,
 ) -> None:
@@ -62,7 +67,7 @@ def repro(
     from harness.repro import cells, run_cells
 
     check_host(host)
-    todo = cells(documented(scenarios or []), system or [], repeat)
+    todo = cells(documented(scenarios or []), system or [], repeat, kafka_home)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
@@ -97,13 +102,14 @@ def run(
         list[str] | None, typer.Option("--set", help="A broker setting, as min.insync.replicas=1.")
     ] = None,
     host: _HOST = "local",
+    kafka_home: _KAFKA_HOME = None,
     seed: _SEED = None,
     json: _JSON = False,
 ) -> None:
     """A randomised run under faults, or a scenario of your own."""
     check_host(host)
     number = _seed(seed)
-    chosen = parse_system(system)
+    [chosen] = parse_systems([system], kafka_home)
     if workload.endswith(".toml"):
         _run_scenario(Path(workload), chosen, number, json)
     else:

@@ -6,6 +6,7 @@ whose final reads stopped short, is unknown by what is written here.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from harness.faults import Faults
@@ -17,6 +18,7 @@ from results.tables import write_table
 
 LEVEL_WITHIN_S = 60.0
 READ_WITHIN_S = 120.0
+_LOOK_S = 0.25  # nothing tells that a listener is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ async def heal_all(stage: Stage, faults: Faults, rules: tuple[str, ...]) -> None
     for broker in sorted(stage.paused):
         await faults.resume(broker)
     await faults.heal()
-    for broker in stage.spec.brokers:
-        if not stage.cluster.is_up(broker):
-            await faults.restart(broker)
+    for node in stage.nodes:
+        if not stage.cluster.is_up(node):
+            await faults.restart(node)
 
 
 async def end(stage: Stage) -> Ending:
@@ -76,16 +78,37 @@ async def _converge(stage: Stage) -> Converged:
             and partitions[partition].settled_at(0)
         )
 
+    withdrawn = asyncio.create_task(first_withdrawn(stage))
     try:
         await stage.until(
-            lambda: all(is_level(partition) for partition in partitions),
+            lambda: withdrawn.done() or all(is_level(partition) for partition in partitions),
             LEVEL_WITHIN_S,
             "every replica is in the ISR and level",
         )
     except TimeoutError as error:
         late = [str(partition) for partition in partitions if not is_level(partition)]
         return Converged(False, f"{error} (partitions {', '.join(late)})")
-    return Converged(True)
+    finally:
+        withdrawn.cancel()
+        await asyncio.wait([withdrawn])
+    return Converged(True) if withdrawn.cancelled() else Converged(False, withdrawn.result())
+
+
+async def first_withdrawn(stage: Stage) -> str:
+    """Returns when a broker that listened does so no longer, although it is registered and runs.
+
+    It has given up, and will never be level: Kafka before 0.11 waits for itself for ever when a
+    follower is ahead of its leader.
+    """
+    listened: set[int] = set()
+    while True:
+        for broker in stage.spec.brokers:
+            if await stage.is_listening(broker):
+                listened.add(broker)
+            elif broker in listened & stage.observer.registered and stage.cluster.is_up(broker):
+                log = stage.cluster.logs()[f"broker-{broker}"]
+                return f"broker {broker} listens no longer although it runs: see {log}"
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.stage import Stage
-from nemesis.gate.model import Cut, Endpoint, InFlight, Purpose, Rule
+from nemesis.gate.model import COORDINATION, Cut, Endpoint, InFlight, Purpose, Rule
 
 
 class Faults:
@@ -20,18 +20,23 @@ class Faults:
     def __init__(self, stage: Stage, names: Mapping[int, str]) -> None:
         self._stage = stage
         self._names = names
-        self._cuts: list[Cut] = []
+        # What was asked for, and what was cut for it.
+        self._cuts: list[tuple[tuple[Endpoint | None, Endpoint | None], Cut]] = []
         self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
 
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
         self._stage.note_nemesis({verb: fields}, invoked_ns)
+
+    def _name(self, node: int) -> str:
+        """Of a broker, or of a controller that is none."""
+        return self._names.get(node, f"controller-{node}")
 
     # --- deaths and returns ----------------------------------------------------------------------
 
     async def kill(self, broker: int, in_flight: InFlight) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._die(broker, in_flight)
-        self._note("kill", begun_ns, broker=self._names[broker], in_flight=in_flight)
+        self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
 
     async def power_off(self, broker: int, keep: Mapping[int, int]) -> None:
         """`keep`: partition → offset before which all happened to reach the disk."""
@@ -41,7 +46,7 @@ class Faults:
         self._note(
             "power_off",
             begun_ns,
-            broker=self._names[broker],
+            broker=self._name(broker),
             lost={str(partition): count for partition, count in lost.items()},
         )
 
@@ -60,31 +65,43 @@ class Faults:
         await self._stage.cluster.stop(broker)
         await self._stage.gate.sever(broker)
         await self._stage.gate.bury(broker, "delivered")
-        self._note("stop", begun_ns, broker=self._names[broker])
+        self._note("stop", begun_ns, broker=self._name(broker))
 
     async def restart(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.gate.revive(broker)
         self._stage.severed.discard(broker)
         await self._stage.cluster.start(broker, self._stage.listeners(broker))
-        self._note("restart", begun_ns, broker=self._names[broker])
+        self._note("restart", begun_ns, broker=self._name(broker))
 
     async def pause(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.cluster.pause(broker)
         self._stage.paused.add(broker)
-        self._note("pause", begun_ns, broker=self._names[broker])
+        self._note("pause", begun_ns, broker=self._name(broker))
 
     async def resume(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.cluster.resume(broker)
         self._stage.paused.discard(broker)
-        self._note("resume", begun_ns, broker=self._names[broker])
+        self._note("resume", begun_ns, broker=self._name(broker))
 
     # --- links -----------------------------------------------------------------------------------
 
     def _end_name(self, end: Endpoint | None) -> str | None:
-        return self._names[end] if isinstance(end, int) else end
+        return self._name(end) if isinstance(end, int) else end
+
+    def _links(
+        self, source: Endpoint | None, destination: Endpoint | None, purpose: Purpose | None
+    ) -> tuple[tuple[tuple[Endpoint | None, Endpoint | None], ...], Purpose | None]:
+        """Coordination is one end with ZooKeeper, and as many as there are controllers in KRaft."""
+        if destination == COORDINATION:
+            ends = self._stage.coordination_of(source)
+            return tuple((source, node) for node in ends), COORDINATION
+        if source == COORDINATION:
+            ends = self._stage.coordination_of(destination)
+            return tuple((node, destination) for node in ends), COORDINATION
+        return ((source, destination),), purpose
 
     async def cut(
         self,
@@ -95,12 +112,13 @@ class Faults:
         both: bool,
     ) -> None:
         begun_ns = self._stage.recorder.now_ns()
-        cuts = [Cut(source, destination, purpose)]
+        links, why = self._links(source, destination, purpose)
+        cuts = [Cut(one, other, why) for one, other in links]
         if both:
-            cuts.append(Cut(destination, source, purpose))
+            cuts += [Cut(other, one, why) for one, other in links]
         for cut in cuts:
             await self._stage.gate.cut(cut.source, cut.destination, cut.purpose)
-            self._cuts.append(cut)
+            self._cuts.append(((source, destination), cut))
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("cut", begun_ns, **fields, purpose=purpose, both=both)
 
@@ -120,9 +138,9 @@ class Faults:
                 await self._stage.gate.slow(*link, delay_ms=0)
             self._slowed.clear()
             self._cuts.clear()
-        for cut in [c for c in self._cuts if {c.source, c.destination} == {source, destination}]:
+        for ends, cut in [entry for entry in self._cuts if set(entry[0]) == {source, destination}]:
             await self._stage.gate.heal(cut.source, cut.destination, cut.purpose, reset=True)
-            self._cuts.remove(cut)
+            self._cuts.remove((ends, cut))
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("heal", begun_ns, **fields)
 

@@ -70,6 +70,12 @@ class StageObserved:
     def controller(self) -> int | None:
         return self._stage.observer.controller
 
+    def controller_epoch(self) -> int | None:
+        return self._stage.observer.controller_epoch
+
+    def named(self, name: str) -> int | None:
+        return self._stage.named.get(name)
+
     # --- the wire ---
 
     def refused(self, broker: int) -> bool:

@@ -48,7 +48,7 @@ async def play(
         schedule=dict(scenario.document),
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, str(system)),
-        repeat=f"neaptide run {shlex.quote(where)} --system {system} --seed {seed}",
+        repeat=f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
     )
 
     async def work(directory: Path) -> Finished:
@@ -74,6 +74,7 @@ def cluster_spec(scenario: Scenario) -> ClusterSpec:
             },
             scenario.topic.settings,
         ),
+        controllers=scenario.controllers,
     )
 
 
@@ -176,7 +177,7 @@ class _Player:
         step: steps.Kill | steps.PowerOff | steps.Stop | steps.Restart | steps.Pause | steps.Resume,
         where: str,
     ) -> None:
-        broker = self._ids[step.broker]
+        broker = self._node(step.broker, where)
         match step:
             case steps.Kill():
                 await self._faults.kill(broker, step.in_flight)
@@ -225,6 +226,23 @@ class _Player:
         if self._loading:
             self._loading = False
             await self._stage.clients.do("stop_load")
+
+    def _node(self, node: steps.Node, where: str) -> int:
+        """Who is meant, at this moment."""
+        match node:
+            case str():
+                return self._ids[node]
+            case steps.NamedController():
+                return self._stage.named[node.name]
+            case steps.ActiveController():
+                active = self._stage.observer.controller
+                if active is None:
+                    raise _MissedError(f"{where}: there is no active controller")
+                if node.name is not None:
+                    self._stage.named[node.name] = active
+                return active
+            case _:
+                assert_never(node)
 
     async def _consume(self, step: steps.Consume) -> None:
         await self._stage.clients.do(

@@ -63,7 +63,7 @@ class RandomRun:
 
     def repeat(self) -> str:
         options = [
-            f"--system {self.system}",
+            self.system.options,
             f"--nemesis {','.join(self.faults) or 'none'}",
             f"--time {self.time_s:g}",
             f"--rate {self.rate:g}",

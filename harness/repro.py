@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.checking import SparkStart, check_and_report
 from harness.play import Played, play
-from harness.systems import KNOWN, System, fetch, parse_system
+from harness.systems import KNOWN, System, fetch, parse_systems
 from nemesis.scenario import Scenario, expected_outcome
 
 
@@ -58,9 +58,14 @@ class Result:
         }
 
 
-def cells(chosen: list[tuple[Path, Scenario]], systems: list[str], repeat: int) -> list[Cell]:
+def cells(
+    chosen: list[tuple[Path, Scenario]],
+    systems: list[str],
+    repeat: int,
+    kafka_home: Path | None = None,
+) -> list[Cell]:
     """Every scenario on every system asked for; by default on all own generations."""
-    wanted = [parse_system(text) for text in (systems or KNOWN)]
+    wanted = parse_systems(systems or KNOWN, kafka_home)
     for system in wanted:
         fetch(system)
     return [

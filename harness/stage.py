@@ -16,11 +16,19 @@ from typing import Any
 
 from clusters.cluster import ClusterSpec, Listeners, PartitionView
 from clusters.hosts.local import LocalHost
+from clusters.hosts.ports import LOOPBACK
 from clusters.observer import Observer
 from harness.guard import ProcessEndedError
 from harness.systems import System, client_settings, make_cluster, topic_id
 from nemesis.gate.client import Gate
-from nemesis.gate.model import COORDINATION, GateConfig, Subscription, cluster_links
+from nemesis.gate.model import (
+    COORDINATION,
+    Endpoint,
+    GateConfig,
+    Subscription,
+    cluster_links,
+    quorum_links,
+)
 from workloads.clients import Clients
 from workloads.protocol import ClientsConfig
 from workloads.recorder import Recorder
@@ -62,6 +70,7 @@ class Stage:
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
         self.refused_controllers: set[int] = set()
         self._isrs: dict[int, frozenset[int]] = {}
+        self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer
@@ -88,14 +97,18 @@ class Stage:
             replication={b: self.cluster.ports(b)[1] for b in brokers},
             client={b: self.cluster.ports(b)[0] for b in brokers},
         )
+        links += quorum_links(self.cluster.quorum)
         self.gate, _ = await asyncio.gather(
             Gate.start(GateConfig(self.run, self.origin_ns, links), self.host),
             self.cluster.start_coordination(),
         )
         self.gate.listen(self._on_gate_event)
-        self.observer = Observer(self.cluster.coordination_port, self._on_view)
+        self.observer = self.cluster.observer(self._on_view)
         await self.observer.start()
-        await self._start_brokers(brokers)
+        if self.cluster.quorum:
+            await self._start_nodes((*self.cluster.controllers, *brokers))
+        else:
+            await self._start_brokers(brokers)
         await self._create_topic()
         partitions = len(self.spec.topic.assignment)
         await self.until(
@@ -108,11 +121,26 @@ class Stage:
         )
 
     async def _create_topic(self) -> None:
+        """The gate knows a topic's id before the first Fetch, also where the cluster chose it."""
         topic = self.spec.topic
         named = topic_id(self.system, topic.name)
         if named is not None:
             await self.gate.name_topics({named: topic.name})
-        await self.observer.create_topic(topic, named)
+        await self.gate.cut(None, None, "replication")
+        chosen = await self.observer.create_topic(topic, named)
+        if chosen is not None:
+            await self.gate.name_topics({chosen: topic.name})
+        await self.gate.heal_all()
+
+    async def _start_nodes(self, nodes: tuple[int, ...]) -> None:
+        """KRaft: all at once. Who is the active controller is the quorum's affair."""
+        for node in nodes:
+            await self.cluster.start(node, self.listeners(node))
+            self._started.add(node)
+        everyone = frozenset(self.spec.brokers)
+        await self.until(
+            lambda: self.observer.registered == everyone, _START_WITHIN_S, "all are registered"
+        )
 
     async def _start_brokers(self, brokers: tuple[int, ...]) -> None:
         """All at once; but the first is controller, for the others reach ZooKeeper after it."""
@@ -162,25 +190,39 @@ class Stage:
     # --- what is where ---------------------------------------------------------------------------
 
     def listeners(self, broker: int) -> Listeners:
+        """Of a node that is a controller only, there are none but the quorum's."""
         ports = self.gate.ports
         return Listeners(
-            client_port=ports[f"client-{broker}"],
-            replication_port=ports[f"replication-{broker}"],
-            coordination_port=ports[f"coordination-{broker}"],
+            client_port=ports.get(f"client-{broker}", 0),
+            replication_port=ports.get(f"replication-{broker}", 0),
+            coordination_port=ports.get(f"coordination-{broker}", 0),
+            quorum={node: ports[f"controller-{node}"] for node in self.cluster.quorum},
         )
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All that can be started and killed: brokers, and controllers that are none."""
+        return (*self.cluster.controllers, *self.spec.brokers)
+
+    def coordination_of(self, node: Endpoint | None) -> tuple[Endpoint, ...]:
+        """What "coordination" means for a node: ZooKeeper, or the controllers other than itself."""
+        return tuple(other for other in self.cluster.quorum if other != node) or (COORDINATION,)
 
     def view(self, partition: int = 0) -> PartitionView | None:
         return self.observer.views.get(partition)
 
     def find_ended(self) -> str | None:
         """A broker that ended although no fault ended it: what its log said last."""
-        for broker in self.spec.brokers:
+        for broker in self.nodes:
             known = broker in self._started and broker not in self.severed
             if known and not self.cluster.is_up(broker):
-                log = self.cluster.logs()[f"broker-{broker}"]
+                kind = "controller" if broker in self.cluster.controllers else "broker"
+                log = self.cluster.logs()[f"{kind}-{broker}"]
                 lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
                 said = lines[-1] if lines else "nothing"
-                return f"Broker {broker} ended by itself; its log {log} says last: {said}"
+                return (
+                    f"{kind.capitalize()} {broker} ended by itself; its log {log} says last: {said}"
+                )
         return None
 
     def is_reachable(self, broker: int) -> bool:
@@ -188,6 +230,15 @@ class Stage:
         return (
             self.cluster.is_up(broker) and broker not in self.paused and broker not in self.severed
         )
+
+    async def is_listening(self, broker: int) -> bool:
+        """Whether a broker's own port accepts a connection, paused or not."""
+        try:
+            _, writer = await asyncio.open_connection(LOOPBACK, self.cluster.ports(broker)[1])
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     # --- waiting ---------------------------------------------------------------------------------
 

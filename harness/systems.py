@@ -7,9 +7,10 @@ in the harness.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from clusters.broker.cluster import BrokerCluster
@@ -18,32 +19,64 @@ from clusters.cluster import ClusterSpec
 from clusters.errors import UsageError
 from clusters.hosts.local import LocalHost
 from clusters.kafka.cluster import KafkaCluster
-from clusters.kafka.versions import kafka_class_path, parse_version, row_of
+from clusters.kafka.home import Home, read_home
+from clusters.kafka.kraft import KraftCluster
+from clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
 from clusters.local_cluster import LocalCluster
 
 KAFKA = "kafka"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
+HOME_VERSION = "home"
 HOSTS = ("local",)
 
 
 @dataclass(frozen=True, slots=True)
 class System:
+    """`home`: where the jars are, if they are the user's own."""
+
     kind: str
     version: str
+    home: Home | None = None
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.version}"
 
+    @property
+    def options(self) -> str:
+        """What names it on a command line."""
+        where = "" if self.home is None else f" --kafka-home {quote(str(self.home.directory))}"
+        return f"--system {self}{where}"
 
-def parse_system(text: str) -> System:
-    """Raises UsageError with what there is."""
+
+def parse_systems(texts: Iterable[str], kafka_home: Path | None = None) -> list[System]:
+    """Raises UsageError with what there is, and where nobody asks for the installation."""
+    if kafka_home is None:
+        return [parse_system(text) for text in texts]
+    home = read_home(kafka_home)
+    systems = [parse_system(text, home) for text in texts]
+    if all(system.home is None for system in systems):
+        raise UsageError(
+            f"No --system asks for --kafka-home {kafka_home}; add --system kafka:{HOME_VERSION},"
+            f" or kafka:{home.number}."
+        )
+    return systems
+
+
+def parse_system(text: str, home: Home | None = None) -> System:
+    """Raises UsageError with what there is. `kafka:home` is the version of the installation."""
     kind, _, version = text.partition(":")
     if kind == KAFKA:
-        parse_version(version)
-    elif text not in KNOWN:
+        name, hyphen, variant = version.partition("-")
+        if name == HOME_VERSION:
+            if home is None:
+                raise UsageError(f"{text} needs --kafka-home DIR, the folder of an Apache Kafka.")
+            version = f"{home.number}{hyphen}{variant}"
+        number = parse_release(version).number
+        return System(kind, version, home if home is not None and home.number == number else None)
+    if text not in KNOWN:
         raise UsageError(
             f"There is no system {text!r}; it must be one of {', '.join(KNOWN)},"
-            " or kafka:VERSION, as kafka:3.9.1."
+            " or kafka:VERSION, as kafka:3.9.1, kafka:3.9.1-kraft or kafka:4.1.0-combined."
         )
     return System(kind, version)
 
@@ -57,14 +90,17 @@ def check_host(text: str) -> str:
 def fetch(system: System) -> None:
     """Has what a system needs on this machine. Raises MissingPartError where it cannot be had."""
     if system.kind == KAFKA:
-        kafka_class_path(system.version)
+        kafka_class_path(system.version, system.home)
 
 
 def make_cluster(
     system: System, host: LocalHost, directory: Path, spec: ClusterSpec
 ) -> LocalCluster:
-    kind = KafkaCluster if system.kind == KAFKA else BrokerCluster
-    return kind(host, directory, system.version, spec)
+    if system.kind != KAFKA:
+        return BrokerCluster(host, directory, system.version, spec)
+    in_zookeeper = parse_release(system.version).mode is Mode.ZOOKEEPER
+    kind = KafkaCluster if in_zookeeper else KraftCluster
+    return kind(host, directory, system.version, spec, system.home)
 
 
 def client_settings(system: System) -> Mapping[str, str]:
@@ -73,7 +109,12 @@ def client_settings(system: System) -> Mapping[str, str]:
 
 
 def topic_id(system: System, topic: str) -> str | None:
-    """The id that a topic is created with, as Kafka writes it; None: the system has none."""
+    """The id that a topic is created with, as Kafka writes it.
+
+    None: the system has none, or chooses it.
+    """
     if system.kind != KAFKA or not row_of(system.version).topic_ids:
+        return None
+    if parse_release(system.version).mode is not Mode.ZOOKEEPER:
         return None
     return urlsafe_b64encode(uuid5(NAMESPACE_URL, topic).bytes).decode().rstrip("=")

@@ -33,8 +33,10 @@ class Observed(Protocol):
     def leader_epoch(self) -> int | None: ...
     def isr(self) -> Collection[int]: ...
     def isr_changes(self) -> int: ...
-    def controller(self) -> int | None: ...
     def refused(self, broker: int) -> bool: ...
+    def controller(self) -> int | None: ...
+    def controller_epoch(self) -> int | None: ...
+    def named(self, name: str) -> int | None: ...
     def level(self) -> bool: ...
     def log_end_offset(self, broker: int) -> int | None: ...
     def high_watermark(self, broker: int) -> int | None: ...
@@ -79,6 +81,7 @@ _WORDS: Final[Mapping[str, Evaluate]] = {
     "isr": lambda o: frozenset(o.isr()),
     "isr_changes": lambda o: o.isr_changes(),
     "controller": lambda o: o.controller(),
+    "controller_epoch": lambda o: o.controller_epoch(),
     "level": lambda o: o.level(),
     "nobody": lambda o: None,
 }
@@ -93,18 +96,26 @@ _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), held(A, B), up(A), registered(A), refused(A),"
     " LEO(A), HW(A), checkpointed(A), log_start_offset(A), log_end_offset(A), round(A), leader,"
-    " leader_epoch, controller, isr,"
+    " leader_epoch, controller, controller_epoch, isr,"
     " isr_changes, level, nobody, NAME_OF_AN_ERROR"
 )
 
 
-def parse_condition(text: str, brokers: Mapping[str, int], records: Collection[str]) -> Condition:
-    """Raises ConditionError for what is no condition about these brokers and records."""
+def parse_condition(
+    text: str,
+    brokers: Mapping[str, int],
+    records: Collection[str],
+    controllers: Collection[str] = (),
+) -> Condition:
+    """Raises ConditionError for what is no condition about these brokers and records.
+
+    `controllers`: names that earlier steps gave to whoever was the active controller.
+    """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ConditionError(f"cannot read the condition {text!r}") from None
-    compiler = _Compiler(text, brokers, records)
+    compiler = _Compiler(text, brokers, records, controllers)
     compiled = compiler.boolean(tree)
     subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
     return Condition(text, lambda observed: bool(compiled(observed)), subject)
@@ -115,6 +126,7 @@ class _Compiler:
     text: str
     brokers: Mapping[str, int]
     records: Collection[str]
+    controllers: Collection[str]
 
     def boolean(self, node: ast.expr) -> Evaluate:
         match node:
@@ -166,6 +178,8 @@ class _Compiler:
                 return _WORDS[name]
             case ast.Name(name) if _ERROR_NAME.fullmatch(name):
                 return lambda o: name
+            case ast.Name(name) if name in self.controllers:
+                return lambda o: o.named(name)
             case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
                 return self._call(name, arguments)
             case _:

@@ -17,6 +17,7 @@ from nemesis.conditions import Condition, ConditionError, parse_condition
 from nemesis.gate.where import parse_where
 from nemesis.steps import (
     Acks,
+    ActiveController,
     Api,
     Await,
     Consume,
@@ -30,6 +31,8 @@ from nemesis.steps import (
     Load,
     Measure,
     Message,
+    NamedController,
+    Node,
     Pause,
     PowerOff,
     Produce,
@@ -107,6 +110,7 @@ class Scenario:
     expect: Mapping[str, tuple[str, ...]]  # outcome → systems
     expected_rounds: tuple[ExpectedRound, ...]
     expect_seen: tuple[ExpectedSight, ...]
+    controllers: int  # where controllers are nodes of their own
     document: Mapping[str, Any]  # the file as it was read
 
     @property
@@ -188,6 +192,7 @@ class _Reader:
         self.brokers: dict[str, int] = {}
         self.records: tuple[str, ...] = ()
         self.rules: set[str] = set()
+        self.controllers: set[str] = set()  # names that steps gave to the active controller
 
     def complain(self, message: str) -> ScenarioError:
         return ScenarioError(f"{self.where}: {message}")
@@ -211,6 +216,9 @@ class _Reader:
         order = tuple(cluster.take("start_order", list, list(self.brokers)))
         if sorted(order) != sorted(self.brokers):
             raise self.complain("cluster.start_order must name every broker once")
+        controllers = cluster.take("controllers", int, 1)
+        if controllers < 1:
+            raise self.complain("cluster.controllers must be 1 or more")
         cluster.done()
         self.records = _records_of(raw_steps)
         rounds = tuple(self._expected_round(raw) for raw in expect.pop("rounds", []))
@@ -227,6 +235,7 @@ class _Reader:
             expect=self._expect(expect),
             expected_rounds=rounds,
             expect_seen=seen,
+            controllers=controllers,
             document=document,
         )
 
@@ -303,7 +312,9 @@ class _Reader:
         until = None
         if "until" in raw:
             try:
-                until = parse_condition(str(raw["until"]), self.brokers, self.records)
+                until = parse_condition(
+                    str(raw["until"]), self.brokers, self.records, self.controllers
+                )
             except ConditionError as error:
                 raise complain(str(error)) from None
         if isinstance(step, Measure) and until is None:
@@ -325,6 +336,23 @@ class _Reader:
 
     def broker_of(self, fields: _Fields, key: str = "broker") -> str:
         return self._broker(fields.take(key, str), fields.complain)
+
+    def node_of(self, fields: _Fields) -> Node:
+        """A broker by name, or a controller: the active one, or one that a step has named."""
+        if "controller" not in fields.values:
+            return self.broker_of(fields)
+        name = str(fields.take("controller", str))
+        if name != "active":
+            if name not in self.controllers:
+                known = ", ".join(("active", *sorted(self.controllers)))
+                raise fields.complain(f"controller = {name!r} must be one of {known}")
+            return NamedController(name)
+        called = fields.take("as", str, None)
+        if called is not None:
+            if called in self.brokers or not called.isidentifier():
+                raise fields.complain(f"as = {called!r} must be a word that names no broker")
+            self.controllers.add(called)
+        return ActiveController(called)
 
     def rule_of(self, fields: _Fields) -> str:
         rule = str(fields.take("rule", str))
@@ -462,13 +490,13 @@ _VERBS: Final[Mapping[str, Callable[[_Reader, _Fields], Step]]] = {
     "release": lambda reader, fields: Release(reader.rule_of(fields)),
     "discard": lambda reader, fields: Discard(reader.rule_of(fields)),
     "kill": lambda reader, fields: Kill(
-        reader.broker_of(fields), fields.choose("in_flight", get_args(InFlight))
+        reader.node_of(fields), fields.choose("in_flight", get_args(InFlight))
     ),
     "power_off": _power_off,
-    "stop": lambda reader, fields: Stop(reader.broker_of(fields)),
-    "restart": lambda reader, fields: Restart(reader.broker_of(fields)),
-    "pause": lambda reader, fields: Pause(reader.broker_of(fields)),
-    "resume": lambda reader, fields: Resume(reader.broker_of(fields)),
+    "stop": lambda reader, fields: Stop(reader.node_of(fields)),
+    "restart": lambda reader, fields: Restart(reader.node_of(fields)),
+    "pause": lambda reader, fields: Pause(reader.node_of(fields)),
+    "resume": lambda reader, fields: Resume(reader.node_of(fields)),
     "cut": _cut,
     "slow": _slow,
     "heal": _heal,
@@ -479,15 +507,20 @@ _VERBS: Final[Mapping[str, Callable[[_Reader, _Fields], Step]]] = {
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    """The numbers; what stands behind a hyphen names a variant: 3.9.1-kraft."""
+    return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
 
 
 def matches(pattern: str, system: str) -> bool:
     """`neaptide:0.11+` is that version and later; `kafka:0.10` any version that begins with it;
-    `kafka:0.8..3.6` from the one to the other, and any that begins with either."""
+    `kafka:0.8..3.6` from the one to the other, and any that begins with either.
+
+    Variants are matched too; `kafka:4.1-combined` matches that variant alone.
+    """
     kind, _, version = pattern.partition(":")
     system_kind, _, system_version = system.partition(":")
-    if kind != system_kind:
+    variant = version.rstrip("+").partition("-")[2]
+    if kind != system_kind or variant not in ("", system_version.partition("-")[2]):
         return False
     actual = _version(system_version)
     first, dots, last = version.partition("..")

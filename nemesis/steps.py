@@ -17,6 +17,29 @@ Acks = Literal["0", "1", "all"]
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveController:
+    """Whichever node is the active controller when the step begins; `name` stands for it then."""
+
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return "the active controller"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedController:
+    """The node that an earlier step called so."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Node = str | ActiveController | NamedController  # a text is a broker's name
+
+
+@dataclass(frozen=True, slots=True)
 class Produce:
     """Sends records, in order, and does not wait.
 
@@ -93,7 +116,7 @@ class Discard:
 class Kill:
     """SIGKILL. What the broker had sent and nobody has received is delivered, or discarded."""
 
-    broker: str
+    broker: Node
     in_flight: InFlight
 
 
@@ -112,26 +135,26 @@ class PowerOff:
 class Stop:
     """A clean shutdown."""
 
-    broker: str
+    broker: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
     """Starts a broker that is down."""
 
-    broker: str
+    broker: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
     """SIGSTOP: alive for the operating system, dead for everybody else."""
 
-    broker: str
+    broker: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    broker: str
+    broker: Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,21 @@ class PortReservation:
         self._lock = lock
 
     def release_socket(self) -> int:
-        """Let a process of ours bind the port, which is returned. The claim on it stays."""
+        """Let a process of ours bind the port, which is returned. The claim on it stays.
+
+        Raises MissingPartError where somebody else has bound it since it was last ours.
+        """
         self._held.close()
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+            # As servers do: connections of a process of ours that died do not count.
+            asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                asked.bind((LOOPBACK, self.port))
+            except OSError as error:
+                raise MissingPartError(
+                    f"Port {self.port}, which was chosen for this run, is in use by another"
+                    " process; end that process, or run the command again."
+                ) from error
         return self.port
 
     def close(self) -> None:

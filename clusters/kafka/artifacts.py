@@ -1,8 +1,9 @@
 """Java artifacts from Maven Central: a coordinate in, a class path out.
 
 Maven resolves the dependencies; the class path is kept beside a generated pom in the user's cache
-directory, so that a second call starts nothing and needs no network. No distribution archives and
-no shell scripts: whoever runs a class names it with `java -cp`.
+directory, so that a second call starts nothing and needs no network; beside it are the checksums
+of the jars, which are compared before every use. No distribution archives and no shell scripts:
+whoever runs a class names it with `java -cp`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,14 @@ from typing import Final
 from xml.sax.saxutils import escape
 
 from clusters.errors import MissingPartError
+from clusters.kafka.checksums import read_seals, seal, verified, write_seals
 
 _COORDINATE: Final = re.compile(r"[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+")
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
 _TIMEOUT_SECONDS: Final = 600
+_DAMAGED: Final = re.compile(r"Checksum validation failed")
+_UNREACHABLE: Final = re.compile(r"Could not transfer (?:artifact|metadata)")
+_COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 _ABSENT: Final = re.compile(r"([^:\s]+):([^:\s]+):jar:([^:\s]+) (?:in|was not found in) ")
 
 _POM: Final = """\
@@ -67,9 +72,31 @@ def class_path(*coordinates: str) -> str:
         if known is None:
             _resolve(directory, coordinates)
             known = _read(stored)
-    if known is None:
-        raise ArtifactError(f"Maven left no class path in {directory}; remove it and try again.")
+        if known is None:
+            raise ArtifactError(
+                f"Maven left no class path in {directory}; remove it and try again."
+            )
+        _verify(directory / "checksums", [Path(jar) for jar in known.split(os.pathsep)])
     return known
+
+
+def _verify(file: Path, jars: list[Path]) -> None:
+    """Raises ArtifactError where a jar is not the one that came."""
+    if not file.exists():
+        write_seals(file, map(seal, jars))
+        return
+    before = read_seals(file)
+    after = []
+    for known in before:
+        now = verified(known)
+        if now is None:
+            raise ArtifactError(
+                f"{known.path} is not the file that was fetched (its checksum has changed); delete"
+                " it, and it is fetched anew."
+            )
+        after.append(now)
+    if after != before:
+        write_seals(file, after)
 
 
 def _read(stored: Path) -> str | None:
@@ -87,7 +114,9 @@ def _resolve(directory: Path, coordinates: Sequence[str]) -> None:
         raise ArtifactError("Install Maven (the command mvn) to fetch Kafka from Maven Central.")
     (directory / "pom.xml").write_text(_pom(coordinates))
     fresh = directory / "class-path.fresh"
-    command = [maven, "--batch-mode", "--quiet", _GOAL, f"-Dmdep.outputFile={fresh}"]
+    # Checksums are Maven's to verify here; what it could not fetch last time it is to try again.
+    strict = ("--strict-checksums", "--update-snapshots")
+    command = [maven, "--batch-mode", "--quiet", *strict, _GOAL, f"-Dmdep.outputFile={fresh}"]
     try:
         done = subprocess.run(
             command,
@@ -107,14 +136,26 @@ def _resolve(directory: Path, coordinates: Sequence[str]) -> None:
     if done.returncode != 0:
         raise ArtifactError(_explain(coordinates, done.stdout))
     fresh.replace(directory / "class-path")
+    (directory / "checksums").unlink(missing_ok=True)
 
 
 def _explain(coordinates: Sequence[str], output: str) -> str:
     absent = _ABSENT.search(output)
     if absent is not None:
         return f"Maven Central has no {':'.join(absent.groups())}; choose a version that it has."
+    if _DAMAGED.search(output):
+        return (
+            f"What Maven fetched for {' '.join(coordinates)} has a wrong checksum; try again, and"
+            " look at the network or the mirror if it stays so."
+        )
+    if _UNREACHABLE.search(output):
+        return (
+            f"Maven Central cannot be reached, and {' '.join(coordinates)} is not in the cache"
+            f" ({cache_directory()}); connect to the network once, or name an Apache Kafka of your"
+            " own with --kafka-home."
+        )
     errors = [line for line in output.splitlines() if "ERROR" in line]
-    why = errors[0] if errors else "it said nothing"
+    why = _COLOUR.sub("", errors[0]) if errors else "it said nothing"
     return (
         f"Maven could not fetch {' '.join(coordinates)}; look at the version and the network, then "
         f"try again ({why})."

@@ -14,6 +14,7 @@ from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
 from clusters.hosts.java import find_java
 from clusters.hosts.local import LocalHost
+from clusters.kafka.home import Home
 from clusters.kafka.properties import LOG4J, command, properties
 from clusters.kafka.versions import Addressing, kafka_class_path, row_of
 from clusters.local_cluster import LocalCluster
@@ -22,9 +23,17 @@ from clusters.local_cluster import LocalCluster
 class KafkaCluster(LocalCluster):
     """Implements clusters.cluster.Cluster for `kafka:<version>` on the local host."""
 
-    def __init__(self, host: LocalHost, directory: Path, version: str, spec: ClusterSpec) -> None:
+    def __init__(
+        self,
+        host: LocalHost,
+        directory: Path,
+        version: str,
+        spec: ClusterSpec,
+        home: Home | None = None,
+    ) -> None:
         super().__init__(host, directory, spec)
         self._version = version
+        self._home = home
         self._row = row_of(version)
         self._java = Path()
         self._class_path = ""
@@ -37,7 +46,7 @@ class KafkaCluster(LocalCluster):
 
     async def start_coordination(self) -> None:
         self._java = find_java()
-        self._class_path = await asyncio.to_thread(kafka_class_path, self._version)
+        self._class_path = await asyncio.to_thread(kafka_class_path, self._version, self._home)
         await super().start_coordination()
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from clusters.kafka.versions import Addressing, Row
 CLIENT_LISTENER: Final = "CLIENT"
 REPLICATION_LISTENER: Final = "REPLICATION"
 
-_DEFAULTS: Final = {
+DEFAULTS: Final = {
     "auto.create.topics.enable": "false",
     "auto.leader.rebalance.enable": "false",
     "controlled.shutdown.enable": "false",
@@ -60,7 +60,7 @@ def properties(
 ) -> dict[str, str]:
     """`own`: the (client, replication) ports that the broker itself binds."""
     return {
-        **_DEFAULTS,
+        **DEFAULTS,
         **row.settings,
         **scenario,
         "broker.id": str(broker),
@@ -77,13 +77,15 @@ def _addresses(addressing: Addressing, own: tuple[int, int], through: Listeners)
             return {
                 "host.name": LOOPBACK,
                 "port": str(own[1]),
-                "advertised.host.name": LOOPBACK,
+                "advertised.host.name": spelled_out(LOOPBACK),
                 "advertised.port": str(through.replication_port),
             }
         case Addressing.ONE_LISTENER:
             return {
                 "listeners": f"PLAINTEXT://{LOOPBACK}:{own[1]}",
-                "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{through.replication_port}",
+                "advertised.listeners": (
+                    f"PLAINTEXT://{spelled_out(LOOPBACK)}:{through.replication_port}"
+                ),
             }
         case Addressing.NAMED_LISTENERS:
             names = (CLIENT_LISTENER, REPLICATION_LISTENER)
@@ -95,6 +97,18 @@ def _addresses(addressing: Addressing, own: tuple[int, int], through: Listeners)
                 "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
                 "inter.broker.listener.name": REPLICATION_LISTENER,
             }
+
+
+def spelled_out(address: str) -> str:
+    """The same IPv4 address, longer: 127.000.000.001.
+
+    librdkafka reads a Metadata v0 response into memory of four times its size, which is too little
+    when one broker and one partition are all that is in it; the addresses of brokers are most of
+    its bytes. Only digits that are the same in base 8 and 10 get zeros before them.
+    """
+    return ".".join(
+        part.zfill(3) if part < "8" and len(part) == 1 else part for part in address.split(".")
+    )
 
 
 def _listeners(names: tuple[str, str], ports: tuple[int, int]) -> str:

@@ -1,12 +1,16 @@
 """What differs from one Apache Kafka to the next, as a table: the row of a version says it all.
 
 Not a list of releases: any x.y.z that Maven Central has is run by the last row that is not newer.
+`3.9.1` keeps its state in ZooKeeper, as every version before 4.0; `3.9.1-kraft` and 4.0 in KRaft
+with controllers of their own; in `4.1.0-combined` every broker is also a controller.
 Sources: Kafka's upgrade notes; KIP-103 (listeners by name, 0.10.2), KIP-516 (topic ids, 2.8),
-KIP-500 (no ZooKeeper from 4.0 on); librdkafka's notes on brokers before 0.10.
+KIP-500 (no ZooKeeper from 4.0 on), KIP-853 (controllers advertise their listeners, 3.9);
+librdkafka's notes on brokers before 0.10.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +19,7 @@ from typing import Final
 
 from clusters.errors import UsageError
 from clusters.kafka.artifacts import class_path
+from clusters.kafka.home import Home
 
 Version = tuple[int, ...]
 
@@ -28,6 +33,26 @@ _ZOOKEEPER: Final = "org.apache.zookeeper:zookeeper:3.4.10"
 # allowed"), if its high watermark was written in time. So it is not: a broker that died starts
 # from 0 and fetches all. A scenario that needs the checkpoint sets the interval itself.
 _NO_CHECKPOINT: Final = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
+
+
+class Mode(Enum):
+    """Where a cluster keeps its state, and who the controllers are. The values are suffixes."""
+
+    ZOOKEEPER = ""
+    KRAFT = "kraft"
+    COMBINED = "combined"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version in a mode."""
+
+    number: str
+    mode: Mode
+
+    @property
+    def version(self) -> Version:
+        return tuple(int(part) for part in self.number.split("."))
 
 
 class Addressing(Enum):
@@ -84,34 +109,49 @@ ROWS: Final = (
     Row((3, 0), "2.13", (_LOGGING_NOW,), topic_ids=True),
 )
 _WITHOUT_ZOOKEEPER: Final = (4,)
-_FORM: Final = re.compile(r"\d+(\.\d+){2,3}")
+_KRAFT_SINCE: Final = (3, 9)
+_FORM: Final = re.compile(r"(\d+(?:\.\d+){2,3})(?:-(kraft|combined))?")
 
 
-def parse_version(text: str) -> Version:
+def parse_release(text: str) -> Release:
     """Raises UsageError where it is no version, or none that can be run."""
-    if not _FORM.fullmatch(text):
-        raise UsageError(f"{text!r} is no version of Apache Kafka; write all of it, as 3.9.1.")
-    version = tuple(int(part) for part in text.split("."))
-    if version < ROWS[0].since:
-        raise UsageError(f"Apache Kafka {text} is too old; choose 0.8.2.2 or a later one.")
-    if version >= _WITHOUT_ZOOKEEPER:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise UsageError(
-            f"Apache Kafka {text} has no ZooKeeper mode; choose 3.9.1 or an older one."
+            f"{text!r} is no version of Apache Kafka; write all of it, as 3.9.1, 3.9.1-kraft or"
+            " 3.9.1-combined."
         )
-    return version
+    number, suffix = match.groups()
+    release = Release(number, Mode(suffix or ""))
+    if release.version < ROWS[0].since:
+        raise UsageError(f"Apache Kafka {number} is too old; choose 0.8.2.2 or a later one.")
+    if release.version >= _WITHOUT_ZOOKEEPER:
+        if suffix == Mode.KRAFT.value:
+            raise UsageError(f"Apache Kafka {number} is always KRaft; write kafka:{number}.")
+        return release if suffix else Release(number, Mode.KRAFT)
+    if suffix and release.version < _KRAFT_SINCE:
+        raise UsageError(f"KRaft is run from Apache Kafka 3.9 on; choose 3.9.1-{suffix}.")
+    return release
 
 
 def row_of(text: str) -> Row:
-    version = parse_version(text)
+    version = parse_release(text).version
     return max((row for row in ROWS if row.since <= version), key=lambda row: row.since)
 
 
 def coordinates(text: str) -> tuple[str, ...]:
     """What Maven is asked for; the first ones win."""
     row = row_of(text)
-    return (f"org.apache.kafka:kafka_{row.scala}:{text}", *row.additions)
+    return (f"org.apache.kafka:kafka_{row.scala}:{parse_release(text).number}", *row.additions)
 
 
-def kafka_class_path(text: str) -> str:
-    """All jars of a version, fetched once. Raises ArtifactError where it cannot be had."""
-    return class_path(*coordinates(text))
+def kafka_class_path(text: str, home: Home | None = None) -> str:
+    """All jars of a version: fetched once, or those of an installation.
+
+    Raises ArtifactError where they cannot be had.
+    """
+    if home is None:
+        return class_path(*coordinates(text))
+    additions = [each for each in row_of(text).additions if each == _ZOOKEEPER or home.lacks(each)]
+    added = [class_path(*additions)] if additions else []
+    return os.pathsep.join([*added, *map(str, home.jars)])

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from nemesis.gate.exchange import EpochNews, Exchange, Message
+from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
 from nemesis.gate.frames import FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
-from nemesis.gate.model import Endpoint, LinkSpec, Rule
+from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
@@ -80,9 +80,11 @@ class Connection:
         self.near, self.far = Side(self), Side(self)
         self.near.lane = self._lane(self.far)
         self.far.lane = self._lane(self.near)
-        self.exchange: Exchange | None = None
+        self.exchange: Exchange | Introduction | None = None
         if link.purpose == "replication":
-            self.exchange = switch.new_exchange(cast(int, link.destination))
+            self.exchange = switch.new_exchange(cast(int, link.destination), shared=link.shared)
+        elif link.source is None:
+            self.exchange = Introduction()
         self.closed = asyncio.Event()
         self._joined = False
         self._delivering: Side | None = None  # a dead broker's side, until its last byte is out
@@ -92,7 +94,14 @@ class Connection:
 
     @property
     def source(self) -> Endpoint | None:
+        if isinstance(self.exchange, Exchange) and self.exchange.is_client:
+            return CLIENT
         return self.link.source if self.exchange is None else self.exchange.source
+
+    @property
+    def purpose(self) -> Purpose:
+        """That of its link, but for clients where they share the replicas' listener."""
+        return "client" if self.source == CLIENT else self.link.purpose
 
     @property
     def destination(self) -> Endpoint:
@@ -120,7 +129,7 @@ class Connection:
         """Follow the network's state: which lanes are open, how slow they are, what is read."""
         if not self._joined:  # both lanes are blocked until there is somewhere to write to
             return
-        network, why = self._switch.network, self.link.purpose
+        network, why = self._switch.network, self.purpose
         severed = network.is_severed(self.source, self.destination)
         for side in (self.near, self.far):
             if side is self._delivering:
@@ -148,7 +157,7 @@ class Connection:
             side.lane.push(Parcel(data))
             self.refresh_reading()
 
-    def _received_frames(self, side: Side, exchange: Exchange, data: bytes) -> None:
+    def _received_frames(self, side: Side, exchange: Exchange | Introduction, data: bytes) -> None:
         try:
             frames = side.splitter.feed(data)
         except MalformedStreamError as error:
@@ -162,9 +171,11 @@ class Connection:
         if side.lane.queue:
             self.refresh_reading()
 
-    def _read(self, side: Side, exchange: Exchange, frame: bytes) -> Message | EpochNews | None:
+    def _read(
+        self, side: Side, exchange: Exchange | Introduction, frame: bytes
+    ) -> Message | EpochNews | None:
         """What a frame is. One that the gate cannot read passes, and is reported."""
-        now_ns, known = self._switch.clock_ns(), exchange.source
+        now_ns, known = self._switch.clock_ns(), self.source
         message: Message | EpochNews | None = None
         try:
             if side is self.near:
@@ -173,7 +184,7 @@ class Connection:
                 message = exchange.response(frame, now_ns)
         except MalformedStreamError as error:
             self._switch.malformed(self, str(error))
-        if exchange.source != known:
+        if self.source != known:
             self.refresh()
         return message
 
@@ -246,7 +257,7 @@ class Connection:
         side = self.near if self.source == broker else self.far
         peer = self.far if side is self.near else self.near
         source, destination = self._ends(side)
-        if not self._joined or self._switch.network.is_cut(source, destination, self.link.purpose):
+        if not self._joined or self._switch.network.is_cut(source, destination, self.purpose):
             self.destroy("discarded")
             return
         self._delivering = side

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from clusters.errors import UsageError
 from nemesis.gate.model import Cut, Rule, Subscription, Target, from_dict
@@ -19,13 +19,20 @@ from nemesis.gate.switch import Switch
 Arguments = dict[str, Any]
 
 
+class Doors(Protocol):
+    """The listeners."""
+
+    async def set_target(self, name: str, target: Target) -> None: ...
+    async def follow_network(self, broker: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Controls:
     """What commands act upon."""
 
     switch: Switch
     recorder: RoundRecorder
-    set_target: Callable[[str, Target], None]
+    doors: Doors
 
 
 async def obey(controls: Controls, line: bytes) -> dict[str, Any]:
@@ -74,6 +81,7 @@ async def _slow(controls: Controls, arguments: Arguments) -> None:
 
 async def _sever(controls: Controls, arguments: Arguments) -> None:
     controls.switch.sever(arguments["broker"])
+    await controls.doors.follow_network(arguments["broker"])
 
 
 async def _bury(controls: Controls, arguments: Arguments) -> None:
@@ -84,10 +92,11 @@ async def _bury(controls: Controls, arguments: Arguments) -> None:
 
 async def _revive(controls: Controls, arguments: Arguments) -> None:
     controls.switch.revive(arguments["broker"])
+    await controls.doors.follow_network(arguments["broker"])
 
 
 async def _set_target(controls: Controls, arguments: Arguments) -> None:
-    controls.set_target(arguments["link"], from_dict(Target, arguments["target"]))
+    await controls.doors.set_target(arguments["link"], from_dict(Target, arguments["target"]))
 
 
 async def _subscribe(controls: Controls, arguments: Arguments) -> None:

@@ -32,6 +32,7 @@ _FLEXIBLE_FROM: Final = {
     m.UPDATE_METADATA: 6,
 }
 _BROKER_CLIENT = re.compile(r"(?:broker-|id_)(\d+)-")
+_QUORUM_CLIENT = re.compile(r"(?:raft-client-)?(\d+)")
 CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
 FETCH_VERSIONS: Final = range(0, 19)
 EPOCH_VERSIONS: Final = range(0, 5)
@@ -73,6 +74,15 @@ def source_broker(header: m.RequestHeader) -> int | None:
     if header.api_key in CONTROLLER_APIS and client_id.isdecimal():
         return int(client_id)
     return None
+
+
+def quorum_node(header: m.RequestHeader) -> int | None:
+    """The KRaft node that a request to a controller comes from, if it is from one.
+
+    Its raft client is "raft-client-N", its channel for all else is its bare id.
+    """
+    found = _QUORUM_CLIENT.fullmatch(header.client_id or "")
+    return int(found.group(1)) if found else None
 
 
 def fetch_request(frame: bytes, header: m.RequestHeader) -> m.FetchRequest | None:

@@ -139,6 +139,8 @@ class Exchange:
     unread: Callable[[int, int], None]  # called with an api and version that is in no table
     refused: Callable[[int | None, int], None]  # called with a stale controller, and by whom
     source: int | None = None
+    shared: bool = False  # clients use this listener too
+    is_client: bool = False  # known by what only clients ask
     session: FetchSession = field(default_factory=FetchSession)
     waiting: dict[int, _Asked] = field(default_factory=dict)  # by correlation id
     # correlation id → api and version of a controller's request
@@ -149,6 +151,8 @@ class Exchange:
         header = decode.request_header(frame)
         if self.source is None:
             self.source = decode.source_broker(header)
+        if self.shared and header.api_key not in m.BROKERS_ASK:
+            self.is_client = self.source is None
         if header.api_key == m.FETCH:
             return self._fetch(frame, header, now_ns)
         if header.api_key == m.OFFSET_FOR_LEADER_EPOCH:
@@ -195,6 +199,7 @@ class Exchange:
             self.unread(header.api_key, header.api_version)
             return None
         if request.replica_id < 0:  # a consumer
+            self.is_client = self.shared
             return None
         if self.source is None:
             self.source = request.replica_id
@@ -254,6 +259,26 @@ class Exchange:
         if message == "request":
             return Message(api, message, self.source, self.destination, rounds, epochs)
         return Message(api, message, self.destination, self.source, rounds, epochs)
+
+
+@dataclass(slots=True)
+class Introduction:
+    """The state of one connection to a controller: who it is from, and nothing else.
+
+    A broker or controller of KRaft names itself in the client id of its first request.
+    """
+
+    source: int | None = None
+
+    def request(self, frame: bytes, now_ns: int) -> None:
+        if self.source is None:
+            self.source = decode.quorum_node(decode.request_header(frame))
+
+    def response(self, frame: bytes, now_ns: int) -> None:
+        """Nothing is asked of it."""
+
+    def unanswered(self) -> tuple[Round, ...]:
+        return ()
 
 
 def _error_of(answer: m.EpochResponse, facts: PartitionFacts) -> int | None:

@@ -16,7 +16,13 @@ FETCH: Final = 1
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
+CONTROLLED_SHUTDOWN: Final = 7
 OFFSET_FOR_LEADER_EPOCH: Final = 23
+LIST_OFFSETS: Final = 2
+# What brokers before 0.10.2 ask of each other: whoever asks anything else is a client.
+BROKERS_ASK: Final = frozenset(
+    {FETCH, LIST_OFFSETS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN}
+)
 
 # A partition's (topic, partition). From Fetch v13 on a message names topics by id: the id as
 # text then stands for the topic, until the gate is told its name.

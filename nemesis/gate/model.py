@@ -40,7 +40,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class LinkSpec:
-    """One listener. `source` None: learned from each connection's first request."""
+    """One listener. `source` None: learned from each connection's requests.
+
+    A link to a controller of a KRaft quorum is one of purpose coordination that speaks Kafka's
+    protocol: its destination is the controller's node, its source whoever connects.
+    """
 
     name: str
     purpose: Purpose
@@ -48,6 +52,7 @@ class LinkSpec:
     destination: Endpoint
     target: Target | None = None  # None: not yet known, connections are closed
     port: int = 0  # 0: the gate chooses
+    shared: bool = False  # a replication link that clients use too: there is one listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +96,26 @@ def cluster_links(
         replica, clients = _target(replication, n), _target(client, n)
         zookeeper = None if coordination is None else Target(coordination)
         links += [
-            LinkSpec(f"replication-{n}", "replication", None, n, replica),
+            LinkSpec(
+                f"replication-{n}",
+                "replication",
+                None,
+                n,
+                replica,
+                shared=replica is not None and replica == clients,
+            ),
             LinkSpec(f"client-{n}", "client", CLIENT, n, clients),
             LinkSpec(f"coordination-{n}", "coordination", n, COORDINATION, zookeeper),
         ]
     return tuple(links)
+
+
+def quorum_links(ports: Mapping[int, int]) -> tuple[LinkSpec, ...]:
+    """The links to the controllers of KRaft: "controller-N" of each node N, with its real port."""
+    return tuple(
+        LinkSpec(f"controller-{n}", "coordination", None, n, Target(port))
+        for n, port in ports.items()
+    )
 
 
 def _target(ports: Mapping[int, int] | None, broker: int) -> Target | None:

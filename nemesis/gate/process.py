@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from clusters.errors import UsageError
 from nemesis.gate.connection import Connection, Side
 from nemesis.gate.control import Controls, obey
+from nemesis.gate.door import Door
 from nemesis.gate.events import Event
 from nemesis.gate.model import LOOPBACK, GateConfig, LinkSpec, Target
 from nemesis.gate.recorder import RoundRecorder
@@ -57,35 +58,41 @@ class Listeners:
 
     def __init__(self, switch: Switch) -> None:
         self._switch = switch
-        self._links: dict[str, LinkSpec] = {}
-        self._servers: list[asyncio.Server] = []
+        self._doors: dict[str, Door] = {}
         self._dials: set[asyncio.Task[None]] = set()
 
     async def open(self, link: LinkSpec) -> int:
-        """Listen for a link; the port."""
-        loop = asyncio.get_running_loop()
-        self._links[link.name] = link
-        server = await loop.create_server(
-            lambda: self._accept(link.name), LOOPBACK, link.port, backlog=1024
-        )
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        """Have a port for a link, and listen there if its target can be reached; the port."""
+        door = Door(link, LOOPBACK, lambda: self._accept(link.name))
+        self._doors[link.name] = door
+        await self._follow(door)
+        return door.port
 
-    def set_target(self, name: str, target: Target) -> None:
+    async def set_target(self, name: str, target: Target) -> None:
         """Where new connections of a link lead to from now on."""
-        if name not in self._links:
-            raise UsageError(f"there is no link {name!r}: must be one of {', '.join(self._links)}")
-        self._links[name] = replace(self._links[name], target=target)
+        if name not in self._doors:
+            raise UsageError(f"there is no link {name!r}: must be one of {', '.join(self._doors)}")
+        door = self._doors[name]
+        door.link = replace(door.link, target=target)
+        await self._follow(door)
+
+    async def follow_network(self, broker: int) -> None:
+        """A broker was severed or revived: its listeners refuse, or accept again."""
+        doors = [d for d in self._doors.values() if broker in (d.link.source, d.link.destination)]
+        await asyncio.gather(*(self._follow(door) for door in doors))
+
+    async def _follow(self, door: Door) -> None:
+        ends = (door.link.source, door.link.destination)
+        await door.follow(self._switch.network.is_severed(*ends))
 
     def close(self) -> None:
-        for server in self._servers:
-            server.close()
+        for door in self._doors.values():
+            door.close()
         for task in self._dials:
             task.cancel()
 
     def _accept(self, name: str) -> asyncio.Protocol:
-        link = self._links[name]
-        connection = self._switch.accept(link)
+        connection = self._switch.accept(self._doors[name].link)
         if connection is None:
             return _Refusal()
         task = asyncio.get_running_loop().create_task(self._dial(connection))
@@ -100,6 +107,7 @@ class Listeners:
             await loop.create_connection(lambda: connection.far, target.host, target.port)
         except OSError:  # the target is down: so is this connection
             connection.destroy("discarded")
+            self._doors[connection.link.name].lost()
             return
         if connection.closed.is_set():  # whoever connected has left meanwhile
             _abort(connection.far)
@@ -132,7 +140,7 @@ async def serve(config: GateConfig) -> None:
     ports = {link.name: await listeners.open(link) for link in config.links}
     stream.emit({"event": "ready", "at_ns": clock_ns(), "ports": ports})
     ticking = loop.create_task(_tick(recorder, clock_ns))
-    obeying = loop.create_task(_obey_all(Controls(switch, recorder, listeners.set_target), stream))
+    obeying = loop.create_task(_obey_all(Controls(switch, recorder, listeners), stream))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, obeying.cancel)
     try:

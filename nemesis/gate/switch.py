@@ -128,9 +128,14 @@ class Switch:
         self._connections[connection.number] = connection
         return connection
 
-    def new_exchange(self, destination: int) -> Exchange:
+    def new_exchange(self, destination: int, *, shared: bool = False) -> Exchange:
         return Exchange(
-            destination, self._counter, self.topic_names, self._note_unread, self._note_refused
+            destination,
+            self._counter,
+            self.topic_names,
+            self._note_unread,
+            self._note_refused,
+            shared=shared,
         )
 
     def judge(self, message: Message) -> Rule | None:
@@ -291,5 +296,5 @@ class Switch:
 
 
 def _is_cut(connection: Connection, network: Network) -> bool:
-    ends, why = (connection.source, connection.destination), connection.link.purpose
+    ends, why = (connection.source, connection.destination), connection.purpose
     return network.is_cut(*ends, why) or network.is_cut(ends[1], ends[0], why)

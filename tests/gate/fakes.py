@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from clusters.hosts.local import LocalHost
 from nemesis.gate import decode
 from nemesis.gate import messages as m
 from nemesis.gate.client import Gate
-from nemesis.gate.model import GateConfig, cluster_links
+from nemesis.gate.model import GateConfig, Target, cluster_links, quorum_links
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
 
@@ -37,8 +37,8 @@ class FakeLeader:
     port: int = 0
     answering: bool = True
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+    async def start(self, port: int = 0) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ class FakeFollower:
                 [Ask(self.topic, 0, self.log_end_offset, self.leader_epoch)],
                 replica_id=self.broker,
                 correlation_id=self.correlation_id,
-                client_id=f"broker-{self.broker}-fetcher-0",
+                client_id=f"broker-{self.broker}-fetcher-0" if self.broker >= 0 else "consumer",
             )
         )
 
@@ -147,14 +147,21 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def world(run: Path) -> AsyncIterator[World]:
-    """Everything started, and everything stopped."""
+async def world(run: Path, *, shared: bool = False) -> AsyncIterator[World]:
+    """Everything started, and everything stopped. `shared`: clients use the replicas' links."""
     host, leader = LocalHost(), FakeLeader()
     await leader.start()
     ports = {LEADER: leader.port}
+    clients = ports if shared else None
     links = cluster_links(
-        (FOLLOWER, LEADER), replication=ports, client=ports, coordination=leader.port
+        (FOLLOWER, LEADER), replication=ports, client=clients, coordination=leader.port
     )
+    links += quorum_links({100: leader.port})
+    if not shared:  # no link but the replicas' leads to the same port in a cluster
+        links = tuple(
+            replace(link, target=Target(leader.port)) if link.name == f"client-{LEADER}" else link
+            for link in links
+        )
     gate = await Gate.start(GateConfig(run, time.monotonic_ns(), links), host)
     try:
         yield World(gate, leader, host, run)

@@ -14,23 +14,32 @@ import pytest
 
 from clusters.errors import UsageError
 from nemesis.gate.client import GateError
-from nemesis.gate.model import Rule, Subscription
+from nemesis.gate.model import CLIENT, Purpose, Rule, Subscription
 from results.schema import FETCH_ROUNDS
 from tests.gate import wire
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World, world
 
 pytestmark = pytest.mark.live
+Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]
 
 
 @pytest.fixture
-def play(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]:
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """Runs a play in a world of its own; returns the rows of its fetch rounds."""
+    return player(tmp_path, monkeypatch, shared=False)
+
+
+@pytest.fixture
+def play_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """As `play`; clients and replicas come to the leader by one listener."""
+    return player(tmp_path, monkeypatch, shared=True)
+
+
+def player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool) -> Play:
     monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
 
     async def stage(story: Callable[[World], Awaitable[None]]) -> None:
-        async with asyncio.timeout(120), world(tmp_path / "run") as w:
+        async with asyncio.timeout(120), world(tmp_path / "run", shared=shared) as w:
             await story(w)
 
     def run(story: Callable[[World], Awaitable[None]]) -> list[dict[str, object]]:
@@ -44,9 +53,6 @@ def play(
         return sorted(rows, key=lambda row: (row["requested_ns"], row["partition"]))
 
     return run
-
-
-Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])
@@ -283,8 +289,8 @@ def test_what_a_dead_leader_had_sent_is_discarded_if_the_schedule_says_so(play: 
         await w.gate.wait_held("h")
         mark = w.gate.mark()
         await w.gate.sever(LEADER)
-        refused = await w.follower(broker=5)
-        assert await refused.ended()
+        with pytest.raises(ConnectionRefusedError):
+            await w.follower(broker=5)
         w.leader.stop()
         await w.gate.bury(LEADER, "discarded")
         assert await follower.ended()
@@ -442,18 +448,78 @@ def test_client_and_coordination_links_copy_bytes_and_can_be_cut(play: Play) -> 
     assert play(story) == []
 
 
-def test_a_target_that_is_down_closes_the_connection_and_may_come_later(play: Play) -> None:
+def test_a_link_refuses_until_its_target_listens_and_again_when_it_does_not(play: Play) -> None:
     async def story(w: World) -> None:
-        port = w.gate.ports[f"replication-{FOLLOWER}"]  # its target was never told
-        early = FakeFollower(port)
-        await early.connect()
-        assert await early.ended()
-        await w.gate.set_target(f"replication-{FOLLOWER}", w.leader.port)
+        link, unknown = f"replication-{LEADER}", f"replication-{FOLLOWER}"
+        port = w.gate.ports[unknown]  # its target was never told
+        with pytest.raises(ConnectionRefusedError):
+            await FakeFollower(port).connect()
+        await w.gate.set_target(unknown, w.leader.port)
         late = FakeFollower(port)
         await late.connect()
         await late.rounds(1)
+        target = w.leader.port
+        w.leader.stop()
+        await w.gate.set_target(link, target)
+        with pytest.raises(ConnectionRefusedError):
+            await w.follower()
+        await w.leader.start(target)
+        follower = await retried(w.follower)  # nobody tells the gate that the leader is back
+        await follower.rounds(1)
         with pytest.raises(UsageError, match="no link 'replication-9'"):
             await w.gate.set_target("replication-9", 1)
+
+    play(story)
+
+
+async def retried(connect: Callable[[], Awaitable[FakeFollower]]) -> FakeFollower:
+    """As a client does it."""
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return await connect()
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("purpose", [None, "client"])
+def test_on_a_shared_listener_a_cut_of_clients_leaves_the_replicas(
+    play_shared: Play, purpose: Purpose | None
+) -> None:
+    async def story(w: World) -> None:
+        await w.gate.cut(CLIENT, LEADER, purpose)
+        follower, consumer = await w.follower(4), await w.follower(4, broker=-1)
+        consumer.ask()
+        await follower.rounds(2)
+        assert w.leader.offsets == [0, 1]
+        await w.gate.heal_all()
+        await consumer.take()
+
+    play_shared(story)
+
+
+def test_on_a_shared_listener_a_cut_of_replicas_leaves_the_clients(play_shared: Play) -> None:
+    async def story(w: World) -> None:
+        await w.gate.cut(FOLLOWER, LEADER, "replication")
+        follower, consumer = await w.follower(4), await w.follower(4, broker=-1)
+        follower.ask()
+        await consumer.rounds(2)
+        assert w.leader.offsets == [0, 1]
+
+    play_shared(story)
+
+
+def test_a_controller_learns_who_asks_and_a_cut_stops_that_node_only(play: Play) -> None:
+    async def story(w: World) -> None:
+        port = w.gate.ports["controller-100"]
+        await w.gate.cut(1, 100, "coordination")
+        ways = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        for (_, writer), client_id in zip(
+            ways, ("raft-client-1", "1", "raft-client-2"), strict=True
+        ):
+            writer.write(wire.request(3, 0, b"", client_id=client_id))
+        await asyncio.wait_for(ways[2][0].read(1), 20)
+        assert [request.client_id for request in w.leader.requests] == ["raft-client-2"]
+        for _, writer in ways:
+            writer.close()
 
     play(story)
 

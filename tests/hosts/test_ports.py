@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters.errors import MissingPartError
 from clusters.hosts.ports import reserve_port
 
 
@@ -28,4 +29,32 @@ def test_a_reserved_port_can_be_bound_once_its_socket_is_released(tmp_path: Path
         with pytest.raises(OSError, match="in use"):
             listener.bind(("127.0.0.1", reservation.port))
         listener.bind(("127.0.0.1", reservation.release_socket()))
+    reservation.close()
+
+
+def test_a_port_that_somebody_else_took_is_named_when_it_is_to_be_used_again(
+    tmp_path: Path,
+) -> None:
+    reservation = reserve_port(tmp_path)
+    reservation.release_socket()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", reservation.port))
+        other.listen()
+        with pytest.raises(MissingPartError, match=f"Port {reservation.port}, .* is in use"):
+            reservation.release_socket()
+    assert reservation.release_socket() == reservation.port
+    reservation.close()
+
+
+def test_connections_that_a_dead_server_left_do_not_take_its_port(tmp_path: Path) -> None:
+    reservation = reserve_port(tmp_path)
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", reservation.release_socket()))
+        server.listen()
+        client = socket.create_connection(("127.0.0.1", reservation.port))
+        accepted, _ = server.accept()
+    accepted.close()  # closed first, so that the connection lingers at this port
+    assert reservation.release_socket() == reservation.port
+    client.close()
     reservation.close()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from clusters.cluster import Listeners
-from clusters.kafka.properties import properties
+from clusters.kafka.properties import properties, spelled_out
 from clusters.kafka.versions import row_of
 
 OWN = (10_001, 10_002)
@@ -32,7 +33,7 @@ def test_a_broker_binds_its_own_ports_and_is_reached_through_the_links(version: 
 def test_with_one_listener_all_go_through_the_replication_link() -> None:
     settings = told("0.9.0.1")
     assert settings["listeners"] == "PLAINTEXT://127.0.0.1:10002"
-    assert settings["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20002"
+    assert settings["advertised.listeners"] == "PLAINTEXT://127.000.000.001:20002"
     assert "inter.broker.listener.name" not in settings
 
 
@@ -54,3 +55,14 @@ def test_the_checkpoint_is_put_off_before_0_11_unless_a_scenario_needs_it() -> N
     assert int(told("0.10.2.2")[name]) > 600_000
     assert told("0.10.2.2", **{name: "200"})[name] == "200"
     assert name not in told("0.11.0.3")
+
+
+@pytest.mark.parametrize(
+    ("address", "longer"),
+    [("127.0.0.1", "127.000.000.001"), ("172.18.0.8", "172.18.000.8")],
+)
+def test_an_address_is_spelled_out_where_every_reader_reads_it_alike(
+    address: str, longer: str
+) -> None:
+    assert spelled_out(address) == longer
+    assert socket.inet_ntoa(socket.inet_aton(longer)) == address  # which reads base 8

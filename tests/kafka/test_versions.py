@@ -11,9 +11,10 @@ from clusters.kafka.artifacts import ArtifactError
 from clusters.kafka.versions import (
     ROWS,
     Addressing,
+    Mode,
     coordinates,
     kafka_class_path,
-    parse_version,
+    parse_release,
     row_of,
 )
 from tests.storage.test_artifacts import fake_maven
@@ -53,12 +54,30 @@ def test_rows_are_in_order_and_no_two_begin_at_one_version() -> None:
         ("", "write all of it, as 3.9.1"),
         ("3.9.x", "write all of it, as 3.9.1"),
         ("0.7.2", "too old; choose 0.8.2.2"),
-        ("4.1.0", "no ZooKeeper mode; choose 3.9.1"),
+        ("4.1.0-kraft", "always KRaft; write kafka:4.1.0"),
+        ("2.8.2-kraft", "from Apache Kafka 3.9 on; choose 3.9.1-kraft"),
+        ("3.9.1-both", "write all of it, as 3.9.1, 3.9.1-kraft or"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_what_can(text: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        parse_version(text)
+        parse_release(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "mode"),
+    [
+        ("3.9.1", "3.9.1", Mode.ZOOKEEPER),
+        ("3.9.1-kraft", "3.9.1", Mode.KRAFT),
+        ("3.9.1-combined", "3.9.1", Mode.COMBINED),
+        ("4.1.0", "4.1.0", Mode.KRAFT),
+        ("4.1.0-combined", "4.1.0", Mode.COMBINED),
+    ],
+)
+def test_a_suffix_says_where_the_state_is_kept(text: str, number: str, mode: Mode) -> None:
+    release = parse_release(text)
+    assert (release.number, release.mode) == (number, mode)
+    assert coordinates(text)[0] == f"org.apache.kafka:kafka_2.13:{number}"
 
 
 def test_the_broker_comes_first_on_the_class_path() -> None:

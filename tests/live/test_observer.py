@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from clusters.cluster import PartitionView, TopicSpec
-from clusters.observer import Observer
+from clusters.observer_zookeeper import ZooKeeperObserver
 from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster
 
 pytestmark = pytest.mark.live
@@ -33,11 +33,12 @@ def test_it_sees_the_brokers_the_controller_and_each_change_of_a_partition(
                     news.clear()
                     await news.wait()
 
-        observer = Observer(cluster.brokers.coordination_port, on_change)
+        observer = ZooKeeperObserver(cluster.brokers.coordination_port, on_change)
         await observer.start()
         try:
             await until(lambda: observer.registered == frozenset(BROKERS))
             await until(lambda: observer.controller is not None)
+            await until(lambda: observer.controller_epoch == 1)
             controller = observer.controller
             assert controller is not None
             dying, staying = [broker for broker in BROKERS if broker != controller]

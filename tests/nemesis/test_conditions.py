@@ -22,6 +22,8 @@ class Seen:
     in_sync: tuple[int, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     is_level: bool = False
+    controls: int | None = None
+    names: dict[str, int] = field(default_factory=dict)
 
     def acked(self, record: str) -> bool:
         return record in self.acks
@@ -34,9 +36,6 @@ class Seen:
 
     def isr_changes(self) -> int:
         return 4
-
-    def controller(self) -> int | None:
-        return 1
 
     def refused(self, broker: int) -> bool:
         return broker == 0
@@ -67,6 +66,15 @@ class Seen:
 
     def isr(self) -> tuple[int, ...]:
         return self.in_sync
+
+    def controller(self) -> int | None:
+        return self.controls
+
+    def controller_epoch(self) -> int | None:
+        return 5
+
+    def named(self, name: str) -> int | None:
+        return self.names.get(name)
 
     def level(self) -> bool:
         return self.is_level
@@ -109,7 +117,7 @@ class Seen:
         ("error(m2) is REQUEST_TIMED_OUT", Seen(), True),
         ("error(m2) is NOT_ENOUGH_REPLICAS", Seen(), False),
         ("error(m1) is nobody", Seen(), True),
-        ("isr_changes >= 4 and controller is B", Seen(), True),
+        ("isr_changes >= 4 and controller is B", Seen(controls=1), True),
         ("refused(A) and not refused(B)", Seen(), True),
         ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
         ("log_start_offset(B) >= 0", Seen(), False),
@@ -146,3 +154,19 @@ def test_anything_else_is_refused_with_a_reason(text: str, says: str) -> None:
     with pytest.raises(ConditionError) as refused:
         parse_condition(text, BROKERS, RECORDS)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "seen", "expected"),
+    [
+        ("controller is A", Seen(controls=0), True),
+        ("controller is not old", Seen(controls=1, names={"old": 0}), True),
+        ("controller is not old", Seen(controls=0, names={"old": 0}), False),
+        ("controller is not old and controller is not nobody", Seen(names={"old": 0}), False),
+        ("controller_epoch > 4", Seen(), True),
+    ],
+)
+def test_the_controller_is_asked_for_by_a_name_that_a_step_gave(
+    text: str, seen: Seen, expected: bool
+) -> None:
+    assert parse_condition(text, BROKERS, RECORDS, {"old"}).holds(seen) is expected

@@ -14,7 +14,16 @@ from nemesis.scenario import (
     matches,
     parse_scenario,
 )
-from nemesis.steps import Hold, Kill, PowerOff, Produce
+from nemesis.steps import (
+    ActiveController,
+    Hold,
+    Kill,
+    NamedController,
+    Pause,
+    PowerOff,
+    Produce,
+    Resume,
+)
 
 HEAD = """
 title = "a title"
@@ -161,7 +170,41 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         ("kafka:0.8..3.6", "kafka:3.6.1", True),
         ("kafka:0.8..3.6", "kafka:3.7.0", False),
         ("kafka:0.9..3.6", "kafka:0.8.2.2", False),
+        ("kafka:3.9", "kafka:3.9.1-kraft", True),
+        ("kafka:0.11+", "kafka:4.1.0-combined", True),
+        ("kafka:3.9-combined", "kafka:3.9.1-combined", True),
+        ("kafka:3.9-combined", "kafka:3.9.1-kraft", False),
+        ("kafka:3.9-combined", "kafka:3.9.1", False),
     ],
 )
 def test_a_pattern_matches_versions_not_letters(pattern: str, system: str, expected: bool) -> None:
     assert matches(pattern, system) is expected
+
+
+CONTROLLER_PLAY = """
+[[step]]
+pause = { controller = "active", as = "old" }
+until = "controller is not old and controller is not nobody"
+[[step]]
+resume = { controller = "old" }
+"""
+
+
+def test_the_active_controller_is_paused_and_resumed_under_the_name_that_it_was_given() -> None:
+    scenario = parse_scenario("mine", HEAD + CONTROLLER_PLAY, "mine.toml")
+    pause, resume = (scheduled.step for scheduled in scenario.steps)
+    assert (pause, resume) == (Pause(ActiveController("old")), Resume(NamedController("old")))
+    assert scenario.controllers == 1
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ('resume = { controller = "old" }', "controller = 'old' must be one of active"),
+        ('pause = { controller = "active", as = "A" }', "as = 'A' must be a word that names no"),
+        ('until = "controller is old"', "cannot read 'old'"),
+    ],
+)
+def test_a_controller_that_no_step_has_named_is_refused(steps: str, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        parse(f"[[step]]\n{steps}\n")

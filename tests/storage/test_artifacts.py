@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -51,4 +53,50 @@ def test_a_known_class_path_needs_no_maven_while_its_jars_are_there(cache: Path)
     assert class_path(KAFKA) == str(jar)
     jar.unlink()
     with pytest.raises(ArtifactError):
+        class_path(KAFKA)
+
+
+def fetched(cache: Path) -> Path:
+    """The jar of a class path that has been fetched."""
+    jar = cache.parent / "some.jar"
+    cache.parent.mkdir(parents=True)
+    script = f'for last; do :; done; printf good > "{jar}"; printf %s "{jar}" > "${{last#*=}}"'
+    fake_maven(cache, script)
+    assert class_path(KAFKA) == str(jar)
+    return jar
+
+
+def test_a_jar_that_has_changed_is_named_and_fetched_anew_once_it_is_deleted(cache: Path) -> None:
+    jar = fetched(cache)
+    jar.write_text("evil")
+    with pytest.raises(ArtifactError, match=r"some\.jar is not the file .* delete it"):
+        class_path(KAFKA)
+    jar.unlink()
+    assert class_path(KAFKA) == str(jar)
+    assert jar.read_text() == "good"
+
+
+def test_a_jar_that_was_only_touched_is_taken(cache: Path) -> None:
+    jar = fetched(cache)
+    os.utime(jar, ns=(1, 1))
+    fake_maven(cache, "exit 1")
+    assert class_path(KAFKA) == str(jar)
+    assert json.loads((cache / "checksums").read_text())[0]["mtime_ns"] == 1
+
+
+def test_a_jar_that_came_damaged_is_told_from_one_that_did_not_come(cache: Path) -> None:
+    fake_maven(cache, "echo '[ERROR] Checksum validation failed, expected a but is b'; exit 1")
+    with pytest.raises(ArtifactError, match="wrong checksum; try again"):
+        class_path(KAFKA)
+    fake_maven(cache, "echo '[ERROR] Unknown host'; exit 1")
+    with pytest.raises(ArtifactError, match="the network"):
+        class_path(KAFKA)
+
+
+def test_without_network_and_cache_it_is_said_what_there_is_to_do(cache: Path) -> None:
+    said = "[ERROR] Could not transfer artifact a:b:pom:1 from/to central: Connection refused"
+    fake_maven(cache, f"echo '{said}'; exit 1")
+    with pytest.raises(
+        ArtifactError, match=r"cannot be reached, .* not in the cache .*--kafka-home"
+    ):
         class_path(KAFKA)

@@ -1,0 +1,146 @@
+"""A cluster of unchanged Apache Kafka brokers on one machine, in KRaft mode.
+
+The controllers are nodes of their own, so that brokers can die without the quorum, or (`-combined`)
+every broker is one as well. There is no ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from clusters.broker.server.config import write_properties
+from clusters.cluster import ClusterSpec, Listeners
+from clusters.hosts.java import find_java
+from clusters.hosts.local import LocalHost, ProcessSpec
+from clusters.hosts.ports import PortReservation, reserve_port
+from clusters.kafka.cluster import KafkaCluster
+from clusters.kafka.home import Home
+from clusters.kafka.kraft_properties import (
+    CONTROLLER_LISTENER,
+    Node,
+    chosen_features,
+    kraft_properties,
+)
+from clusters.kafka.kraft_storage import (
+    BOOTSTRAP,
+    bootstrap_checkpoint,
+    write_meta_properties,
+)
+from clusters.kafka.properties import CLIENT_LISTENER, LOG4J, REPLICATION_LISTENER, command
+from clusters.kafka.versions import Mode, kafka_class_path, parse_release
+from clusters.observer import Observer, OnChange
+from clusters.observer_kraft import KraftObserver
+
+FIRST_CONTROLLER = 100  # brokers have the ids below
+
+
+class KraftCluster(KafkaCluster):
+    """Implements clusters.cluster.Cluster for `kafka:<version>` in KRaft mode."""
+
+    def __init__(
+        self,
+        host: LocalHost,
+        directory: Path,
+        version: str,
+        spec: ClusterSpec,
+        home: Home | None = None,
+    ) -> None:
+        super().__init__(host, directory, version, spec, home)
+        self._release = parse_release(version)
+        combined = self._release.mode is Mode.COMBINED
+        own = range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
+        self._controllers = () if combined else tuple(own)
+        voters = spec.brokers if combined else self._controllers
+        self._quorum: dict[int, PortReservation] = {node: reserve_port() for node in voters}
+        self._bootstrap = Path()
+        self._observer: KraftObserver | None = None
+
+    @property
+    def controllers(self) -> tuple[int, ...]:
+        return self._controllers
+
+    @property
+    def quorum(self) -> Mapping[int, int]:
+        return {node: reservation.port for node, reservation in self._quorum.items()}
+
+    def observer(self, on_change: OnChange) -> Observer:
+        self._observer = KraftObserver(self.quorum, on_change)
+        return self._observer
+
+    def logs(self) -> Mapping[str, Path]:
+        nodes = (*self._spec.brokers, *self._controllers)
+        return {self._name(node): self._log_file(node) for node in nodes}
+
+    def _name(self, node: int) -> str:
+        return f"controller-{node}" if node in self._controllers else f"broker-{node}"
+
+    def _log_file(self, broker: int) -> Path:
+        return self._directory / "logs" / f"{self._name(broker)}.log"
+
+    def log_directory(self, broker: int) -> Path:
+        return self._directory / self._name(broker) / "data"
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def start_coordination(self) -> None:
+        """Has all that the nodes need; they themselves are started when the links are there."""
+        self._java = find_java()
+        self._class_path = await asyncio.to_thread(kafka_class_path, self._version, self._home)
+        self._bootstrap = await asyncio.to_thread(
+            bootstrap_checkpoint,
+            self._java,
+            self._class_path,
+            self._release.number,
+            chosen_features(self._spec.settings),
+        )
+
+    async def start(self, broker: int, through: Listeners) -> None:
+        if broker in self._quorum:
+            self._quorum[broker].release_socket()
+        self._format(broker)
+        if broker not in self._controllers:
+            await super().start(broker, through)
+            return
+        directory = self._directory / self._name(broker)
+        argv = self._command(broker, through, directory)
+        self._processes[broker] = await self._host.start(
+            ProcessSpec(f"controller {broker}", argv, directory, self._log_file(broker))
+        )
+
+    def _format(self, node: int) -> None:
+        data = self.log_directory(node)
+        if data.exists():
+            return
+        write_meta_properties(data, node)
+        shutil.copyfile(self._bootstrap, data / BOOTSTRAP)
+
+    def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
+        node = Node(broker, self._ports_of(broker), self.log_directory(broker))
+        settings = kraft_properties(node, self._spec.settings, through)
+        server, log4j = directory / "server.properties", directory / "log4j.properties"
+        server.write_text(write_properties(settings), encoding="utf-8")
+        log4j.write_text(LOG4J, encoding="utf-8")
+        return command(self._java, self._class_path, log4j, server)
+
+    def _ports_of(self, node: int) -> dict[str, int]:
+        ports = {}
+        if node not in self._controllers:
+            ports[CLIENT_LISTENER], ports[REPLICATION_LISTENER] = self.ports(node)
+        if node in self._quorum:
+            ports[CONTROLLER_LISTENER] = self._quorum[node].port
+        return ports
+
+    # --- what a death leaves ---------------------------------------------------------------------
+
+    async def forget_session(self, broker: int) -> None:
+        """A controller has no session."""
+        if self._observer is not None and broker not in self._controllers:
+            await self._observer.fence(broker)
+
+    def close(self) -> None:
+        super().close()
+        for reservation in self._quorum.values():
+            reservation.close()

@@ -1,0 +1,85 @@
+"""What the `server.properties` of a KRaft node say. Pure.
+
+As in ZooKeeper mode, but for who keeps the state. A scenario's `zookeeper.session.timeout.ms` is
+the time after which a silent broker counts as dead, which KRaft calls `broker.session.timeout.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from clusters.cluster import Listeners
+from clusters.hosts.ports import LOOPBACK
+from clusters.kafka.kraft_storage import FEATURES
+from clusters.kafka.properties import CLIENT_LISTENER, DEFAULTS, REPLICATION_LISTENER
+
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+_SESSION: Final = "broker.session.timeout.ms"
+_DEFAULTS: Final = {
+    _SESSION: "6000",
+    "broker.heartbeat.interval.ms": "300",
+}
+_ZOOKEEPER: Final = "zookeeper."
+_RENAMED: Final = {"zookeeper.session.timeout.ms": _SESSION}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Which node is told. Ports are its own, by listener; a listener that it lacks is not named."""
+
+    id: int
+    ports: Mapping[str, int]
+    log_directory: Path
+
+    @property
+    def roles(self) -> str:
+        broker, controller = CLIENT_LISTENER in self.ports, CONTROLLER_LISTENER in self.ports
+        return ",".join([*["broker"] * broker, *["controller"] * controller])
+
+
+def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners) -> dict[str, str]:
+    advertised = {
+        CLIENT_LISTENER: through.client_port,
+        REPLICATION_LISTENER: through.replication_port,
+        CONTROLLER_LISTENER: through.quorum.get(node.id, 0),
+    }
+    names = (CLIENT_LISTENER, REPLICATION_LISTENER, CONTROLLER_LISTENER)
+    settings = {
+        **_without_zookeeper(DEFAULTS),
+        **_DEFAULTS,
+        **_without_zookeeper(scenario),
+        "process.roles": node.roles,
+        "node.id": str(node.id),
+        "log.dirs": str(node.log_directory),
+        "controller.quorum.voters": ",".join(
+            f"{voter}@{LOOPBACK}:{port}" for voter, port in sorted(through.quorum.items())
+        ),
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "listeners": _listeners(node.ports),
+        "advertised.listeners": _listeners({name: advertised[name] for name in node.ports}),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
+    }
+    if CLIENT_LISTENER in node.ports:
+        settings["inter.broker.listener.name"] = REPLICATION_LISTENER
+    return settings
+
+
+def chosen_features(scenario: Mapping[str, str]) -> dict[str, str]:
+    """Feature levels among the settings: they are told to StorageTool, not to the nodes."""
+    return {name: level for name, level in scenario.items() if name in FEATURES}
+
+
+def _without_zookeeper(settings: Mapping[str, str]) -> dict[str, str]:
+    kept = {}
+    for name, value in settings.items():
+        name = _RENAMED.get(name, name)
+        if not name.startswith(_ZOOKEEPER) and name not in FEATURES:
+            kept[name] = value
+    return kept
+
+
+def _listeners(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())

@@ -1,0 +1,252 @@
+"""The observer of clusters that keep their state in KRaft: it reads the metadata log itself.
+
+As a consumer would: a Fetch of `__cluster_metadata` waits at the active controller until there is
+more, so that no change is missed and none is seen late. Whoever is not the active controller
+answers at once who is, in which epoch; each controller is asked again and again. Only what is
+committed counts.
+Source: KIP-595 (Fetch of the metadata log), KIP-631 (its records).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from kio.schema.broker_heartbeat.v1.request import BrokerHeartbeatRequest
+from kio.schema.create_topics.v7.request import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i16, i32, i32Timedelta, i64
+
+from clusters.broker.storage.record_batch import parse_batches, records
+from clusters.cluster import PartitionView, TopicSpec
+from clusters.errors import UsageError
+from clusters.kafka.controller_client import ControllerConnection
+from clusters.kafka.metadata_log import NO_LEADER, Image, PartitionState
+from clusters.observer import OnChange
+
+T = TypeVar("T")
+_METADATA_TOPIC: Final = UUID(int=1)
+_WAIT_MS: Final = 500
+_MAX_BYTES: Final = 8 * 1024 * 1024
+_ASK_AGAIN_S: Final = 0.05  # nothing tells who becomes the active controller but asking
+_CREATE_WITHIN_S: Final = 30.0
+_NOBODY: Final = -1
+
+
+class KraftObserver:
+    """Implements clusters.observer.Observer. `ports`: of the controllers themselves, by node."""
+
+    def __init__(self, ports: Mapping[int, int], on_change: OnChange) -> None:
+        self.views: dict[int, PartitionView] = {}
+        self.controller: int | None = None
+        self.controller_epoch: int | None = None
+        self.image = Image()
+        self._ports = ports
+        self._on_change = on_change
+        self._offset = 0  # of the next record that is not yet applied
+        self._last_epoch = 0  # of the record before it
+        self._topic: UUID | None = None
+        self._doomed: dict[int, int] = {}  # brokers to be fenced → the epoch that is meant
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def registered(self) -> frozenset[int]:
+        return frozenset(b for b, known in self.image.brokers.items() if not known.fenced)
+
+    async def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._watch(node)) for node in self._ports]
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> str | None:
+        """The controllers choose the id."""
+        async with asyncio.timeout(_CREATE_WITHIN_S):
+            answer = await self._ask_active(lambda c: c.ask(_create_request(topic)))
+        [created] = answer.topics
+        if created.error_code is not ErrorCode.none:
+            raise UsageError(
+                f"Kafka does not create the topic {topic.name!r}: {created.error_message}"
+            )
+        self._topic = created.topic_id
+        self._show(Image())
+        return urlsafe_b64encode(created.topic_id.bytes).decode().rstrip("=")
+
+    async def fence(self, broker: int) -> None:
+        """Has a dead broker's session end now, or as soon as there is an active controller."""
+        known = self.image.brokers.get(broker)
+        if known is None or known.fenced:
+            return
+        self._doomed[broker] = known.epoch
+        if self.controller is not None:
+            await self._fence_doomed(self.controller)
+
+    # --- one task for each controller ------------------------------------------------------------
+
+    async def _watch(self, node: int) -> None:
+        while True:
+            with contextlib.suppress(OSError, EOFError):
+                async with ControllerConnection(self._ports[node]) as connection:
+                    while True:
+                        await self._look(node, connection)
+            if self.controller == node:
+                self._take_controller(_NOBODY, self.controller_epoch or 0)
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _look(self, node: int, connection: ControllerConnection) -> None:
+        asked_from = self._offset
+        epoch = self.controller_epoch or 0
+        answer = await connection.ask(_fetch_request(asked_from, self._last_epoch, epoch))
+        if answer.error_code is not ErrorCode.none:
+            await asyncio.sleep(_ASK_AGAIN_S)
+            return
+        partition = answer.responses[0].partitions[0]
+        if partition.error_code is not ErrorCode.none:
+            leader = partition.current_leader
+            is_news = self._take_controller(int(leader.leader_id), int(leader.leader_epoch))
+            if not is_news or leader.leader_id != node:
+                await asyncio.sleep(_ASK_AGAIN_S)
+            return
+        self._take_controller(node, epoch)
+        await self._fence_doomed(node)
+        moved = asked_from == self._offset and self._take(partition)
+        if not moved and partition.records:  # not committed yet
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+    def _take_controller(self, node: int, epoch: int) -> bool:
+        """Who the active controller is; False: that is old, or known."""
+        controller = None if node == _NOBODY else node
+        if epoch < (self.controller_epoch or 0):
+            return False
+        if (controller, epoch) == (self.controller, self.controller_epoch):
+            return False
+        self.controller, self.controller_epoch = controller, epoch
+        self._on_change(None)
+        return True
+
+    def _take(self, partition: Any) -> bool:
+        """Applies what is committed of an answer; whether anything was."""
+        data, begun = partition.records or b"", self._offset
+        position = 0
+        for header in parse_batches(data):
+            if header.last_offset >= partition.high_watermark:
+                break
+            if not header.is_control:
+                self._apply([r.value or b"" for r in records(data, position, header)])
+            position += header.size
+            self._offset, self._last_epoch = header.next_offset, header.leader_epoch
+        return self._offset > begun
+
+    def _apply(self, batch: list[bytes]) -> None:
+        """A batch is atomic: what it changes is shown once."""
+        before = self.image
+        for record in batch:
+            self.image = self.image.apply(record)
+        self._show(before)
+        if before.brokers != self.image.brokers:
+            self._on_change(None)
+
+    def _show(self, before: Image) -> None:
+        for (topic, partition), state in self.image.partitions.items():
+            is_news = before.partitions.get((topic, partition)) != state
+            if topic == self._topic and is_news:
+                self.views[partition] = view = _view(partition, state)
+                self._on_change(view)
+
+    # --- what is asked of the active controller --------------------------------------------------
+
+    async def _ask_active(self, ask: Callable[[ControllerConnection], Awaitable[T]]) -> T:
+        while True:
+            if self.controller is not None:
+                with contextlib.suppress(OSError, EOFError):
+                    async with ControllerConnection(self._ports[self.controller]) as connection:
+                        return await ask(connection)
+            await asyncio.sleep(_ASK_AGAIN_S)
+
+    async def _fence_doomed(self, node: int) -> None:
+        """A heartbeat in the name of a broker that is dead, which says that it wants to be fenced.
+
+        What a broker that shuts down says itself. One that has registered anew has another epoch.
+        """
+        for broker, epoch in tuple(self._doomed.items()):
+            known = self.image.brokers.get(broker)
+            if known is None or known.fenced or known.epoch != epoch:
+                self._doomed.pop(broker, None)
+                continue
+            with contextlib.suppress(OSError, EOFError):
+                async with ControllerConnection(self._ports[node]) as connection:
+                    await connection.ask(
+                        BrokerHeartbeatRequest(
+                            broker_id=BrokerId(broker),
+                            broker_epoch=i64(epoch),
+                            current_metadata_offset=i64(self._offset),
+                            want_fence=True,
+                            want_shut_down=False,
+                        )
+                    )
+
+
+def _view(partition: int, state: PartitionState) -> PartitionView:
+    leader = None if state.leader == NO_LEADER else state.leader
+    return PartitionView(partition, leader, state.leader_epoch, state.isr)
+
+
+def _milliseconds(count: int) -> i32Timedelta:
+    return i32Timedelta.parse(datetime.timedelta(milliseconds=count))
+
+
+def _fetch_request(offset: int, last_epoch: int, epoch: int) -> FetchRequest:
+    partition = FetchPartition(
+        partition=i32(0),
+        current_leader_epoch=i32(epoch),
+        fetch_offset=i64(offset),
+        last_fetched_epoch=i32(last_epoch),
+        partition_max_bytes=i32(_MAX_BYTES),
+    )
+    return FetchRequest(
+        max_wait=_milliseconds(_WAIT_MS),
+        min_bytes=i32(1),
+        max_bytes=i32(_MAX_BYTES),
+        topics=(FetchTopic(topic_id=_METADATA_TOPIC, partitions=(partition,)),),
+        forgotten_topics_data=(),
+    )
+
+
+def _create_request(topic: TopicSpec) -> CreateTopicsRequest:
+    assignments = tuple(
+        CreatableReplicaAssignment(
+            partition_index=i32(partition), broker_ids=tuple(BrokerId(b) for b in replicas)
+        )
+        for partition, replicas in sorted(topic.assignment.items())
+    )
+    configs = tuple(
+        CreatableTopicConfig(name=name, value=value)
+        for name, value in sorted(topic.settings.items())
+    )
+    return CreateTopicsRequest(
+        topics=(
+            CreatableTopic(
+                name=TopicName(topic.name),
+                num_partitions=i32(-1),
+                replication_factor=i16(-1),
+                assignments=assignments,
+                configs=configs,
+            ),
+        )
+    )

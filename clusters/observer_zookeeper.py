@@ -1,0 +1,105 @@
+"""The observer of clusters that keep their state in ZooKeeper: the own broker, Kafka before 4.0.
+
+It sets watches: two changes of one znode that follow each other faster than a watch can be set
+again are seen as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from clusters.broker.coordination import znodes
+from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.cluster import PartitionView, TopicSpec
+from clusters.hosts.ports import LOOPBACK
+from clusters.observer import OnChange
+
+_TIMEOUT_S = 20.0
+
+
+class ZooKeeperObserver:
+    """Implements clusters.observer.Observer."""
+
+    def __init__(self, port: int, on_change: OnChange) -> None:
+        self.views: dict[int, PartitionView] = {}
+        self.registered: frozenset[int] = frozenset()
+        self.controller: int | None = None
+        self.controller_epoch: int | None = None
+        self._on_change = on_change
+        self._loop = asyncio.get_running_loop()
+        self._kazoo = KazooClient(hosts=f"{LOOPBACK}:{port}", timeout=_TIMEOUT_S)
+
+    async def start(self) -> None:
+        await asyncio.to_thread(self._kazoo.start, _TIMEOUT_S)
+        for path in znodes.PERSISTENT_PARENTS:
+            await asyncio.to_thread(self._kazoo.ensure_path, path)
+        self._kazoo.ChildrenWatch(znodes.BROKER_IDS, self._on_brokers)
+        self._kazoo.DataWatch(znodes.CONTROLLER, self._on_controller)
+        self._kazoo.DataWatch(znodes.CONTROLLER_EPOCH, self._on_controller_epoch)
+
+    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> str | None:
+        """Writes a topic's znodes, with the assignment wanted, and watches its partitions.
+
+        `topic_id`: for brokers that know topic ids, so that whoever looks at the wire knows it
+        before the first Fetch.
+        """
+        settings = znodes.encode_settings(topic.settings)
+        assignment = znodes.encode_assignment(topic.assignment, topic_id)
+        create = self._kazoo.create
+        await asyncio.to_thread(create, znodes.topic_config_path(topic.name), settings)
+        await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)
+        for partition in topic.assignment:
+            named = TopicPartition(topic.name, partition)
+            self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
+        return topic_id
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._kazoo.stop)
+        await asyncio.to_thread(self._kazoo.close)
+
+    # --- on kazoo's thread -----------------------------------------------------------------------
+
+    def _on_brokers(self, children: list[str]) -> None:
+        brokers = frozenset(int(child) for child in children)
+        self._loop.call_soon_threadsafe(self._take_brokers, brokers)
+
+    def _on_controller(self, data: bytes | None, stat: Any) -> None:
+        controller = znodes.decode_controller(data) if data else None
+        self._loop.call_soon_threadsafe(self._take_controller, controller)
+
+    def _on_controller_epoch(self, data: bytes | None, stat: Any) -> None:
+        epoch = int(data) if data else None
+        self._loop.call_soon_threadsafe(self._take_controller_epoch, epoch)
+
+    def _on_state(self, named: TopicPartition, data: bytes | None, stat: Any) -> None:
+        if data:
+            state = znodes.decode_state(named, data, stat.version)
+            view = PartitionView(
+                named.partition,
+                None if state.leader == NO_LEADER else state.leader,
+                state.leader_epoch,
+                state.isr,
+            )
+            self._loop.call_soon_threadsafe(self._take_view, view)
+
+    # --- on the event loop -----------------------------------------------------------------------
+
+    def _take_brokers(self, brokers: frozenset[int]) -> None:
+        self.registered = brokers
+        self._on_change(None)
+
+    def _take_controller(self, controller: int | None) -> None:
+        self.controller = controller
+        self._on_change(None)
+
+    def _take_controller_epoch(self, epoch: int | None) -> None:
+        self.controller_epoch = epoch
+        self._on_change(None)
+
+    def _take_view(self, view: PartitionView) -> None:
+        self.views[view.partition] = view
+        self._on_change(view)
