@@ -68,7 +68,7 @@ class Stage:
         self.last_fetch_ns: dict[int, int] = {}
         self.ever_held: set[str] = set()
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
-        self.refused_controllers: set[int] = set()
+        self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were told
         self._isrs: dict[int, frozenset[int]] = {}
         self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
@@ -266,8 +266,8 @@ class Stage:
                 self.last_fetch_ns[event["follower"]] = event["at_ns"]
             case "hold_started":
                 self.ever_held.add(event["rule"])
-            case "controller_refused":
-                self.refused_controllers.add(event["controller"])
+            case "controller_answered":
+                self.controllers_answered.setdefault(event["error"], set()).add(event["controller"])
             case "hold_ended" if event["how"] == "closed":
                 ends = {event["source"], event["destination"]}
                 if not ends & self.severed:
