@@ -20,7 +20,7 @@ import typer
 from clusters.errors import UsageError
 from clusters.hosts.java import find_java
 from clusters.hosts.ledger import reap_orphans
-from harness import output
+from harness import cli_search, output
 from harness.catalog import documented, scenario_files
 from harness.exits import Exit, status_of
 from harness.systems import KNOWN, check_host, parse_systems
@@ -361,6 +361,8 @@ def common(
     for what in reap_orphans():
         output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
+
+app.command()(cli_search.explore)
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]

@@ -7,6 +7,7 @@ With `--json`, standard output has one JSON document and nothing else.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,11 @@ _COLOURS = {
 }
 
 out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# A descriptor of its own: while Spark starts, Java is given another standard error than this
+# process, and what is told meanwhile is not to go there.
+err = Console(
+    file=os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8"), highlight=False, soft_wrap=True
+)
 
 
 def coloured(word: str) -> str:

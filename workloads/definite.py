@@ -2,7 +2,9 @@
 
 When in doubt it is info: a fail that was done after all would be a false alarm, an info never is.
 NOT_LEADER_FOR_PARTITION is in doubt: a leader that steps down answers so to requests whose records
-it has appended already, and its successor may have them.
+it has appended already, and its successor may have them. So is every refusal that depends on the
+state of a broker: after NOT_LEADER_FOR_PARTITION librdkafka sends again whatever its retries are,
+and does not tell; the successor's NOT_ENOUGH_REPLICAS is then about a record that it has.
 The names are librdkafka's, without a leading underscore where they are its own.
 """
 
@@ -13,9 +15,6 @@ from typing import Final
 
 # Only with retries switched off: a retried request may have been appended by its first attempt.
 DEFINITE: Final[Mapping[str, str]] = {
-    "NOT_ENOUGH_REPLICAS": "refused before the append",
-    "LEADER_NOT_AVAILABLE": "refused by a broker that knows no leader",
-    "UNKNOWN_TOPIC_OR_PART": "refused by a broker that does not know the partition",
     "MSG_SIZE_TOO_LARGE": "refused: larger than max.message.bytes",
     "INVALID_MSG": "refused: corrupt",
     "INVALID_MSG_SIZE": "refused: its size is invalid",

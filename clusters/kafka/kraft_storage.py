@@ -8,7 +8,6 @@ Source: KIP-631, KIP-858 (directory.id), KIP-966 (eligible.leader.replicas.versi
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
@@ -25,9 +24,6 @@ BOOTSTRAP: Final = "bootstrap.checkpoint"
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 FEATURES: Final = (ELR_FEATURE,)  # what a scenario may set, among its settings
 _TIMEOUT_S: Final = 60
-_REFUSED: Final = re.compile(
-    r"^(?:Exception.*?: |.*Error: )?(.*(?:feature|version).*)$", re.M | re.I
-)
 
 
 def kafka_uuid(name: str) -> str:

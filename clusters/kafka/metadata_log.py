@@ -18,7 +18,6 @@ from kio.serial import readers
 NO_LEADER: Final = -1
 _NO_LEADER_CHANGE: Final = -2
 _FENCED: Final = 1
-_UNFENCED: Final = -1
 
 PartitionKey = tuple[UUID, int]  # topic id, partition
 

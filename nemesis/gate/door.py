@@ -40,20 +40,21 @@ class Door:
         return int(self._socket.getsockname()[1])
 
     async def follow(self, severed: bool) -> None:
-        """The target or the network has changed: open if there is somebody behind it, else shut."""
+        """The target or the network has changed: open if there is somebody behind it, else shut.
+
+        If nobody is there yet, it opens as soon as somebody is.
+        """
         self.shut()
-        if severed or self.link.target is None:
-            return
-        if await _is_reachable(self.link.target):
-            await self._open()
-        else:
-            self._look()
+        if not severed and self.link.target is not None:
+            tried = asyncio.Event()
+            self._look(self.link.target, tried)
+            await tried.wait()
 
     def lost(self) -> None:
         """The target refuses connections: shut until it does not."""
-        if self._looking is None:
+        if self._server is not None and self.link.target is not None:
             self.shut()
-            self._look()
+            self._look(self.link.target, asyncio.Event())
 
     def shut(self) -> None:
         """Refuse connections; those that there are go on."""
@@ -63,27 +64,29 @@ class Door:
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self.shut()
         self._socket.close()
 
-    async def _open(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            self._accept, sock=self._socket.dup(), backlog=BACKLOG
-        )
+    def _look(self, target: Target, tried: asyncio.Event) -> None:
+        work = self._open_when_reachable(target, tried)
+        self._looking = asyncio.get_running_loop().create_task(work)
 
-    def _look(self) -> None:
-        self._looking = asyncio.get_running_loop().create_task(self._open_when_reachable())
-
-    async def _open_when_reachable(self) -> None:
-        target = self.link.target
-        while target is not None and not await _is_reachable(target):
-            await asyncio.sleep(_LOOK_S)
-        await self._open()
-        self._looking = None
+    async def _open_when_reachable(self, target: Target, tried: asyncio.Event) -> None:
+        """Sets `tried` once it is known whether the target can be reached now."""
+        try:
+            while not await _is_reachable(target):
+                tried.set()
+                await asyncio.sleep(_LOOK_S)
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(
+                self._accept, sock=self._socket.dup(), backlog=BACKLOG
+            )
+        finally:
+            tried.set()
 
 
 async def _is_reachable(target: Target) -> bool:

@@ -25,6 +25,15 @@ def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> No
     assert first_offset_after_failover(Path(new["run"])) == 2
 
 
+def test_in_kraft_a_partition_waits_for_its_eligible_leader_replica(tmp_path: Path) -> None:
+    done, document = neaptide(
+        tmp_path, "repro", "unclean-election-false", "--system", "kafka:4.1.0", "--json"
+    )
+    assert document is not None, done.stderr
+    [result] = document["results"]
+    assert (result["observed"], result["reasons"], result["anomalies"]) == ("held", [], {})
+
+
 def first_offset_after_failover(run: Path) -> int:
     """What A asks B for once B leads: the fetch that the gate holds."""
     rounds = pq.read_table(run / "fetch_rounds").to_pylist()

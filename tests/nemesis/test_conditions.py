@@ -22,7 +22,7 @@ class Seen:
     in_sync: tuple[int, ...] = ()
     ends: dict[int, int] = field(default_factory=dict)
     is_level: bool = False
-    controls: int | None = None
+    controls: int | None = 1
     names: dict[str, int] = field(default_factory=dict)
 
     def acked(self, record: str) -> bool:
@@ -166,7 +166,11 @@ def test_anything_else_is_refused_with_a_reason(text: str, says: str) -> None:
         ("controller is A", Seen(controls=0), True),
         ("controller is not old", Seen(controls=1, names={"old": 0}), True),
         ("controller is not old", Seen(controls=0, names={"old": 0}), False),
-        ("controller is not old and controller is not nobody", Seen(names={"old": 0}), False),
+        (
+            "controller is not old and controller is not nobody",
+            Seen(controls=None, names={"old": 0}),
+            False,
+        ),
         ("controller_epoch > 4", Seen(), True),
     ],
 )

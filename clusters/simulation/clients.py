@@ -1,0 +1,113 @@
+"""What the clients of the simulation know and wait for, as values that copy cheaply.
+
+Not what is done with it: see world. The producer behaves as the live runs' librdkafka does: one
+request in flight unless told otherwise, no retries unless told otherwise, but after
+NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from clusters.broker.replication.errors import Error
+
+REQUEST_TIMEOUT_MS: Final = 5_000
+MESSAGE_TIMEOUT_MS: Final = 10_000
+RETRY_AFTER_MS: Final = 100
+
+# Refused before anything was appended: surely not in the log.
+DEFINITE: Final = frozenset(
+    {
+        Error.NOT_ENOUGH_REPLICAS,
+        Error.RECORD_TOO_LARGE,
+        Error.CORRUPT_MESSAGE,
+        Error.INVALID_REQUIRED_ACKS,
+    }
+)
+RESENT: Final = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One record on its way; `number` orders the sends."""
+
+    number: int
+    value: str
+    acks: int
+    partition: int
+    invoked_us: int
+    retries_left: int = 0
+    to: int | None = None  # the only broker that this client knows
+    of_load: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a send ended: ok, fail (surely not in the log) or info (unknown)."""
+
+    kind: str
+    completed_us: int
+    offset: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Unnamed records, so many at once, every half second."""
+
+    burst: int
+    acks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A consumer on its way through one partition, to the high watermark."""
+
+    partition: int
+    phase: str
+    offset: int
+    invoked_us: int
+    request: int | None = None
+
+
+@dataclass(slots=True)
+class Clients:
+    """`waiting` has not been sent (again) yet; `in_flight` by request number."""
+
+    max_in_flight: int = 1
+    retries: int = 0
+    waiting: tuple[Send, ...] = ()
+    in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
+    # As last heard, by partition and by the only broker that the client knows.
+    leaders: dict[tuple[int, int | None], int] = field(default_factory=dict)
+    sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
+    acked: dict[str, int | None] = field(default_factory=dict)
+    consumed: dict[str, int] = field(default_factory=dict)  # while faults were going on
+    reading: Read | None = None
+    found: tuple[tuple[int, str], ...] = ()  # (offset, value) of the read that goes on
+    reads_done: int = 0
+    read_end: int = 0  # of the last read: where it stopped, the high watermark
+    is_retrying: bool = False  # a look for a leader is due
+    load: Load | None = None
+    next_number: int = 1
+
+    def copy(self) -> Clients:
+        return replace(
+            self,
+            in_flight=dict(self.in_flight),
+            leaders=dict(self.leaders),
+            sends=dict(self.sends),
+            acked=dict(self.acked),
+            consumed=dict(self.consumed),
+        )
+
+    def settle(self, send: Send, outcome: Outcome) -> None:
+        self.sends[send.value] = (send, outcome)
+        if outcome.kind == "ok":
+            self.acked[send.value] = outcome.offset
+
+    @property
+    def unsettled(self) -> tuple[Send, ...]:
+        """What was sent, or is to be sent, and has no outcome."""
+        return (*(send for _, send in self.in_flight.values()), *self.waiting)

@@ -1,0 +1,225 @@
+"""The disks of the simulation: logs whose tail is in the page cache only, and checkpoint files.
+
+Bytes are not here: a log is its batches. Rule: what was appended survives the death of its process;
+what was appended after the recovery point need not survive a power failure (any prefix of it may,
+for the page cache is written back from its front). Checkpoint files are synced when written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication.broker import StoredReplica
+from clusters.broker.replication.epochs import Epochs
+from clusters.broker.replication.log import Log
+from clusters.broker.replication.model import Batch, TopicPartition
+
+SEGMENT_BYTES: Final = 1 << 30
+
+
+@dataclass(slots=True)
+class SimulatedLog:
+    batches: list[Batch] = field(default_factory=list)
+    start_offset: int = 0
+    empty_at: int = 0  # where the next record goes while there is none
+    epochs: Epochs = ()
+    recovery_point: int = 0  # everything before it is on disk for good
+    flush_messages: int | None = None
+    segment_bytes: int = SEGMENT_BYTES
+    retention_bytes: int = -1  # of the whole log; -1: no limit
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].next_offset if self.batches else self.empty_at
+
+    def copy(self) -> SimulatedLog:
+        return SimulatedLog(
+            list(self.batches),
+            self.start_offset,
+            self.empty_at,
+            self.epochs,
+            self.recovery_point,
+            self.flush_messages,
+            self.segment_bytes,
+            self.retention_bytes,
+        )
+
+    def append(self, batches: tuple[Batch, ...]) -> None:
+        for batch in batches:
+            assert batch.base_offset == self.end_offset, "a gap in the log"
+            self.batches.append(batch)
+        every = self.flush_messages
+        if every is not None and self.end_offset - self.recovery_point >= every:
+            self.recovery_point = self.end_offset
+
+    def cut(self, offset: int) -> None:
+        """Keeps the whole batches before an offset."""
+        kept = [batch for batch in self.batches if batch.next_offset <= offset]
+        if not kept and self.batches:
+            self.empty_at = self.batches[0].base_offset
+        self.batches = kept
+        self.recovery_point = min(self.recovery_point, self.end_offset)
+
+    def advance_start(self, offset: int) -> None:
+        """What lies before the log start is deleted."""
+        self.start_offset = offset
+        kept = [batch for batch in self.batches if batch.next_offset > offset]
+        if not kept:
+            self.empty_at = self.end_offset
+        self.batches = kept
+
+    def retain(self, high_watermark: int) -> bool:
+        """Deletes the oldest segments while the log is too large, none above the high watermark."""
+        segments = self._segments()
+        excess = sum(map(sum, (map(_size, one) for one in segments))) - self.retention_bytes
+        start_offset = self.start_offset
+        for segment in segments[:-1]:
+            size = sum(map(_size, segment))
+            if excess < size or segment[-1].next_offset > high_watermark:
+                break
+            excess -= size
+            start_offset = segment[-1].next_offset
+        has_moved = start_offset > self.start_offset
+        if has_moved:
+            self.advance_start(start_offset)
+        return has_moved
+
+    def _segments(self) -> list[list[Batch]]:
+        """A segment is full when the next batch would make it too large."""
+        segments: list[list[Batch]] = []
+        size = 0
+        for batch in self.batches:
+            if not segments or size + batch.size > self.segment_bytes:
+                segments.append([])
+                size = 0
+            segments[-1].append(batch)
+            size += batch.size
+        return segments
+
+    def read(
+        self, wanted: do.LogSlice, budget: int, *, at_least_one: bool
+    ) -> tuple[tuple[Batch, ...], int]:
+        """Whole batches, and what is left of the response's size."""
+        found: list[Batch] = []
+        limit = min(wanted.max_bytes, budget)
+        size = 0
+        for batch in self._from(wanted.offset):
+            if batch.base_offset >= wanted.end:
+                break
+            size += batch.size
+            if size > limit and (found or not at_least_one):
+                size -= batch.size
+                break
+            found.append(batch)
+        return tuple(found), budget - size
+
+    def _from(self, offset: int) -> list[Batch]:
+        """The batches from the one that contains an offset on; most readers are near the end."""
+        index = len(self.batches)
+        while index and self.batches[index - 1].next_offset > offset:
+            index -= 1
+        return self.batches[index:]
+
+    def values(self) -> list[tuple[int, int, object]]:
+        """(offset, leader epoch, value) of every record."""
+        return [
+            (batch.base_offset + index, batch.leader_epoch, value)
+            for batch in self.batches
+            for index, value in enumerate(values_of(batch))
+        ]
+
+
+def _size(batch: Batch) -> int:
+    return batch.size
+
+
+def new_log(settings: Mapping[str, str]) -> SimulatedLog:
+    """With what a topic's settings say of it."""
+    flush = settings.get("flush.messages")
+    return SimulatedLog(
+        flush_messages=int(flush) if flush else None,
+        segment_bytes=int(settings.get("segment.bytes", SEGMENT_BYTES)),
+        retention_bytes=int(settings.get("retention.bytes", -1)),
+    )
+
+
+def values_of(batch: Batch) -> tuple[object, ...]:
+    """The records of a batch: its identity is one value, or a tuple of them."""
+    return batch.identity if isinstance(batch.identity, tuple) else (batch.identity,)
+
+
+class Disk:
+    """One broker's log directory."""
+
+    __slots__ = ("high_watermarks", "logs", "was_clean")
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, SimulatedLog] = {}
+        self.high_watermarks: Mapping[TopicPartition, int] = {}
+        self.was_clean = False  # the mark that a clean shutdown leaves; a start removes it
+
+    def copy(self) -> Disk:
+        other = Disk()
+        other.logs = {tp: log.copy() for tp, log in self.logs.items()}
+        other.high_watermarks = self.high_watermarks
+        other.was_clean = self.was_clean
+        return other
+
+    def carry_out(self, effect: do.Effect) -> int | None:
+        """Does an effect on a log; where a log was cut before the offset asked for, says where."""
+        match effect:
+            case do.AppendToLog(tp, batches):
+                self.logs[tp].append(batches)
+            case do.WriteHighWatermarkCheckpoint(high_watermarks):
+                self.high_watermarks = dict(high_watermarks)
+            case do.WriteLeaderEpochCheckpoint(tp, epochs):
+                self.logs[tp].epochs = epochs
+            case do.TruncateLog(tp, offset):
+                self.logs[tp].cut(offset)
+                end_offset = self.logs[tp].end_offset
+                return end_offset if end_offset != offset else None
+            case do.CreateLog(tp, settings):
+                self.logs[tp] = new_log(settings)
+            case do.DeleteLog(tp):
+                del self.logs[tp]
+            case do.TruncateFullyAndStartAt(tp, offset):
+                self._start_afresh(tp, offset)
+            case do.AdvanceLogStartOffset(tp, offset):
+                self.logs[tp].advance_start(offset)
+        return None
+
+    def _start_afresh(self, tp: TopicPartition, offset: int) -> None:
+        log = self.logs[tp]
+        log.batches, log.epochs = [], ()
+        log.start_offset = log.empty_at = log.recovery_point = offset
+
+    def sync(self) -> None:
+        """A clean shutdown: all that was written is on disk."""
+        for log in self.logs.values():
+            log.recovery_point = log.end_offset
+        self.was_clean = True
+
+    def lose_page_cache(self, keep: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """A power failure. What lies before `keep` happened to be written back; returns losses."""
+        lost = {}
+        for tp, log in self.logs.items():
+            before = log.end_offset
+            log.cut(max(log.recovery_point, keep.get(tp, 0)))
+            log.epochs = epoch_cache.truncate_from_end(log.epochs, log.end_offset)
+            log.recovery_point = log.end_offset
+            lost[tp] = before - log.end_offset
+        return lost
+
+    def stored(self) -> dict[TopicPartition, StoredReplica]:
+        """What a broker finds when it starts."""
+        return {
+            tp: StoredReplica(
+                Log(log.start_offset, log.end_offset, log.epochs),
+                self.high_watermarks.get(tp, 0),
+            )
+            for tp, log in self.logs.items()
+        }

@@ -1,0 +1,189 @@
+"""What may be done to a world: the verbs of schedules. Each does its thing at once.
+
+A kill is what the live harness does: the broker's links are severed, the process is gone, the
+schedule's word decides on the bytes in flight, the service forgets the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.step import shut_down
+from clusters.simulation import producing
+from clusters.simulation.network import CONTROL, FETCH, SERVICE, Cut, Entry, Hold
+from clusters.simulation.world import ANSWERS, World, start_broker
+
+__all__ = [
+    "cut",
+    "discard",
+    "heal",
+    "hold",
+    "kill",
+    "pause",
+    "power_off",
+    "release",
+    "restart",
+    "resume",
+    "slow",
+    "stop",
+]
+
+
+def kill(world: World, broker_id: int, *, delivered: bool = False) -> None:
+    """SIGKILL. What it had sent and nobody has received is delivered, or discarded."""
+    if delivered:
+        _deliver_sent(world, broker_id)
+    _die(world, broker_id)
+
+
+def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int, int]:
+    """SIGKILL, and its page cache is gone but for the records before `keep`, by partition."""
+    _die(world, broker_id)
+    kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
+    lost = world.own_disk(broker_id).lose_page_cache(kept)
+    return {tp.partition: count for tp, count in lost.items()}
+
+
+def stop(world: World, broker_id: int) -> None:
+    """A clean shutdown: high watermarks checkpointed, logs flushed."""
+    world.carry_out(broker_id, shut_down(world.brokers[broker_id].copy()))
+    world.own_disk(broker_id).sync()
+    kill(world, broker_id, delivered=True)
+
+
+def restart(world: World, broker_id: int) -> None:
+    start_broker(world, broker_id)
+
+
+def _deliver_sent(world: World, broker_id: int) -> None:
+    """Also what was held: the schedule says that the dead broker's messages arrive."""
+
+    def is_sent(entry: Entry) -> bool:
+        return (
+            entry.link is not None
+            and entry.link.source == broker_id
+            and entry.link.target != broker_id
+        )
+
+    for entry in sorted(world.remove(is_sent), key=lambda entry: entry.sequence):
+        world.deliver_now(entry)
+
+
+def _die(world: World, broker_id: int) -> None:
+    del world.brokers[broker_id]
+    del world.started_us[broker_id]
+    world.paused -= {broker_id}
+    world.expired -= {broker_id}
+    world.silent_since.pop(broker_id, None)
+    world.positions.pop(broker_id, None)
+    world.timers = {due: n for due, n in world.timers.items() if due.broker != broker_id}
+    for number, asked in tuple(world.asked.items()):
+        if broker_id in (asked.broker, asked.leader):
+            world.fail_request(number)
+    gone = world.remove(lambda entry: _dies_with(entry, broker_id))
+    if world.recorder is not None:
+        for entry in gone:
+            world.recorder.dropped(world, entry)
+    producing.broken(world, broker_id)
+    world.send_all(world.service.expire(broker_id))
+    world.unblock()
+
+
+def _dies_with(entry: Entry, broker_id: int) -> bool:
+    """All messages from it and to it, but what a controller goes on trying to tell it."""
+    link = entry.link
+    if link is None or broker_id not in (link.source, link.target):
+        return False
+    is_tried_again = link.channel == CONTROL and link.target == broker_id
+    return not is_tried_again or isinstance(entry.body, told.ControlResponded)
+
+
+def pause(world: World, broker_id: int) -> None:
+    world.paused |= {broker_id}
+    for number, asked in tuple(world.asked.items()):
+        if asked.leader == broker_id:
+            world.time_out(number)
+    world.look_at_sessions()
+
+
+def resume(world: World, broker_id: int) -> None:
+    world.paused -= {broker_id}
+    world.look_at_sessions()
+    world.unblock()
+
+
+def cut(
+    world: World, source: int | None, target: int | None, purpose: str | None, *, both: bool
+) -> None:
+    world.cuts |= {Cut(source, target, purpose)}
+    if both:
+        world.cuts |= {Cut(target, source, purpose)}
+    world.look_at_sessions()
+
+
+def heal(world: World, source: int | None = None, target: int | None = None) -> None:
+    """Undoes cuts: those between two ends, or all. What waited is lost with its connection."""
+    healed = {
+        one
+        for one in world.cuts
+        if (source is None and target is None)
+        or (one.source, one.target) in ((source, target), (target, source))
+    }
+    if source is None and target is None:
+        world.slowed.clear()
+    _reset(world, healed)
+    world.cuts -= healed
+    world.look_at_sessions()
+    world.unblock()
+
+
+def _reset(world: World, healed: set[Cut]) -> None:
+    """Requests that waited on a cut link fail: their connections are reset."""
+    for entry in tuple(world.waiting):
+        link = entry.link
+        if link is None or link.channel != FETCH or SERVICE in (link.source, link.target):
+            continue
+        if not any(one.covers(link) for one in healed):
+            continue
+        number: int | None = getattr(entry.body, "request", None)
+        if isinstance(entry.body, ANSWERS):
+            number = world.asked_by(link.target, entry.body)
+        if number in world.asked:
+            world.fail_request(number)
+
+
+def slow(
+    world: World, source: int | None, target: int | None, purpose: str | None, delay_ms: int
+) -> None:
+    """Messages from source to target take so much longer; 0: no longer."""
+    where = Cut(source, target, purpose)
+    world.slowed.pop(where, None)
+    if delay_ms:
+        world.slowed[where] = delay_ms * 1_000
+
+
+def hold(world: World, rule: Hold) -> None:
+    """From now on; what is on its way already is held too when it arrives."""
+    world.holds[rule.name] = rule
+
+
+def release(world: World, name: str) -> None:
+    """What was held goes on, in order."""
+    world.holds.pop(name, None)
+    world.unblock()
+
+
+def discard(world: World, name: str) -> int:
+    """What was held is thrown away: its connections break."""
+    rule = world.holds.pop(name)
+    held = [
+        entry
+        for entry in world.waiting
+        if entry.link is not None and world.is_matched(rule, entry.link, entry.body)
+    ]
+    for entry in held:
+        assert entry.link is not None
+        world.break_connection(entry.link, entry)
+    world.unblock()
+    return len(held)

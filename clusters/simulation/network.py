@@ -1,0 +1,152 @@
+"""What travels between the nodes of the simulation, and what stops it. Values only.
+
+A link is (from, to, channel); messages on one link never overtake each other. A channel has the
+purpose by which schedules name it: fetches and the controller's requests are both "replication".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.model import TopicPartition
+
+SERVICE: Final = -1  # the coordination service
+CLIENT: Final = -2  # producer and consumer
+
+FETCH: Final = "fetch"
+CONTROL: Final = "control"
+COORDINATION: Final = "coordination"
+CLIENTS: Final = "client"
+PURPOSES: Final = {
+    FETCH: "replication",
+    CONTROL: "replication",
+    COORDINATION: "coordination",
+    CLIENTS: "client",
+}
+
+Facts = Mapping[str, int | None]
+
+
+class Link(NamedTuple):
+    source: int
+    target: int
+    channel: str
+
+
+class Entry(NamedTuple):
+    """Something that is due: a message on its link, or (link None) something of a node's own."""
+
+    due_us: int
+    sequence: int
+    link: Link | None
+    body: object
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """No message passes from source to target. None: any end, any purpose."""
+
+    source: int | None
+    target: int | None
+    purpose: str | None = None
+
+    def covers(self, link: Link) -> bool:
+        return (
+            self.source in (None, link.source)
+            and self.target in (None, link.target)
+            and self.purpose in (None, PURPOSES[link.channel])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Lets no such message pass; what is behind it on its link waits too."""
+
+    name: str
+    message: Literal["request", "response"]
+    api: Literal["fetch", "offset_for_leader_epoch", "any"]
+    source: int
+    target: int
+    where: Callable[[Facts], bool] | None = None
+    times: int | None = None
+    drops: bool = False  # thrown away, and its connection broken, in place of held
+
+    def matches(self, link: Link, body: object) -> bool:
+        """Whether it is such a message; `where` is asked by whoever knows its numbers."""
+        if link.source != self.source or link.target != self.target or link.channel != FETCH:
+            return False
+        kind = _KINDS.get(type(body))
+        return kind is not None and kind[0] == self.message and self.api in (kind[1], "any")
+
+
+_KINDS: Final[Mapping[type, tuple[str, str]]] = {
+    told.FetchRequested: ("request", "fetch"),
+    told.FetchResponded: ("response", "fetch"),
+    told.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
+    told.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
+    told.ListOffsetsRequested: ("request", "list_offsets"),
+    told.ListOffsetsResponded: ("response", "list_offsets"),
+}
+
+
+def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
+    """The numbers of a message about one partition, by the names that conditions use."""
+    match body:
+        case told.FetchRequested(partitions=asked):
+            for one in asked:
+                if one.partition == partition:
+                    return {"fetch_offset": one.fetch_offset}
+        case told.FetchResponded(results=results):
+            for result in results:
+                if result.partition == partition:
+                    return {
+                        "high_watermark": result.high_watermark,
+                        "log_start_offset": result.log_start_offset,
+                        "records_bytes": sum(batch.size for batch in result.batches),
+                        "error": result.error.value,
+                    }
+        case told.OffsetForLeaderEpochRequested(partitions=epochs):
+            for asked_epoch in epochs:
+                if asked_epoch.partition == partition:
+                    return {"leader_epoch": asked_epoch.leader_epoch}
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Chance on the network, from a seed alone: delays, and connections that break.
+
+    `loss_per_million` messages between brokers are lost, which on TCP is a broken connection.
+    """
+
+    seed: int
+    jitter_us: int = 0
+    loss_per_million: int = 0
+
+    def draw(self, sequence: int) -> int:
+        """64 bits for a message, by its number (splitmix64)."""
+        value = (self.seed * 0x9E3779B97F4A7C15 + sequence * 0xBF58476D1CE4E5B9) & _MASK
+        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+        return value ^ (value >> 31)
+
+
+_MASK: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A broker's clock: how far it is off, and how much faster than time it runs."""
+
+    offset_ms: int = 0
+    drift_per_million: int = 0
+
+    def now_ms(self, now_us: int) -> int:
+        return now_us * (1_000_000 + self.drift_per_million) // 1_000_000_000 + self.offset_ms
+
+    def duration_us(self, delay_ms: int) -> int:
+        """How long a timer of the broker takes in the time of the world."""
+        return delay_ms * 1_000_000_000 // (1_000_000 + self.drift_per_million)

@@ -1,0 +1,323 @@
+"""What the clients of a world do: send records, read partitions, and make of the answers what
+librdkafka makes of them.
+
+Clients learn who leads from the metadata of a broker that they reach, so they may believe what is
+no longer so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.model import TopicPartition
+from clusters.simulation.clients import (
+    DEFINITE,
+    MESSAGE_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    RESENT,
+    RETRY_AFTER_MS,
+    Load,
+    Outcome,
+    Read,
+    Send,
+)
+from clusters.simulation.disk import values_of
+from clusters.simulation.network import CLIENT, CLIENTS, Link
+
+if TYPE_CHECKING:
+    from clusters.simulation.world import World
+
+RECORD_BYTES = 100
+BURST_MS = 500
+
+
+class Retry(NamedTuple):
+    """The clients look again for a leader."""
+
+
+class Burst(NamedTuple):
+    """The load sends its next records."""
+
+
+class AnswerLate(NamedTuple):
+    """A client has waited for an answer for as long as it waits at all."""
+
+    request: int
+
+
+# --- what is asked of them -----------------------------------------------------------------------
+
+
+def produce(
+    world: World,
+    value: str,
+    acks: int,
+    partition: int = 0,
+    *,
+    to: int | None = None,
+    of_load: bool = False,
+) -> None:
+    """Sends a record, after those that wait already; `to`: by a client that knows this broker."""
+    clients = world.clients
+    number, retries = clients.next_number, clients.retries
+    send = Send(number, value, acks, partition, world.now_us, retries, to, of_load)
+    clients.next_number += 1
+    clients.waiting = (*clients.waiting, send)
+    _send_waiting(world)
+
+
+def load(world: World, rate: float, acks: int) -> None:
+    """Half of what is sent in a second, every half second, until `stop_load`."""
+    world.clients.load = Load(max(1, round(rate * BURST_MS / 1_000)), acks)
+    world.later(0, Burst())
+
+
+def stop_load(world: World) -> None:
+    world.clients.load = None
+
+
+def consume(world: World, partition: int, phase: str) -> None:
+    """Begins to read a partition from its start to the high watermark."""
+    world.clients.found = ()
+    world.clients.reading = Read(partition, phase, -1, world.now_us)
+    _read_on(world)
+
+
+# --- sending -------------------------------------------------------------------------------------
+
+
+def _send_waiting(world: World) -> None:
+    """As many as may be in flight; where nobody leads, it is tried again after a while."""
+    clients = world.clients
+    late_us = world.now_us - MESSAGE_TIMEOUT_MS * 1_000
+    left: list[Send] = []
+    for send in clients.waiting:
+        if send.invoked_us <= late_us:
+            clients.settle(send, Outcome("info", world.now_us, error="_MSG_TIMED_OUT"))
+            continue
+        full = sum(not other.of_load for _, other in clients.in_flight.values())
+        if not send.of_load and (left or full >= clients.max_in_flight):
+            left.append(send)
+            continue
+        leader = _leader(world, send.partition, send.to)
+        if leader is None:
+            left.append(send)
+            _try_later(world)
+            continue
+        _send(world, leader, send)
+    clients.waiting = tuple(left)
+
+
+def _send(world: World, leader: int, send: Send) -> None:
+    partition = TopicPartition(world.spec.topic, send.partition)
+    batches = (told.ProducedBatch(1, RECORD_BYTES, send.value),)
+    world.sequence += 1
+    number = world.sequence
+    request = told.ProduceRequested(number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),))
+    world.send(CLIENT, leader, CLIENTS, request)
+    if send.acks == 0:
+        world.clients.settle(send, Outcome("ok", world.now_us))
+        return
+    world.clients.in_flight[number] = (leader, send)
+    world.later(MESSAGE_TIMEOUT_MS * 1_000, AnswerLate(number))
+
+
+def _try_later(world: World) -> None:
+    if not world.clients.is_retrying:
+        world.clients.is_retrying = True
+        world.later(RETRY_AFTER_MS * 1_000, Retry())
+
+
+def _reaches(world: World, broker: int) -> bool:
+    if broker not in world.brokers or broker in world.paused:
+        return False
+    there, back = Link(CLIENT, broker, CLIENTS), Link(broker, CLIENT, CLIENTS)
+    return not any(cut.covers(there) or cut.covers(back) for cut in world.cuts)
+
+
+def _leader(world: World, partition: int, to: int | None = None) -> int | None:
+    """Who leads, as the clients believe; asked anew where that broker is dead."""
+    known = world.clients.leaders.get((partition, to))
+    if known is not None and known in world.brokers:
+        return known
+    for broker_id in sorted(world.brokers) if to is None else (to,):
+        if not _reaches(world, broker_id):
+            continue
+        told_states = world.brokers[broker_id].metadata.topics.get(world.spec.topic, {})
+        state = told_states.get(partition)
+        if state is not None and state.state.leader in world.brokers:
+            world.clients.leaders[partition, to] = state.state.leader
+            return state.state.leader
+    return None
+
+
+# --- what happens to them ------------------------------------------------------------------------
+
+
+def take(world: World, body: object) -> bool:
+    """Something that a client had put off. True where it was still meant."""
+    if isinstance(body, Retry):
+        world.clients.is_retrying = False
+        _send_waiting(world)
+        _read_on(world)
+        return True
+    if isinstance(body, Burst):
+        return _burst(world)
+    assert isinstance(body, AnswerLate)
+    entry = world.clients.in_flight.get(body.request)
+    reading = world.clients.reading
+    if entry is not None:
+        _unanswered(world, body.request, "_MSG_TIMED_OUT")
+        return True
+    if reading is not None and reading.request == body.request:
+        world.clients.reading = replace(reading, request=None)
+        world.clients.leaders.pop((reading.partition, None), None)
+        _try_later(world)
+        return True
+    return False
+
+
+def _burst(world: World) -> bool:
+    going = world.clients.load
+    if going is None:
+        return False
+    for _ in range(going.burst):
+        value = f"load-{world.clients.next_number}"
+        produce(world, value, going.acks, of_load=True)
+    world.later(BURST_MS * 1_000, Burst())
+    return True
+
+
+def _unanswered(world: World, number: int, why: str) -> None:
+    _, send = world.clients.in_flight.pop(number)
+    world.clients.leaders.pop((send.partition, send.to), None)
+    _again_or(world, send, Outcome("info", world.now_us, error=why))
+    _send_waiting(world)
+
+
+def _again_or(world: World, send: Send, outcome: Outcome) -> None:
+    clients = world.clients
+    if send.retries_left:
+        again = replace(send, retries_left=send.retries_left - 1)
+        clients.waiting = (again, *clients.waiting)
+        _try_later(world)
+    else:
+        clients.settle(send, outcome)
+
+
+def broken(world: World, broker_id: int) -> None:
+    """A broker is dead: the connections to it are broken."""
+    clients = world.clients
+    for number, (leader, _) in tuple(clients.in_flight.items()):
+        if leader == broker_id:
+            _unanswered(world, number, "_TRANSPORT")
+    reading = clients.reading
+    if reading is not None and clients.leaders.get((reading.partition, None)) == broker_id:
+        clients.reading = replace(reading, request=None)
+        _try_later(world)
+    for known, leader in tuple(clients.leaders.items()):
+        if leader == broker_id:
+            del clients.leaders[known]
+
+
+def respond(world: World, broker_id: int, effect: Any) -> None:
+    """A broker answers a client."""
+    answer: object = effect
+    if isinstance(effect, do.RespondFetch):
+        answer = told.FetchResponded(
+            told.FetcherId(broker_id, 0), effect.request, world.read(broker_id, effect.results)
+        )
+    world.send(broker_id, CLIENT, CLIENTS, answer)
+
+
+def deliver(world: World, link: Link, body: object) -> None:
+    """A message between a client and a broker has arrived."""
+    if link.target != CLIENT:
+        if link.target in world.brokers:
+            world.tell(link.target, body)
+    elif isinstance(body, do.RespondProduce):
+        _on_produced(world, body)
+    elif isinstance(body, told.FetchResponded):
+        _on_read(world, body)
+
+
+def _on_produced(world: World, body: do.RespondProduce) -> None:
+    entry = world.clients.in_flight.pop(body.request, None)
+    if entry is None:
+        return
+    send, result = entry[1], body.results[0]
+    now_us = world.now_us
+    if result.error is Error.NONE:
+        world.clients.settle(send, Outcome("ok", now_us, result.base_offset))
+    elif result.error in DEFINITE:
+        world.clients.settle(send, Outcome("fail", now_us, error=result.error.name))
+    elif result.error in RESENT:
+        world.clients.leaders.pop((send.partition, send.to), None)
+        world.clients.waiting = (send, *world.clients.waiting)
+        _try_later(world)
+    else:
+        _again_or(world, send, Outcome("info", now_us, error=result.error.name))
+    if not world.clients.is_retrying:
+        _send_waiting(world)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def _read_on(world: World) -> None:
+    reading = world.clients.reading
+    if reading is None or reading.request is not None:
+        return
+    leader = _leader(world, reading.partition)
+    if leader is None:
+        _try_later(world)
+        return
+    partition = TopicPartition(world.spec.topic, reading.partition)
+    offset = reading.offset
+    if offset < 0:  # from the start: as auto.offset.reset=earliest has it
+        log = world.disks[leader].logs.get(partition)
+        offset = log.start_offset if log else 0
+    world.sequence += 1
+    number = world.sequence
+    asked = told.FetchedPartition(partition, offset, 1 << 20)
+    world.clients.reading = replace(reading, offset=offset, request=number)
+    world.send(CLIENT, leader, CLIENTS, told.FetchRequested(number, -1, 0, 0, (asked,)))
+    world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
+
+
+def _on_read(world: World, body: told.FetchResponded) -> None:
+    clients = world.clients
+    reading = clients.reading
+    if reading is None or reading.request != body.sequence:
+        return
+    result = body.results[0]
+    if result.error is not Error.NONE:
+        is_out_of_range = result.error is Error.OFFSET_OUT_OF_RANGE
+        offset = -1 if is_out_of_range else reading.offset
+        clients.reading = replace(reading, offset=offset, request=None)
+        clients.leaders.pop((reading.partition, None), None)
+        _try_later(world)
+        return
+    found = [
+        (batch.base_offset + index, batch.leader_epoch, value)
+        for batch in result.batches
+        for index, value in enumerate(values_of(batch))
+        if batch.base_offset + index >= reading.offset
+    ]
+    clients.found += tuple((offset, str(value)) for offset, _, value in found)
+    if reading.phase == "main":
+        clients.consumed.update((str(value), offset) for offset, _, value in found)
+    if world.recorder is not None:
+        world.recorder.polled(world, found)
+    next_offset = result.batches[-1].next_offset if result.batches else reading.offset
+    if next_offset >= result.high_watermark:
+        clients.reading = None
+        clients.reads_done += 1
+        clients.read_end = next_offset
+    else:
+        clients.reading = replace(reading, offset=next_offset, request=None)
+        _read_on(world)

@@ -1,0 +1,169 @@
+"""The coordination service of the simulation: dictionaries with versions, sessions and watches.
+
+Not a ZooKeeper: it answers at once; the links to it delay, lose and hold. Rule
+(replication/coordination.py): every condition is checked, every request of a session that lives is
+answered, every broker hears of `/controller`, only the controller hears of the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from clusters.broker.replication import coordination as zk
+from clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
+
+Told = list[tuple[int, object]]
+
+
+class Service:
+    __slots__ = (
+        "_sequence",
+        "_transactions",
+        "controller",
+        "controller_epoch",
+        "isr_changes",
+        "notifications",
+        "sessions",
+        "states",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self.sessions: dict[int, BrokerRegistration] = {}
+        self.controller: int | None = None
+        self.controller_epoch = 0
+        self.topics: dict[str, TopicConfiguration] = {}
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.notifications: dict[str, tuple[TopicPartition, ...]] = {}
+        self.isr_changes: dict[TopicPartition, int] = {}
+        self._transactions = 0  # every write has its number, as in ZooKeeper
+        self._sequence = 0
+
+    def copy(self) -> Service:
+        other = Service()
+        other.sessions = dict(self.sessions)
+        other.controller = self.controller
+        other.controller_epoch = self.controller_epoch
+        other.topics = self.topics
+        other.states = dict(self.states)
+        other.notifications = dict(self.notifications)
+        other.isr_changes = dict(self.isr_changes)
+        other._transactions = self._transactions
+        other._sequence = self._sequence
+        return other
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    def register(self, broker: int, *, unclean_shutdown: bool = False) -> Told:
+        """A new session; its broker says whether it has just started, and how it ended before."""
+        self._transactions += 1
+        epoch = self._transactions
+        self.sessions[broker] = BrokerRegistration(
+            broker, (), epoch=epoch, unclean_shutdown=unclean_shutdown
+        )
+        started: Told = [(broker, zk.SessionStarted(epoch))]
+        if self.controller is not None:
+            started.append((broker, zk.ControllerChanged(self.controller)))
+        return [*started, *self._brokers_changed()]
+
+    def expire(self, broker: int) -> Told:
+        """The session ends: its ephemeral nodes are gone. The broker itself is not told here."""
+        if self.sessions.pop(broker, None) is None:
+            return []
+        return [*self._free_controller(broker), *self._brokers_changed()]
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def execute(self, broker: int, request: object) -> Told:
+        match request:
+            case zk.WriteLeaderAndIsr():
+                return [(broker, self._write(request))]
+            case zk.ReadLeaderAndIsr(partitions):
+                states = {tp: self.states[tp] for tp in partitions if tp in self.states}
+                return [(broker, zk.LeaderAndIsrRead(partitions, states))]
+            case zk.TryBecomeController():
+                return self._elect(broker)
+            case zk.ResignController():
+                return self._free_controller(broker)
+            case zk.LoadCluster(epoch) if epoch == self.controller_epoch:
+                return self._load(broker, epoch)
+            case zk.NotifyIsrChange(partitions):
+                self._sequence += 1
+                name = f"isr_change_{self._sequence:010}"
+                self.notifications[name] = partitions
+                return self._to_controller(zk.IsrChangeNotified((name,), partitions))
+            case zk.DeleteIsrChangeNotifications(names):
+                for name in names:
+                    self.notifications.pop(name, None)
+            case zk.CreateTopic(number, topic, configuration):
+                return self._create(broker, number, topic, configuration)
+        return []
+
+    def _load(self, broker: int, epoch: int) -> Told:
+        """Notifications that nobody has handled come after all that there is."""
+        loaded = zk.ClusterLoaded(epoch, dict(self.sessions), self.topics, dict(self.states))
+        told: Told = [(broker, loaded)]
+        if self.notifications:
+            partitions = tuple(dict.fromkeys(tp for n in self.notifications.values() for tp in n))
+            told.append((broker, zk.IsrChangeNotified(tuple(self.notifications), partitions)))
+        return told
+
+    def _elect(self, broker: int) -> Told:
+        if self.controller is not None:
+            if self.controller == broker:
+                return [(broker, zk.ControllerElected(self.controller_epoch))]
+            return [(broker, zk.ControllerChanged(self.controller))]
+        self.controller = broker
+        self.controller_epoch += 1
+        others: Told = [
+            (other, zk.ControllerChanged(broker)) for other in self.sessions if other != broker
+        ]
+        return [(broker, zk.ControllerElected(self.controller_epoch)), *others]
+
+    def _free_controller(self, broker: int) -> Told:
+        if self.controller != broker:
+            return []
+        self.controller = None
+        return [(other, zk.ControllerChanged(None)) for other in self.sessions]
+
+    def _write(
+        self, request: zk.WriteLeaderAndIsr
+    ) -> zk.LeaderAndIsrWritten | zk.LeaderAndIsrConflict:
+        tp, state = request.partition, request.state
+        known = self.states[tp].version if tp in self.states else -1
+        fenced = request.by_controller and state.controller_epoch != self.controller_epoch
+        if fenced or state.version != known:
+            return zk.LeaderAndIsrConflict(tp, state, request.by_controller)
+        self._transactions += 1
+        before = self.states.get(tp)
+        if before is not None and set(before.isr) != set(state.isr):
+            self.isr_changes[tp] = self.isr_changes.get(tp, 0) + 1
+        self.states[tp] = replace(state, version=known + 1, written_at=self._transactions)
+        return zk.LeaderAndIsrWritten(tp, self.states[tp], request.by_controller)
+
+    def _create(
+        self, broker: int, number: int, topic: str, configuration: TopicConfiguration
+    ) -> Told:
+        if topic in self.topics:
+            return [(broker, zk.TopicCreated(number, topic, "TOPIC_ALREADY_EXISTS"))]
+        self.add_topic(topic, configuration)
+        changed = self._to_controller(zk.TopicsChanged(self.topics))
+        return [(broker, zk.TopicCreated(number, topic, None)), *changed]
+
+    def add_topic(self, topic: str, configuration: TopicConfiguration) -> None:
+        self.topics = {**self.topics, topic: configuration}
+
+    def topics_changed(self) -> Told:
+        """After `add_topic` by somebody who is no broker."""
+        return self._to_controller(zk.TopicsChanged(self.topics))
+
+    def _brokers_changed(self) -> Told:
+        return self._to_controller(zk.BrokersChanged(dict(self.sessions)))
+
+    def _to_controller(self, event: object) -> Told:
+        return [] if self.controller is None else [(self.controller, event)]

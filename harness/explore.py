@@ -1,0 +1,119 @@
+"""Searches the simulation for schedules that lose, and saves what it finds as scenario files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.settings import InvalidSettingError, replication_settings
+from clusters.errors import UsageError
+from nemesis.search.campaign import Campaign, run_campaign
+from nemesis.search.episode import Loss, Search
+from nemesis.search.moves import FAULTS
+
+DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
+SCHEDULES_PER_SEED: Final = 3_000
+KEPT_MAX: Final = 20
+# Clean elections; time for holds before the ISR shrinks; who was refused soon tries again.
+SETTINGS: Final[Mapping[str, str]] = {
+    "unclean.leader.election.enable": "false",
+    "replica.lag.time.max.ms": "10000",
+    "replica.fetch.backoff.ms": "100",
+}
+TOPIC_SETTINGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line asks for."""
+
+    system: str
+    seed: int
+    seeds: int | None
+    time_s: float | None
+    acks: str
+    faults: tuple[str, ...]
+    settings: Mapping[str, str]
+    save: Path
+    first: bool
+    workers: int | None = None
+
+
+def search_of(asked: Asked) -> Search:
+    """Raises UsageError for what cannot be searched."""
+    kind, _, name = asked.system.partition(":")
+    if kind != "neaptide" or name not in GENERATIONS:
+        raise UsageError(
+            f"explore searches our own broker: --system must be one of"
+            f" {', '.join(f'neaptide:{one}' for one in GENERATIONS)}, not {asked.system!r}."
+        )
+    if asked.acks not in ("1", "all"):
+        raise UsageError(f"--acks {asked.acks!r} must be 1 or all.")
+    settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
+    topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
+    try:
+        replication_settings({**settings, **topic}, GENERATIONS[name])
+    except InvalidSettingError as error:
+        raise UsageError(f"--set: {error}.") from None
+    return Search(
+        GENERATIONS[name], (asked.acks,), asked.faults, settings, topic, SCHEDULES_PER_SEED
+    )
+
+
+def parse_search_faults(text: str) -> tuple[str, ...]:
+    """`kill,hold,cut`. Raises UsageError."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in FAULTS:
+            raise UsageError(f"There is no fault {name!r}; a search knows {', '.join(FAULTS)}.")
+    if not names:
+        raise UsageError(f"Name faults, as in kill,hold; a search knows {', '.join(FAULTS)}.")
+    return names
+
+
+def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, Any]:
+    """Searches, saves, and returns the document of `--json`."""
+    search = search_of(asked)
+    campaign, seconds = run_campaign(
+        search,
+        asked.seed,
+        seeds=asked.seeds,
+        time_s=asked.time_s,
+        workers=asked.workers or os.cpu_count() or 1,
+        stop_at_first=asked.first,
+        tell=tell,
+    )
+    return {
+        "system": asked.system,
+        "schedules": campaign.schedules,
+        "seconds": round(seconds, 3),
+        "seeds": campaign.seeds,
+        "first_loss_seconds": campaign.first_loss_s and round(campaign.first_loss_s, 3),
+        "found": [
+            {
+                "outcome": loss.outcome,
+                "seed": loss.seed,
+                "steps": loss.steps,
+                "shrunk_steps": len(loss.shrunk),
+                "schedule": str(_save(loss, asked)),
+            }
+            for loss in campaign.shortest()[:KEPT_MAX]
+        ],
+        "found_in_all": len(campaign.losses),
+        "not_portable": len(campaign.unportable),
+    }
+
+
+def _save(loss: Loss, asked: Asked) -> Path:
+    name = asked.system.replace(":", "-")
+    path = asked.save / f"{loss.outcome}-{name}-{loss.seed}.toml"
+    try:
+        asked.save.mkdir(parents=True, exist_ok=True)
+        path.write_text(loss.document, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--save {asked.save}: cannot write there: {error.strerror}.") from None
+    return path

@@ -1,0 +1,95 @@
+"""How every run in the simulation ends: heal, wait until the replicas are level, read to the end.
+
+The same ending as a live run's (harness.ending), in virtual time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from clusters.broker.replication.model import TopicPartition
+from clusters.simulation import faults, producing
+from clusters.simulation.world import World
+from nemesis.search.observed import WorldObserved, assigned
+
+LEVEL_WITHIN_US = 60_000_000
+READ_WITHIN_US = 120_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """`final`: what a last read to the end found, (offset, value); None: it did not get there.
+
+    What lies before `start_offset` was deleted by retention: it cannot be lost.
+    """
+
+    level: bool
+    final: tuple[tuple[int, str], ...] | None
+    end_offset: int | None
+    start_offset: int = 0
+
+
+def heal_all(world: World) -> None:
+    """Lets go of all that is held, resumes and restarts what is down, undoes every cut."""
+    for name in tuple(world.holds):
+        faults.release(world, name)
+    for broker_id in sorted(world.paused):
+        faults.resume(world, broker_id)
+    faults.heal(world)
+    for broker_id in world.spec.brokers:
+        if broker_id not in world.brokers:
+            faults.restart(world, broker_id)
+
+
+def converge(world: World) -> bool:
+    """Whether every replica comes into the ISR, and all are level, in time."""
+    deadline_us = world.now_us + LEVEL_WITHIN_US
+    while not _is_level(world):
+        if not world.advance(deadline_us):
+            return _is_level(world)
+    return True
+
+
+def _is_level(world: World) -> bool:
+    state = world.service.states.get(world.partition)
+    return (
+        state is not None
+        and state.leader in world.brokers
+        and len(state.isr) == len(assigned(world, world.partition))
+        and not world.clients.unsettled
+        and WorldObserved(world).settled_at(0)
+    )
+
+
+def read_to_end(world: World) -> tuple[tuple[int, str], ...] | None:
+    """A consumer reads all that is committed."""
+    clients = world.clients
+    done = clients.reads_done
+    producing.consume(world, world.partition.partition, "final")
+    deadline_us = world.now_us + READ_WITHIN_US
+    while clients.reads_done == done:
+        if not world.advance(deadline_us):
+            return None
+    return clients.found
+
+
+def end(world: World) -> Ended:
+    heal_all(world)
+    level = converge(world)
+    final = read_to_end(world)
+    if final is None:
+        return Ended(level, None, None)
+    return Ended(level, final, world.clients.read_end, _start_offset(world))
+
+
+def _start_offset(world: World) -> int:
+    log = world.disks[world.service.states[world.partition].leader].logs.get(world.partition)
+    return log.start_offset if log else 0
+
+
+def log_of(world: World, broker_id: int) -> list[tuple[int, int, object]]:
+    """(offset, leader epoch, value) of all that a broker's disk holds of the partition."""
+    log = world.disks[broker_id].logs.get(
+        TopicPartition(world.spec.topic, world.partition.partition)
+    )
+    return log.values() if log else []

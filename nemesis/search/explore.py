@@ -1,0 +1,223 @@
+"""One episode of the search: from a cluster at rest, many schedules, each a step longer than one
+that was worth keeping.
+
+Kept are worlds that look like none before (coverage), and drawn first those nearest to a loss:
+where an acknowledged record has the fewest copies in the ISR, or logs contradict each other. Every
+schedule that may have lost something is played to its end on a copy and judged. All chance is one
+seed's; nothing else decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from clusters.broker.replication.model import NO_LEADER
+from clusters.broker.replication.partition import Follower, Leader
+from clusters.simulation.world import World, WorldSpec
+from nemesis import steps
+from nemesis.search.ending import end
+from nemesis.search.judge import Judged, judge
+from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
+from nemesis.search.observed import assigned
+from nemesis.search.perform import MissedError, Performer
+from nemesis.search.rest import rest
+from nemesis.search.worlds import ready_world
+
+DEPTH_MAX: Final = 14
+SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
+BAD: Final = ("diverged", "lost", "duplicated", "reordered")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is searched: a cluster, how records are sent, which faults there are."""
+
+    spec: WorldSpec
+    names: Mapping[str, int]
+    acks: tuple[str, ...] = ("all",)
+    faults: tuple[str, ...] = ("kill", "hold", "cut", "pause", "wait")
+    outcomes: tuple[str, ...] = BAD
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    seed: int
+    schedule: tuple[steps.Step, ...]
+    judged: Judged
+    schedules: int  # how many had been tried in this episode by then
+
+
+@dataclass(slots=True)
+class Node:
+    world: World
+    schedule: tuple[steps.Step, ...]
+
+
+@dataclass(slots=True)
+class Episode:
+    """`explore` until something is found or the schedules are used up."""
+
+    target: Target
+    seed: int
+    schedules: int = 0
+    states: set[Hashable] = field(default_factory=set)
+    shelves: dict[int, list[Node]] = field(default_factory=dict)  # by danger
+
+    def explore(self, schedules_max: int) -> Found | None:
+        rng = Random(self.seed)
+        drawing = _swarm(rng, self.target)
+        self._keep(ready_world(self.target.spec), ())
+        while self.schedules < schedules_max:
+            node = self._choose(rng)
+            moves = draw_moves(rng, node.world, node.schedule, drawing)
+            if not moves:
+                continue
+            self.schedules += 1
+            world = node.world.copy()
+            try:
+                play_moves(world, self.target.names, moves)
+            except MissedError:
+                continue
+            schedule = node.schedule + moves
+            is_new = self._keep(world, schedule)
+            if is_suspect(world) or (is_new and self.schedules % SAMPLE_EVERY == 0):
+                judged = end_and_judge(world.copy())
+                if judged.outcome in self.target.outcomes:
+                    return Found(self.seed, schedule, judged, self.schedules)
+        return None
+
+    def _keep(self, world: World, schedule: tuple[steps.Step, ...]) -> bool:
+        state = abstract(world)
+        if state in self.states:
+            return False
+        self.states.add(state)
+        if len(schedule) < DEPTH_MAX:
+            self.shelves.setdefault(danger(world), []).append(Node(world, schedule))
+        return True
+
+    def _choose(self, rng: Random) -> Node:
+        """Each shelf half as often as the one in more danger; of a shelf, newer ones rather."""
+        ordered = sorted(self.shelves)
+        chosen = next((copies for copies in ordered if rng.random() < 0.5), ordered[-1])
+        shelf = self.shelves[chosen]
+        return shelf[max(rng.randrange(len(shelf)), rng.randrange(len(shelf)))]
+
+
+def _swarm(rng: Random, target: Target) -> Drawing:
+    """Each episode leaves out some kinds of faults: what is rare in all is common in some."""
+    faults = [fault for fault in target.faults if fault == "kill" or rng.random() < 0.6]
+    weights: dict[str, float] = {"produce": 3.0}
+    for fault in faults:
+        for move, weight in FAULTS[fault].items():
+            weights[move] = weights.get(move, 0.0) + weight
+    hold = HOLD_PROBABILITY if "hold" in faults else 0.0
+    return Drawing(target.names, target.acks, weights, hold)
+
+
+def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> None:
+    """Holds are set at once; after any other step the world comes to rest."""
+    performer = Performer(world, names)
+    for step in moves:
+        performer.do(step)
+        if isinstance(step, steps.Await):
+            rest(world, 2_000 * world.spec.settings.replica_lag_time_max_ms)
+        elif not isinstance(step, steps.Hold):
+            rest(world)
+
+
+def end_and_judge(world: World) -> Judged:
+    return judge(world, end(world))
+
+
+# --- what is seen of a world without ending it ---------------------------------------------------
+
+
+def is_suspect(world: World) -> bool:
+    """An acknowledged record is not where its leader has its log, or two replicas contradict."""
+    state = world.service.states.get(world.partition)
+    if state is None or state.leader == NO_LEADER:
+        return False
+    held = _contents(world, state.leader)
+    log = world.disks[state.leader].logs.get(world.partition)
+    start_offset = log.start_offset if log else 0
+    for value, offset in world.clients.acked.items():
+        if offset is None:
+            if value not in held.values():
+                return True
+        elif held.get(offset) != value and offset >= start_offset:
+            return True
+    return any(
+        held.get(offset, value) != value
+        for broker_id in state.isr
+        if broker_id != state.leader
+        for offset, value in _contents(world, broker_id).items()
+    )
+
+
+def _contents(world: World, broker_id: int) -> dict[int, object]:
+    log = world.disks[broker_id].logs.get(world.partition)
+    return {} if log is None else {offset: value for offset, _, value in log.values()}
+
+
+def danger(world: World) -> int:
+    """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
+    records is, and one less where two logs hold different records at one offset."""
+    state = world.service.states.get(world.partition)
+    held = [_contents(world, broker_id) for broker_id in world.spec.brokers]
+    contradicts = any(len(set(values)) > 1 for values in _by_offset(held).values())
+    if state is None or not world.clients.acked:
+        return len(held) + 1 - contradicts
+    logs = [set(_contents(world, broker_id).values()) for broker_id in state.isr]
+    copies = min(sum(value in log for log in logs) for value in world.clients.acked)
+    return copies - contradicts
+
+
+def _by_offset(logs: list[dict[int, object]]) -> dict[int, list[object]]:
+    held: dict[int, list[object]] = {}
+    for log in logs:
+        for offset, value in log.items():
+            held.setdefault(offset, []).append(value)
+    return held
+
+
+def abstract(world: World) -> Hashable:
+    """What two worlds have in common that are not worth telling apart."""
+    state = world.service.states.get(world.partition)
+    end = max((o + 1 for o in world.clients.acked.values() if o is not None), default=0)
+    replicas = tuple(
+        _replica(world, broker_id, end) for broker_id in assigned(world, world.partition)
+    )
+    return (
+        replicas,
+        (state.leader, state.isr) if state else None,
+        min(end, 3),
+        min(len(world.clients.sends) - len(world.clients.acked), 2),
+        frozenset((h.source, h.target, h.message) for h in world.holds.values()),
+        world.cuts,
+        world.paused,
+        world.service.controller,
+    )
+
+
+def _replica(world: World, broker_id: int, end: int) -> Hashable:
+    """Up or down, its role, and where its log and its high watermark are, from the last ack."""
+    disk = world.disks[broker_id]
+    log = disk.logs.get(world.partition)
+    log_end = (log.end_offset if log else 0) - end
+    broker = world.brokers.get(broker_id)
+    partition = broker.partitions.get(world.partition) if broker else None
+    if partition is None:
+        return (broker is None, log_end, disk.high_watermarks.get(world.partition, 0) - end)
+    role = partition.role
+    match role:
+        case Leader():
+            what: Hashable = ("leader", role.isr.isr)
+        case Follower(leader):
+            what = ("follower", leader)
+        case _:
+            what = "unassigned"
+    epochs = min(len(partition.log.epochs), 3)
+    return (log_end, partition.high_watermark - end, what, epochs)

@@ -1,0 +1,244 @@
+"""What a search may do next to a world: the verbs of schedules, drawn by chance.
+
+A hold is aimed: the step that is to come is tried on a copy of the world, and one of the messages
+that passed between brokers is chosen to be held when it comes. So every move is a step that a
+scenario file can say, on any system. Which faults may be drawn, and how often, is a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.model import TopicPartition
+from clusters.simulation.network import FETCH, Entry, Link, facts_of
+from clusters.simulation.world import World
+from nemesis import steps
+from nemesis.gate.model import COORDINATION
+from nemesis.search.perform import Performer
+from nemesis.search.rest import rest
+
+POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
+_PER_MESSAGE: Final = {
+    told.FetchRequested: ("request", "fetch"),
+    told.FetchResponded: ("response", "fetch"),
+    told.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
+    told.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What the moves are drawn with. `weights`: how often each fault, by its name."""
+
+    names: Mapping[str, int]  # of brokers
+    acks: tuple[str, ...]
+    weights: Mapping[str, float]
+    hold_probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A message between brokers, as a rule can name it."""
+
+    link: Link
+    message: steps.Message
+    api: steps.Api
+    numbers: Mapping[str, int | None]
+
+
+class Trace:
+    """A recorder that keeps what passed between brokers."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.passed: list[Passed] = []
+        self._partition = partition
+
+    def event(self, world: World, entry: Entry) -> None:
+        kind = _PER_MESSAGE.get(type(entry.body))
+        if kind is not None and entry.link is not None and entry.link.channel == FETCH:
+            numbers = facts_of(entry.body, self._partition)
+            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers))  # type: ignore[arg-type]
+
+    def asked(self, world: World, entry: Entry) -> None: ...
+    def answered(self, world: World, entry: Entry) -> None: ...
+    def blocked(self, world: World, entry: Entry) -> None: ...
+    def dropped(self, world: World, entry: Entry) -> None: ...
+    def state(self, world: World, partition: TopicPartition) -> None: ...
+    def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
+
+
+def draw_moves(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> tuple[steps.Step, ...]:
+    """One step, perhaps with a hold before it. Empty: what was drawn cannot be done now."""
+    kinds = tuple(drawing.weights)
+    kind = rng.choices(kinds, tuple(drawing.weights.values()))[0]
+    step = _DRAWS[kind](rng, world, so_far, drawing)
+    if step is None:
+        return ()
+    if not isinstance(step, _AIMED) or rng.random() >= drawing.hold_probability:
+        return (step,)
+    hold = _aim(rng, world, so_far, step, drawing)
+    return (step,) if hold is None else (hold, step)
+
+
+_AIMED: Final = (steps.Produce, steps.Kill, steps.Restart, steps.Resume, steps.PowerOff, steps.Heal)
+
+
+def _aim(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], step: steps.Step, drawing: Drawing
+) -> steps.Hold | None:
+    """A hold of one of the messages that the step would cause."""
+    trial = world.copy()
+    trace = Trace(world.partition)
+    trial.recorder = trace
+    Performer(trial, drawing.names).do(step)
+    rest(trial)
+    if not trace.passed:
+        return None
+    chosen = rng.choice(trace.passed)
+    names = {number: name for name, number in drawing.names.items()}
+    source, destination = names[chosen.link.source], names[chosen.link.target]
+    count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
+    return steps.Hold(
+        f"hold {count}: {chosen.message} {source}→{destination}",
+        chosen.message,
+        chosen.api,
+        source,
+        destination,
+        _where(rng, chosen),
+    )
+
+
+def _where(rng: Random, chosen: Passed) -> str:
+    """All such messages from now on, or only from this one's numbers on."""
+    conditions = [""]
+    high_watermark = chosen.numbers.get("high_watermark")
+    if high_watermark is not None and high_watermark > 0:
+        conditions.append(f"high_watermark >= {high_watermark}")
+    if chosen.numbers.get("records_bytes"):
+        conditions.append("records_bytes > 0")
+    fetch_offset = chosen.numbers.get("fetch_offset")
+    if chosen.message == "request" and fetch_offset:
+        conditions.append(f"fetch_offset >= {fetch_offset}")
+    return rng.choice(conditions)
+
+
+# --- one draw per kind -------------------------------------------------------------------------
+
+
+def _produce(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step:
+    count = 1 + sum(len(step.records) for step in so_far if isinstance(step, steps.Produce))
+    acks = rng.choice(drawing.acks)
+    return steps.Produce((f"m{count}",), acks)  # type: ignore[arg-type]
+
+
+def _brokers(drawing: Drawing, world: World, is_meant: Callable[[int], bool]) -> list[str]:
+    return [name for name, number in drawing.names.items() if is_meant(number)]
+
+
+def _kill(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """Half of the time the leader: what its death decides is what replication is about."""
+    state = world.service.states.get(world.partition)
+    live = _brokers(drawing, world, lambda number: number in world.brokers)
+    if not live:
+        return None
+    leading = [name for name in live if state and drawing.names[name] == state.leader]
+    chosen = leading if leading and rng.random() < 0.5 else live
+    return steps.Kill(rng.choice(chosen), "discarded")
+
+
+def _power_off(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    live = _brokers(drawing, world, lambda number: number in world.brokers)
+    done = sum(isinstance(step, steps.PowerOff) for step in so_far)
+    if not live or done >= POWER_OFFS_MAX:
+        return None
+    known = sorted(name for name, at in world.clients.acked.items() if at is not None)
+    survives = rng.choice([None, *known])
+    return steps.PowerOff(rng.choice(live), survives)
+
+
+def _restart(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    dead = _brokers(drawing, world, lambda number: number not in world.brokers)
+    return steps.Restart(rng.choice(dead)) if dead else None
+
+
+def _pause(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    running = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.paused)
+    return steps.Pause(rng.choice(running)) if running else None
+
+
+def _resume(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    paused = _brokers(drawing, world, lambda number: number in world.paused)
+    return steps.Resume(rng.choice(paused)) if paused else None
+
+
+def _cut(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    names = list(drawing.names)
+    source = rng.choice(names)
+    if rng.random() < 0.3:
+        return steps.Cut(source, COORDINATION, "coordination", both=True)
+    target = rng.choice([name for name in names if name != source])
+    return steps.Cut(source, target, "replication", both=rng.random() < 0.5)
+
+
+def _heal(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    return steps.Heal() if world.cuts else None
+
+
+def _release(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    return steps.Release(rng.choice(sorted(world.holds))) if world.holds else None
+
+
+def _wait(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """Until who has fallen behind has left the ISR: only where there is something to wait for."""
+    return steps.Await() if world.holds or world.cuts or world.paused else None
+
+
+Draw = Callable[[Random, World, tuple[steps.Step, ...], Drawing], steps.Step | None]
+_DRAWS: Final[Mapping[str, Draw]] = {
+    "produce": _produce,
+    "kill": _kill,
+    "power_off": _power_off,
+    "restart": _restart,
+    "pause": _pause,
+    "resume": _resume,
+    "cut": _cut,
+    "heal": _heal,
+    "release": _release,
+    "wait": _wait,
+}
+# Fault → the moves that it brings, and how often they are drawn.
+FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "kill": {"kill": 3.0, "restart": 2.0},
+    "power_off": {"power_off": 1.0, "restart": 1.0},
+    "pause": {"pause": 0.6, "resume": 0.6},
+    "cut": {"cut": 0.6, "heal": 0.6},
+    "hold": {"release": 0.5},
+    "wait": {"wait": 0.3},
+}
+HOLD_PROBABILITY: Final = 0.5

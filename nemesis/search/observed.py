@@ -1,0 +1,149 @@
+"""What conditions ask, answered from a world as the wire shows it (nemesis.conditions.Observed).
+
+As in a live run, a follower's LEO and HW are what its fetch rounds told, and only while the leader
+that it told is the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.simulation.network import FETCH
+from clusters.simulation.world import Position, World
+
+
+class WorldObserved:
+    """About one partition of the world's topic."""
+
+    def __init__(self, world: World, named: Mapping[str, int] | None = None) -> None:
+        self._world = world
+        self._named = named or {}
+
+    # --- clients ---
+
+    def acked(self, record: str) -> bool:
+        return record in self._world.clients.acked
+
+    def failed(self, record: str) -> bool:
+        found = self._world.clients.sends.get(record)
+        return found is not None and found[1].kind == "fail"
+
+    def consumed(self, record: str) -> bool:
+        return record in self._world.clients.consumed
+
+    def error(self, record: str) -> str | None:
+        found = self._world.clients.sends.get(record)
+        return found[1].error if found is not None else None
+
+    # --- brokers ---
+
+    def up(self, broker: int) -> bool:
+        return broker in self._world.brokers
+
+    def registered(self, broker: int) -> bool:
+        return broker in self._world.service.sessions
+
+    def checkpointed(self, broker: int) -> int | None:
+        disk = self._world.disks.get(broker)
+        return disk.high_watermarks.get(self._world.partition) if disk else None
+
+    # --- the coordination service ---
+
+    def leader(self) -> int | None:
+        state = self._world.service.states.get(self._world.partition)
+        return None if state is None or state.leader == NO_LEADER else state.leader
+
+    def leader_epoch(self) -> int | None:
+        state = self._world.service.states.get(self._world.partition)
+        return None if state is None else state.leader_epoch
+
+    def isr(self) -> Collection[int]:
+        state = self._world.service.states.get(self._world.partition)
+        return () if state is None else state.isr
+
+    def isr_changes(self) -> int:
+        return self._world.service.isr_changes.get(self._world.partition, 0)
+
+    def controller(self) -> int | None:
+        return self._world.service.controller
+
+    def controller_epoch(self) -> int | None:
+        return self._world.service.controller_epoch
+
+    def named(self, name: str) -> int | None:
+        return self._named.get(name)
+
+    # --- the disks ---
+
+    def log_start_offset(self, broker: int) -> int | None:
+        log = self._world.disks[broker].logs.get(self._world.partition)
+        return log.start_offset if log else None
+
+    def log_end_offset_on_disk(self, broker: int) -> int | None:
+        log = self._world.disks[broker].logs.get(self._world.partition)
+        return log.end_offset if log else None
+
+    # --- the wire ---
+
+    def refused(self, broker: int) -> bool:
+        """Whether a broker has refused this one's requests as those of an earlier controller."""
+        return broker in self._world.refused
+
+    def obeyed(self, broker: int) -> bool:
+        """Whether a broker has accepted a request of this one as that of its controller."""
+        return broker in self._world.obeyed
+
+    def held(self, source: int, destination: int) -> bool:
+        world = self._world
+        return any(
+            link is not None
+            and (link.source, link.target, link.channel) == (source, destination, FETCH)
+            and any(world.is_matched(rule, link, body) for rule in world.holds.values())
+            for _, _, link, body in world.waiting
+        )
+
+    def _position(self, broker: int) -> Position | None:
+        position = self._world.positions.get(broker)
+        if position is None or position.leader != self.leader():
+            return None
+        return position if position.leader_epoch == self.leader_epoch() else None
+
+    def log_end_offset(self, broker: int) -> int | None:
+        position = self._position(broker)
+        return position.log_end_offset if position else None
+
+    def high_watermark(self, broker: int) -> int | None:
+        position = self._position(broker)
+        return position.high_watermark if position else None
+
+    def round(self, broker: int) -> int | None:
+        position = self._position(broker)
+        return position.round if position else None
+
+    def is_reachable(self, broker: int) -> bool:
+        return broker in self._world.brokers and broker not in self._world.paused
+
+    def level(self) -> bool:
+        """Every reachable follower has all that was acknowledged, and knows it to be committed."""
+        ends = [offset for offset in self._world.clients.acked.values() if offset is not None]
+        return self.settled_at(max(ends, default=-1) + 1)
+
+    def settled_at(self, least: int) -> bool:
+        """The reachable followers have the same LEO, at least this, and the same HW."""
+        leader = self.leader()
+        if leader is None or not self.is_reachable(leader):
+            return False
+        ends = {least}
+        for replica in assigned(self._world, self._world.partition):
+            if replica == leader or not self.is_reachable(replica):
+                continue
+            end = self.log_end_offset(replica)
+            if end is None or end < least or self.high_watermark(replica) != end:
+                return False
+            ends.add(end)
+        return len(ends - {least}) <= 1
+
+
+def assigned(world: World, partition: TopicPartition) -> tuple[int, ...]:
+    return tuple(world.spec.configuration.assignment[partition.partition])

@@ -1,0 +1,196 @@
+"""Does the steps of schedules to a world, and waits, in virtual time, for their conditions.
+
+The same steps do the same to live brokers (harness.play); nothing about a system is here. Brokers
+are named in steps and numbered in worlds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from clusters.simulation import faults, producing
+from clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
+from clusters.simulation.world import World
+from nemesis import steps
+from nemesis.conditions import Condition
+from nemesis.gate.model import CLIENT as CLIENT_END
+from nemesis.gate.model import COORDINATION
+from nemesis.gate.where import parse_where
+from nemesis.search.observed import WorldObserved
+
+ACKS: Final[Mapping[str, int]] = {"0": 0, "1": 1, "all": -1}
+
+
+class MissedError(Exception):
+    """A step did not come to what it was for: the run proves nothing."""
+
+
+@dataclass(slots=True)
+class Performer:
+    """`brokers`: names to numbers."""
+
+    world: World
+    brokers: Mapping[str, int]
+    named: dict[str, int] = field(default_factory=dict)  # the controllers of their moments
+
+    def do(self, step: steps.Step) -> None:
+        """Raises MissedError where the step cannot be done."""
+        handler = _VERBS.get(type(step))
+        if handler is None:
+            raise MissedError(f"the simulation cannot do {type(step).__name__.lower()} yet")
+        handler(self, step)
+
+    def wait(self, condition: Condition, within_s: float) -> None:
+        """Lets events happen until the condition holds. Raises MissedError where it does not."""
+        observed = WorldObserved(self.world, self.named)
+        deadline_us = self.world.now_us + int(within_s * 1_000_000)
+        while not condition.holds(observed):
+            if not self.world.advance(deadline_us):
+                if condition.holds(observed):
+                    return
+                raise MissedError(f"after {within_s:g} s it is still not so that {condition.text}")
+
+    # --- verbs -----------------------------------------------------------------------------------
+
+    def _end(self, name: str | None) -> int | None:
+        ends = {None: None, CLIENT_END: CLIENT, COORDINATION: SERVICE}
+        return ends[name] if name in ends else self.brokers[str(name)]
+
+    def _node(self, node: steps.Node) -> int:
+        """Who is meant, at this moment: the controller is a broker here."""
+        match node:
+            case str():
+                return self.brokers[node]
+            case steps.NamedController():
+                return self.named[node.name]
+            case steps.ActiveController():
+                active = self.world.service.controller
+                if active is None:
+                    raise MissedError("there is no active controller")
+                if node.name is not None:
+                    self.named[node.name] = active
+                return active
+
+    def _live(self, broker: steps.Node, *, up: bool = True) -> int:
+        number = self._node(broker)
+        if (number in self.world.brokers) is not up:
+            raise MissedError(f"{broker} is {'down' if up else 'up'} already")
+        return number
+
+    def _produce(self, step: steps.Produce) -> None:
+        for record in step.records:
+            to = None if step.to is None else self.brokers[step.to]
+            producing.produce(self.world, record, ACKS[step.acks], step.partition, to=to)
+
+    def _load(self, step: steps.Load) -> None:
+        producing.load(self.world, step.rate, ACKS[step.acks])
+
+    def _stop_load(self, step: steps.StopLoad) -> None:
+        producing.stop_load(self.world)
+
+    def _slow(self, step: steps.Slow) -> None:
+        source, target = self._end(step.source), self._end(step.destination)
+        faults.slow(self.world, source, target, step.purpose, step.delay_ms)
+
+    def _consume(self, step: steps.Consume) -> None:
+        """Like a live run, it reads to the end before the next step."""
+        clients = self.world.clients
+        done = clients.reads_done
+        producing.consume(self.world, step.partition, "main")
+        deadline_us = self.world.now_us + 20_000_000
+        while clients.reads_done == done:
+            if not self.world.advance(deadline_us):
+                raise MissedError("the consumer did not come to the high watermark")
+
+    def _install(self, step: steps.Hold | steps.Drop) -> None:
+        faults.hold(
+            self.world,
+            Hold(
+                step.name,
+                step.message,
+                step.api,
+                self.brokers[step.source],
+                self.brokers[step.destination],
+                where_of(step.where),
+                step.times,
+                drops=isinstance(step, steps.Drop),
+            ),
+        )
+
+    def _release(self, step: steps.Release) -> None:
+        faults.release(self.world, self._rule(step.rule))
+
+    def _discard(self, step: steps.Discard) -> None:
+        faults.discard(self.world, self._rule(step.rule))
+
+    def _rule(self, name: str) -> str:
+        if name not in self.world.holds:
+            raise MissedError(f"there is no rule {name!r} to end")
+        return name
+
+    def _kill(self, step: steps.Kill) -> None:
+        faults.kill(self.world, self._live(step.broker), delivered=step.in_flight == "delivered")
+
+    def _power_off(self, step: steps.PowerOff) -> None:
+        keep: dict[int, int] = {}
+        if step.survives is not None:
+            offset = self.world.clients.acked.get(step.survives)
+            if offset is None:
+                raise MissedError(f"{step.survives} was not acknowledged: its offset is not known")
+            keep = {0: offset + 1}
+        faults.power_off(self.world, self._live(step.broker), keep)
+
+    def _stop(self, step: steps.Stop) -> None:
+        faults.stop(self.world, self._live(step.broker))
+
+    def _restart(self, step: steps.Restart) -> None:
+        faults.restart(self.world, self._live(step.broker, up=False))
+
+    def _pause(self, step: steps.Pause) -> None:
+        faults.pause(self.world, self._live(step.broker))
+
+    def _resume(self, step: steps.Resume) -> None:
+        faults.resume(self.world, self._live(step.broker))
+
+    def _cut(self, step: steps.Cut) -> None:
+        source, target = self._end(step.source), self._end(step.destination)
+        faults.cut(self.world, source, target, step.purpose, both=step.both)
+
+    def _heal(self, step: steps.Heal) -> None:
+        faults.heal(self.world, self._end(step.source), self._end(step.destination))
+
+    def _nothing(self, step: steps.Step) -> None:
+        """Waits, or measures: the condition is all."""
+
+
+def where_of(text: str) -> Callable[[Facts], bool] | None:
+    """A rule's condition, as the world asks it."""
+    comparisons = parse_where(text)
+    if not comparisons:
+        return None
+    return lambda facts: all(comparison.holds(facts) for comparison in comparisons)
+
+
+_VERBS: Final[Mapping[type, Callable[..., None]]] = {
+    steps.Produce: Performer._produce,
+    steps.Consume: Performer._consume,
+    steps.Load: Performer._load,
+    steps.StopLoad: Performer._stop_load,
+    steps.Slow: Performer._slow,
+    steps.Hold: Performer._install,
+    steps.Drop: Performer._install,
+    steps.Release: Performer._release,
+    steps.Discard: Performer._discard,
+    steps.Kill: Performer._kill,
+    steps.PowerOff: Performer._power_off,
+    steps.Stop: Performer._stop,
+    steps.Restart: Performer._restart,
+    steps.Pause: Performer._pause,
+    steps.Resume: Performer._resume,
+    steps.Cut: Performer._cut,
+    steps.Heal: Performer._heal,
+    steps.Await: Performer._nothing,
+    steps.Measure: Performer._nothing,
+}

@@ -1,0 +1,30 @@
+"""When a world is at rest: nothing is on its way but what is held, and the replicas are level.
+
+Between two steps of a search the world comes to rest, so that what a schedule does depends on its
+steps and holds alone, and a live system that is given the same time does the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clusters.simulation.world import World
+from nemesis.search.observed import WorldObserved
+
+REST_US: Final = 700_000  # who waits for a fetch, or for a second try, has had it by then
+
+
+def rest(world: World, within_us: int = REST_US) -> None:
+    """Lets events happen until there is rest, or the time is over."""
+    deadline_us = world.now_us + within_us
+    while True:
+        if not world.messages and is_at_rest(world):
+            return
+        if not world.advance(deadline_us):
+            return
+
+
+def is_at_rest(world: World) -> bool:
+    if world.clients.in_flight or world.messages:
+        return False
+    return WorldObserved(world).settled_at(0)

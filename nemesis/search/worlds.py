@@ -1,0 +1,64 @@
+"""Makes worlds: brokers of a generation, with the cluster that a scenario describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from clusters.broker.replication.generation import Generation
+from clusters.broker.replication.model import TopicConfiguration
+from clusters.broker.replication.settings import replication_settings
+from clusters.simulation.world import World, WorldSpec, start_world
+from nemesis.scenario import Scenario
+from nemesis.search.observed import WorldObserved
+
+SESSION_TIMEOUT_MS = "6000"
+SOCKET_TIMEOUT_MS = "30000"
+RETENTION_CHECK_MS = "300000"
+START_WITHIN_US = 60_000_000
+
+
+def world_spec(
+    rules: Generation,
+    settings: Mapping[str, str],
+    brokers: tuple[int, ...],
+    topic: str,
+    assignment: Mapping[int, tuple[int, ...]],
+    topic_settings: Mapping[str, str],
+) -> WorldSpec:
+    return WorldSpec(
+        rules,
+        replication_settings(settings, rules),
+        brokers,
+        topic,
+        TopicConfiguration(dict(assignment), dict(topic_settings)),
+        session_timeout_ms=int(settings.get("zookeeper.session.timeout.ms", SESSION_TIMEOUT_MS)),
+        socket_timeout_ms=int(settings.get("replica.socket.timeout.ms", SOCKET_TIMEOUT_MS)),
+        retention_check_ms=int(settings.get("log.retention.check.interval.ms", RETENTION_CHECK_MS))
+        if "retention.bytes" in topic_settings
+        else None,
+    )
+
+
+def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
+    ids = scenario.brokers
+    return world_spec(
+        rules,
+        scenario.settings,
+        tuple(ids[name] for name in scenario.start_order),
+        scenario.topic.name,
+        {
+            partition: tuple(ids[name] for name in replicas)
+            for partition, replicas in enumerate(scenario.topic.assignment)
+        },
+        scenario.topic.settings,
+    )
+
+
+def ready_world(spec: WorldSpec) -> World:
+    """A world at rest: the partition is led, all its replicas are there and level."""
+    world = start_world(spec)
+    observed = WorldObserved(world)
+    while not observed.settled_at(0):
+        if not world.advance(world.now_us + START_WITHIN_US):
+            raise AssertionError("the cluster of the simulation does not start")
+    return world
