@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from clusters.cluster import ClusterSpec, TopicSpec
+from clusters.hosts.place import LOCAL, Place
 from harness.ending import end, heal_all
 from harness.faults import Faults
 from harness.guard import guarded
@@ -38,7 +39,12 @@ class _MissedError(Exception):
 
 
 async def play(
-    scenario: Scenario, system: System, seed: int, where: str, progress: Progress
+    scenario: Scenario,
+    system: System,
+    seed: int,
+    where: str,
+    progress: Progress,
+    place: Place = LOCAL,
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
     run = replace(
@@ -48,11 +54,14 @@ async def play(
         schedule=dict(scenario.document),
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, str(system)),
-        repeat=f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
+        host=place.name,
+        repeat=" ".join(
+            [f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}", *place.options]
+        ),
     )
 
     async def work(directory: Path) -> Finished:
-        player = _Player(scenario, system, directory, progress)
+        player = _Player(scenario, system, directory, progress, place)
         done = await player.play()
         seen = (*player.disagreements, *round_disagreements(scenario, directory))
         return replace(done, disagreements=seen)
@@ -80,13 +89,18 @@ def cluster_spec(scenario: Scenario) -> ClusterSpec:
 
 class _Player:
     def __init__(
-        self, scenario: Scenario, system: System, directory: Path, progress: Progress
+        self,
+        scenario: Scenario,
+        system: System,
+        directory: Path,
+        progress: Progress,
+        place: Place,
     ) -> None:
         self._scenario = scenario
         self._ids = scenario.brokers
         self._names = {number: name for name, number in scenario.brokers.items()}
         self._progress = progress
-        self._stage = Stage(directory, system, cluster_spec(scenario))
+        self._stage = Stage(directory, system, cluster_spec(scenario), place)
         self._faults = Faults(self._stage, self._names)
         self._rules: list[str] = []
         self._holds: list[str] = []
@@ -265,7 +279,7 @@ class _Player:
         )
 
     def _client_address(self, broker: str) -> str:
-        return f"127.0.0.1:{self._stage.listeners(self._ids[broker]).client_port}"
+        return self._stage.client_address(self._ids[broker])
 
     async def _install(self, step: steps.Hold | steps.Drop) -> None:
         is_hold = isinstance(step, steps.Hold)
