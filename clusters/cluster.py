@@ -88,6 +88,10 @@ class Cluster(Protocol):
 
     async def resume(self, broker: int) -> None: ...
 
+    async def remember(self) -> None:
+        """The run is over, brokers still run: what makes the next start quicker may be kept."""
+        ...
+
     async def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:
         """A dead broker's logs lose what was not flushed, but keep up to these offsets.
 

@@ -136,6 +136,9 @@ class PlacedCluster(ABC):
     async def resume(self, broker: int) -> None:
         await self._processes[broker].resume()
 
+    async def remember(self) -> None:  # noqa: B027
+        """Nothing makes the next start quicker, unless a subclass knows something."""
+
     # --- what a death leaves ---------------------------------------------------------------------
 
     async def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:

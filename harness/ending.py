@@ -141,6 +141,7 @@ async def _stop_all(stage: Stage) -> None:
     for broker in stage.spec.brokers:
         stage.severed.add(broker)
         await stage.gate.sever(broker)
+    await stage.cluster.remember()
     for broker in stage.spec.brokers:
         if stage.cluster.is_up(broker):
             await stage.cluster.kill(broker)

@@ -14,11 +14,14 @@ from typing import Any
 
 from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.host import Host
+from clusters.hosts.host import Host, LocalNodeProcess
+from clusters.kafka import shared_archive
 from clusters.kafka.home import Home
 from clusters.kafka.properties import LOG4J, command, properties
 from clusters.kafka.versions import Addressing, kafka_class_path, row_of
 from clusters.placed_cluster import PlacedCluster
+
+_SHARING = ("local", "netns")  # hosts whose nodes have this machine's disk
 
 
 class KafkaCluster(PlacedCluster):
@@ -75,7 +78,29 @@ class KafkaCluster(PlacedCluster):
             self._class_paths[broker],
             self._host.path(broker, log4j),
             self._host.path(broker, server),
+            self._java_options(broker),
         )
+
+    # --- quicker starts --------------------------------------------------------------------------
+
+    def _archive(self, broker: int) -> Path | None:
+        """Of what Java loads; None where nodes do not see this machine's disk."""
+        if self._host.name not in _SHARING:
+            return None
+        return shared_archive.archive_of(self._host.java(broker), self._class_paths[broker])
+
+    def _java_options(self, broker: int) -> tuple[str, ...]:
+        archive = self._archive(broker)
+        return () if archive is None else shared_archive.options(archive)
+
+    async def remember(self) -> None:
+        for broker, process in self._processes.items():
+            archive = self._archive(broker)
+            if archive is None or not isinstance(process, LocalNodeProcess):
+                return
+            if process.returncode is None:
+                await shared_archive.record(archive, self._host.java(broker), process.pid)
+                return
 
     async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
         """Of the scenario's topic: Kafka's own topics are not what is checked."""

@@ -138,6 +138,7 @@ class KraftCluster(KafkaCluster):
             self._class_paths[broker],
             self._host.path(broker, log4j),
             self._host.path(broker, server),
+            self._java_options(broker),
         )
 
     def _ports_of(self, node: int) -> dict[str, int]:

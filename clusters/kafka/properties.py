@@ -118,10 +118,18 @@ def _listeners(names: tuple[str, str], address: str, ports: tuple[int, int]) -> 
     return ",".join(f"{name}://{address}:{port}" for name, port in zip(names, ports, strict=True))
 
 
-def command(java: str, class_path: str, log4j: Path, server_properties: Path) -> tuple[str, ...]:
+def command(
+    java: str,
+    class_path: str,
+    log4j: Path,
+    server_properties: Path,
+    options: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """`options`: further ones of Java's."""
     return (
         java,
         *_JAVA_OPTIONS,
+        *options,
         f"-Dlog4j.configuration={log4j.as_uri()}",
         "-cp",
         class_path,
