@@ -20,8 +20,8 @@ import typer
 from clusters.errors import UsageError
 from clusters.hosts.java import find_java
 from clusters.hosts.ledger import reap_orphans
-from clusters.hosts.place import HOSTS, REMOVERS, Place, check_place, parse_place
-from harness import cli_search, output
+from clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
+from harness import cli_replay, cli_search, output
 from harness.catalog import documented, scenario_files
 from harness.exits import Exit, status_of
 from harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
@@ -293,7 +293,7 @@ def list_(json: Json = False) -> None:
                 "systems": list(KNOWN),
                 "workloads": list(WORKLOADS),
                 "faults": list(FAULTS),
-                "hosts": list(HOSTS),
+                "hosts": list(PLACES),
             }
         )
         return
@@ -302,7 +302,7 @@ def list_(json: Json = False) -> None:
     output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
     output.out.print(f"faults: {', '.join(FAULTS)}", markup=False)
-    output.out.print(f"hosts: {', '.join(HOSTS)}", markup=False)
+    output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)
 
 
 @app.command()
@@ -348,6 +348,7 @@ def common(
 
 
 app.command()(cli_search.explore)
+app.command()(cli_replay.replay)
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]

@@ -16,8 +16,9 @@ from harness.guard import guarded
 from harness.observed import StageObserved
 from harness.predictions import round_disagreements, unseen_sights
 from harness.run_record import Finished, new_run, record
+from harness.simulation.play import play_simulated
 from harness.stage import Stage
-from harness.systems import System
+from harness.systems import System, check_system_on
 from nemesis import steps
 from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
 from nemesis.scenario import Scenario, ScheduledStep, expected_outcome
@@ -60,7 +61,11 @@ async def play(
         ),
     )
 
+    check_system_on(system, place)
+
     async def work(directory: Path) -> Finished:
+        if place.name == "simulation":
+            return await play_simulated(scenario, str(system), directory)
         player = _Player(scenario, system, directory, progress, place)
         done = await player.play()
         seen = (*player.disagreements, *round_disagreements(scenario, directory))

@@ -18,6 +18,7 @@ from clusters.broker.replication.generation import GENERATIONS
 from clusters.cluster import ClusterSpec
 from clusters.errors import UsageError
 from clusters.hosts.host import Host
+from clusters.hosts.place import Place
 from clusters.kafka.cluster import KafkaCluster
 from clusters.kafka.home import Home, read_home
 from clusters.kafka.kraft import KraftCluster
@@ -84,6 +85,15 @@ def fetch(system: System) -> None:
     """Has what a system needs on this machine. Raises MissingPartError where it cannot be had."""
     if system.kind == KAFKA:
         kafka_class_path(system.version, system.home)
+
+
+def check_system_on(system: System, place: Place) -> None:
+    """Raises UsageError where a system cannot run there."""
+    if place.name == "simulation" and system.kind == KAFKA:
+        raise UsageError(
+            f"The simulation runs our own broker; for {system} choose another --host, or one of"
+            f" {', '.join(KNOWN)}."
+        )
 
 
 def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec) -> PlacedCluster:

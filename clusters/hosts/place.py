@@ -1,5 +1,6 @@
 """Which host was asked for, and making it: `local`, `netns`, `docker`, `ssh:user@h1,h2,h3`.
 
+Also `simulation`, which is no host: there are no nodes, and whoever plays there needs none.
 The libraries of docker and ssh are extras: they are imported only where they are asked for.
 """
 
@@ -10,7 +11,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from clusters.cache import cache_directory
 from clusters.errors import MissingPartError, UsageError
@@ -21,14 +22,16 @@ from clusters.hosts.ledger import Remover
 from clusters.hosts.local import LocalHost
 from clusters.hosts.ssh_nodes import SshNodes, load_nodes, parse_nodes
 
+PlaceName = NodeName | Literal["simulation"]
 HOSTS: Final[tuple[NodeName, ...]] = ("local", "netns", "docker", "ssh")
+PLACES: Final[tuple[PlaceName, ...]] = (*HOSTS, "simulation")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """What was asked for, checked as far as that goes without looking at any machine."""
 
-    name: NodeName
+    name: PlaceName
     image: str | None = None  # docker: what the processes run in; None: our own
     nodes: SshNodes | None = None  # ssh: the machines
     asked: tuple[str, ...] = ()  # what the command was given
@@ -53,6 +56,8 @@ def parse_place(host: str, image: str | None = None, nodes: Path | None = None) 
     match kind:
         case "local" if not colon:
             return LOCAL
+        case "simulation" if not colon:
+            return Place("simulation", asked=asked)
         case "netns" if not colon:
             return Place("netns", asked=asked)
         case "docker" if not colon:
@@ -63,7 +68,7 @@ def parse_place(host: str, image: str | None = None, nodes: Path | None = None) 
             return Place("ssh", nodes=load_nodes(nodes), asked=(*asked, "--nodes", str(nodes)))
         case "ssh":
             raise UsageError("Say which machines: --host ssh:user@h1,h2,h3, or --nodes FILE.")
-    raise UsageError(f"There is no host {host!r}; it must be one of {', '.join(HOSTS)}.")
+    raise UsageError(f"There is no host {host!r}; it must be one of {', '.join(PLACES)}.")
 
 
 def need_library(name: str, host: str) -> None:
@@ -77,7 +82,7 @@ def need_library(name: str, host: str) -> None:
 def check_place(place: Place, tell: Callable[[str], None]) -> None:
     """Has what a host needs. Raises MissingPartError where that cannot be."""
     match place.name:
-        case "local":
+        case "local" | "simulation":
             return
         case "netns":
             netns.check()
@@ -134,6 +139,8 @@ def open_host(place: Place, local: LocalHost, run: Path) -> Host:
             from clusters.hosts.ssh_host import SshHost
 
             return SshHost(local, run, _machines(place))
+        case "simulation":
+            raise NotImplementedError("the simulation has no nodes")
         case _:
             assert_never(place.name)
 
