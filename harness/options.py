@@ -8,11 +8,7 @@ from typing import Annotated
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
-Host = Annotated[
-    str, typer.Option(help="Where: local, netns, docker, ssh:me@h1,h2, simulation.")
-]
-    str, typer.Option(help="Where brokers run: local, netns, docker, ssh:me@h1,h2, simulation.")
-]
+Host = Annotated[str, typer.Option(help="Where: local, netns, docker, ssh:me@h1,h2, simulation.")]
 Image = Annotated[str | None, typer.Option(help="With --host docker: what brokers run in.")]
 Nodes = Annotated[Path | None, typer.Option(help="With --host ssh: a file of machines.")]
 Matrix = Annotated[
