@@ -15,5 +15,9 @@ class UsageError(Exception):
     """What was asked for cannot be: exit status 64."""
 
 
+class RefusedError(Exception):
+    """A system refuses what a scenario wants of it: the run is unknown, exit status 2."""
+
+
 class HostError(Exception):
     """A host did not do what it was told, or is gone: the run is unknown, exit status 2."""

@@ -31,7 +31,7 @@ from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from clusters.broker.storage.record_batch import parse_batches, records
 from clusters.cluster import PartitionView, TopicSpec
-from clusters.errors import UsageError
+from clusters.errors import RefusedError
 from clusters.kafka.controller_client import ControllerConnection
 from clusters.kafka.metadata_log import NO_LEADER, Image, PartitionState
 from clusters.observer import OnChange
@@ -81,7 +81,7 @@ class KraftObserver:
             answer = await self._ask_active(lambda c: c.ask(_create_request(topic)))
         [created] = answer.topics
         if created.error_code is not ErrorCode.none:
-            raise UsageError(
+            raise RefusedError(
                 f"Kafka does not create the topic {topic.name!r}: {created.error_message}"
             )
         self._topic = created.topic_id

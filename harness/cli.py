@@ -11,6 +11,7 @@ import secrets
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,7 +69,9 @@ def repro(
     from harness.repro import cells, run_cells
 
     place = parse_place(host, image, nodes)
-    todo = cells(documented(scenarios or []), system or [], repeat, kafka_home)
+    todo = cells(
+        documented(scenarios or []), system or [], repeat, kafka_home, all_of_them=not scenarios
+    )
     check_place(place, _tell_line)
     number = _seed(seed)
     find_java()
@@ -352,6 +355,7 @@ app.command()(cli_replay.replay)
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]
+_BUG = 70  # EX_SOFTWARE
 _INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
@@ -382,8 +386,9 @@ def _guarded(command: Callable[[], Any]) -> int:
         return int(Exit.UNKNOWN)
     except Exception as error:
         status = status_of(error)
-        if status is None:
-            raise
+        if status is None:  # a bug of ours: its traceback, even while Spark has standard error
+            traceback.print_exc(file=output.err.file)
+            return _BUG
         output.err.print(f"neaptide: {error}", markup=False)
         return int(status)
 

@@ -65,8 +65,14 @@ def cells(
     systems: list[str],
     repeat: int,
     kafka_home: Path | None = None,
+    *,
+    all_of_them: bool = False,
 ) -> list[Cell]:
-    """Every scenario on every system asked for; by default on all own generations."""
+    """Every scenario on every system asked for; by default on all own generations.
+
+    Where nobody named scenarios (`all_of_them`) or systems, only those of which something is
+    predicted.
+    """
     wanted = parse_systems(systems or KNOWN, kafka_home)
     for system in wanted:
         fetch(system)
@@ -75,7 +81,7 @@ def cells(
         for scenario, _ in ((scenario, path) for path, scenario in chosen)
         for system in wanted
         for _ in range(repeat)
-        if systems or expected_outcome(scenario, str(system)) is not None
+        if (systems and not all_of_them) or expected_outcome(scenario, str(system)) is not None
     ]
 
 
