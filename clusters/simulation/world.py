@@ -766,9 +766,13 @@ _SHARED: Final = (
 )
 
 
-def start_world(spec: WorldSpec) -> World:
-    """Brokers up, the first of them controller, the topic there: nothing has been done yet."""
+def start_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: None) -> World:
+    """Brokers up, the first of them controller, the topic there: nothing has been done yet.
+
+    `watch` may set a recorder, before anything happens.
+    """
     world = World(spec)
+    watch(world)
     for broker_id in spec.brokers:
         start_broker(world, broker_id)
         while world.service.controller is None and world.advance():

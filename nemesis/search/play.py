@@ -53,8 +53,9 @@ def simulate(
 
     `look` sees the world once all steps are done; it returns what was predicted otherwise.
     """
-    world = ready_world(spec_of(scenario, rules))
-    player = _Player(scenario, world, record(world))
+    notes: list[Note] = []
+    world = ready_world(spec_of(scenario, rules), lambda world: notes.append(record(world)))
+    player = _Player(scenario, world, notes[0])
     missed = player.play(look)
     ended = end(world)
     judged = judge(world, ended)
