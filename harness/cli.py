@@ -367,6 +367,8 @@ def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
     # kazoo tells of every connection that closes; the harness closes them on purpose.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    # A shell gives what it starts in the background an ignored SIGINT; both signals end us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         result = command()
