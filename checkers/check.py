@@ -33,7 +33,7 @@ def check_runs(
 ) -> list[RunVerdict]:
     """Judge runs, and write `verdict.json`, `anomalies/` and `measures/` into each.
 
-    `thorough` also looks for what is normal in Kafka and never counts.
+    `thorough` also takes measures, and looks for what is normal in Kafka and never counts.
     """
     directories = [Path(directory).resolve() for directory in run_directories]
     materials = {directory: open_run(directory) for directory in directories}

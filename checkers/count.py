@@ -53,10 +53,12 @@ def count(
 ) -> Iterator[Counted]:
     """Run the job; the anomalies stay at hand inside the `with`.
 
-    `thorough` also looks for what is normal in Kafka: skips between sends, cycles over rw edges.
+    `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
+    cycles over rw edges.
     """
     frames = read_frames(spark, materials)
-    partitions = values.partitions(frames)
+    # One row a partition, which nearly every check looks at: found once.
+    partitions = values.partitions(frames).persist()
     anomalies = all_anomalies(frames, partitions, thorough=thorough)
     if frames.transactions:
         known = offsets.known_records(frames)
@@ -68,6 +70,7 @@ def count(
         yield Counted(_counts(findings), anomalies)
     finally:
         anomalies.unpersist()
+        partitions.unpersist()
 
 
 def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
@@ -103,7 +106,7 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
 
 
 def all_anomalies(frames: Frames, partitions: DataFrame, *, thorough: bool = False) -> DataFrame:
-    """Every anomaly of every run but the cycles, and the measures, each with its evidence."""
+    """Every anomaly of every run but the cycles, and perhaps the measures, each with its evidence."""
     known = offsets.known_records(frames)
     next_known = offsets.next_known(known)
     profile = values.profiles(frames, partitions)
@@ -116,9 +119,9 @@ def all_anomalies(frames: Frames, partitions: DataFrame, *, thorough: bool = Fal
         replicas.differences(frames),
         fetch_rounds.regressions(rounds),
         fetch_rounds.regressions_at_election(rounds),
-        measures.availability(frames, partitions),
-        measures.unseen_over_time(profile),
     ]
+    if thorough:
+        found += [measures.availability(frames, partitions), measures.unseen_over_time(profile)]
     if frames.transactions:
         found.append(sends.precommitted_reads(frames))
     if frames.transactions or thorough:

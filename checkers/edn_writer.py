@@ -68,7 +68,7 @@ def _of_clients(ours: DataFrame) -> DataFrame:
         F.expr("coalesce(mop, IF(f = 'send', row, 0)) AS mop_number"),
         _quoted(F.col("value")).alias("quoted"), "offset",
     )  # fmt: skip
-    pair = "concat('[', coalesce(offset, 'nil'), ' ', coalesce(quoted, 'nil'), ']')"
+    pair = "concat('[', coalesce(CAST(offset AS STRING), 'nil'), ' ', coalesce(quoted, 'nil'), ']')"
     by_key = rows.groupBy(*_OPERATION, "mop_number", "f", "key_number").agg(
         F.expr("min(row) AS row"),
         F.expr("max(mop IS NOT NULL) AS transaction"),

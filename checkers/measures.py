@@ -1,5 +1,7 @@
 """Measures: what is told about a run without judging it. Rows like anomalies, in `measures/`.
 
+Taken where asked (`--thorough`): they take another pass over the values.
+
 - `availability`: one row per partition and fault window, which is the time from one step of the
   nemesis to the next. Evidence: the window (`from_ns`, `to_ns`), the step that began it (`fault`,
   absent before the first), how its sends ended (`acked`, `failed`, `indeterminate`), and the

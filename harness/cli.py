@@ -223,7 +223,8 @@ def check(
     ],
     master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
     thorough: Annotated[
-        bool, typer.Option(help="Look also for what is normal: send-skip, cycles over rw edges.")
+        bool,
+        typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md)."),
     ] = False,
     to_edn: Annotated[
         Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")

@@ -256,7 +256,7 @@ def test_a_partition_without_acks_is_measured_by_fault(spark: SparkSession, tmp_
         send("a", 0), nemesis('{"kill":"A"}'), send("b", type="fail"), send("c", type="info"),
         nemesis('{"restart":"A"}'), send("d", 1), final((0, "a"), (1, "d")),
     ).write(tmp_path / "run")  # fmt: skip
-    (verdict,) = check_runs(spark, [run])
+    (verdict,) = check_runs(spark, [run], thorough=True)
     assert (verdict.verdict, dict(verdict.anomalies)) == ("valid", {})
     windows = sorted(measures_of(run, "availability"), key=lambda row: row["from_ns"])
     assert [(w.get("fault"), w["from_ns"], w["to_ns"]) for w in windows] == [
@@ -276,7 +276,7 @@ def test_a_partition_without_acks_is_measured_by_fault(spark: SparkSession, tmp_
 
 def test_unseen_records_are_told_over_time(spark: SparkSession, tmp_path: Path) -> None:
     run = story(send("a", 0), send("b", 1), poll((0, "a")), AB).write(tmp_path / "run")
-    check_runs(spark, [run])
+    check_runs(spark, [run], thorough=True)
     points = sorted((p["at_ns"], p["unseen"]) for p in measures_of(run, "unseen-over-time"))
     assert points == [(5, 1), (15, 2), (25, 1), (35, 0)]
 
