@@ -106,7 +106,7 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
 
 
 def all_anomalies(frames: Frames, partitions: DataFrame, *, thorough: bool = False) -> DataFrame:
-    """Every anomaly of every run but the cycles, and perhaps the measures, each with its evidence."""
+    """Every anomaly of every run but the cycles, with its evidence, and perhaps the measures."""
     known = offsets.known_records(frames)
     next_known = offsets.next_known(known)
     profile = values.profiles(frames, partitions)
