@@ -239,15 +239,13 @@ def check(
     find_java()
     begun = time.monotonic()
     spark = SparkStart(master)
-    try:
-        with output.telling(1) as teller:
-            directories = histories_as_runs(spark, runs)
-            teller.tell(f"checking {len(directories)} runs with Spark")
-            verdicts = check_and_report(spark.session(), directories, thorough=thorough)
-            if to_edn is not None:
-                write_history(spark, directories[0], to_edn)
-    finally:
-        spark.stop()
+    with output.telling(1) as teller:
+        directories = histories_as_runs(spark, runs)
+        teller.tell(f"checking {len(directories)} runs with Spark")
+        verdicts = check_and_report(spark.session(), directories, thorough=thorough)
+        if to_edn is not None:
+            write_history(spark, directories[0], to_edn)
+    spark.stop()
     seconds = round(time.monotonic() - begun, 3)
     if json:
         listed = [
