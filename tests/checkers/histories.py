@@ -212,7 +212,7 @@ def operation_rows(n: int, op: Op) -> list[dict[str, Any]]:
         "f": op.f,
         "type": op.type,
         "invoked_ns": 10 * n,
-        "completed_ns": 10 * n + 5,
+        "completed_ns": None if op.type == "invoke" else 10 * n + 5,
         "phase": op.phase,
     }
     return [shared | {"row": i} | row for i, row in enumerate(op.rows)]
