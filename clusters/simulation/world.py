@@ -127,6 +127,17 @@ class Recorder(Protocol):
     def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
 
 
+class Watch(Protocol):
+    """Sees every step of the core, after its effects; may raise. A fast search has none."""
+
+    def started(self, world: World, broker_id: int) -> None: ...
+    def told(
+        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
+    ) -> None: ...
+    def served(self, world: World) -> None: ...
+    def copy(self) -> Watch: ...
+
+
 class World:
     """Make one with `start_world`; change it with the functions of `faults` and `producing`."""
 
@@ -161,6 +172,7 @@ class World:
         "steps",
         "timers",
         "waiting",
+        "watch",
     )
 
     def __init__(self, spec: WorldSpec) -> None:
@@ -192,6 +204,7 @@ class World:
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
         self.recorder: Recorder | None = None
+        self.watch: Watch | None = None
         # Brokers and disks that a copy has too: copied before they are changed.
         self.shared_brokers: set[int] = set()
         self.shared_disks: set[int] = set()
@@ -203,6 +216,7 @@ class World:
             setattr(other, name, getattr(self, name))
         for name in _HOLDERS:
             setattr(other, name, getattr(self, name).copy())
+        other.watch = None if self.watch is None else self.watch.copy()
         self.shared_brokers = set(self.brokers)
         self.shared_disks = set(self.disks)
         other.shared_brokers = set(self.brokers)
@@ -435,7 +449,11 @@ class World:
             self.brokers[broker_id] = self.brokers[broker_id].copy()
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
-        return self.carry_out(broker_id, effects)
+        refusal = self.carry_out(broker_id, effects)
+        if self.watch is not None and not isinstance(event, told.LogTruncated):
+            # A truncation that the disk corrects is over with the step that asked for it.
+            self.watch.told(self, broker_id, event, effects)
+        return refusal
 
     def now_ms(self, broker_id: int) -> int:
         clock = self.spec.clocks.get(broker_id)
@@ -451,6 +469,8 @@ class World:
             self.send_all(self.service.execute(broker_id, request))
             if self.recorder is not None and isinstance(request, zk.WriteLeaderAndIsr):
                 self.recorder.state(self, request.partition)
+        if self.watch is not None:
+            self.watch.served(self)
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -782,6 +802,8 @@ def start_broker(world: World, broker_id: int) -> None:
     disk.was_clean = False
     world.send(broker_id, SERVICE, COORDINATION, Register(unclean))
     world.started_us[broker_id] = world.now_us
+    if world.watch is not None:
+        world.watch.started(world, broker_id)
     world.keep_retention(broker_id)
     world.look_at_sessions()
     world.unblock()

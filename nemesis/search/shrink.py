@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from clusters.simulation.world import World
 from nemesis import steps
-from nemesis.search.explore import Target, end_and_judge, play_moves
+from nemesis.search.explore import Target, end_and_judge, played
 from nemesis.search.judge import Judged
 from nemesis.search.perform import MissedError
 
@@ -27,10 +27,10 @@ def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
     """What a schedule comes to; None where it cannot be played."""
     world = ready.copy()
     try:
-        play_moves(world, target.names, schedule)
+        broken = played(world, target.names, schedule)
     except MissedError:
         return None
-    return end_and_judge(world)
+    return end_and_judge(world) if broken is None else broken
 
 
 def shrink(
