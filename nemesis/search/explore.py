@@ -16,7 +16,7 @@ from typing import Final
 
 from clusters.broker.replication.model import NO_LEADER
 from clusters.broker.replication.partition import Follower, Leader
-from clusters.simulation.world import World, WorldSpec
+from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.search.ending import end
 from nemesis.search.invariants import (
@@ -32,25 +32,13 @@ from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
 from nemesis.search.observed import assigned
 from nemesis.search.perform import MissedError, Performer
 from nemesis.search.rest import rest
+from nemesis.search.targets import BAD, Target
 from nemesis.search.worlds import ready_world
 
 DEPTH_MAX: Final = 14
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
-BAD: Final = ("diverged", "lost", "duplicated", "reordered")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is searched: a cluster, how records are sent, which faults there are."""
-
-    spec: WorldSpec
-    names: Mapping[str, int]
-    acks: tuple[str, ...] = ("all",)
-    faults: tuple[str, ...] = ("kill", "hold", "cut", "pause", "wait")
-    outcomes: tuple[str, ...] = BAD
-    watched: bool = False  # the invariants are asked after every event
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +148,7 @@ def watched_world(target: Target) -> World | Judged:
     return world
 
 
-def played(
-    world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]
-) -> Judged | None:
+def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> Judged | None:
     """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError."""
     if world.watch is None:
         play_moves(world, names, moves)

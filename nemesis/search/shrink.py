@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from clusters.simulation.world import World
 from nemesis import steps
-from nemesis.search.explore import Target, end_and_judge, played
+from nemesis.search.explore import end_and_judge, played
 from nemesis.search.judge import Judged
 from nemesis.search.perform import MissedError
+from nemesis.search.targets import Target
 
 Schedule = tuple[steps.Step, ...]
 ROLES_TRIED_UP_TO: Final = 9  # steps: beyond, there are too many ways to cast them

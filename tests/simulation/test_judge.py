@@ -15,10 +15,11 @@ from nemesis import steps
 from nemesis.scenario import Scenario, parse_scenario
 from nemesis.search.document import Cluster, document_of
 from nemesis.search.episode import Search
-from nemesis.search.explore import Target, play_moves
+from nemesis.search.explore import play_moves
 from nemesis.search.moves import FAULTS, Drawing, draw_moves
 from nemesis.search.perform import MissedError
 from nemesis.search.play import simulate
+from nemesis.search.targets import Target
 from nemesis.search.worlds import ready_world
 from tests.simulation.test_search import SETTINGS
 
