@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol
 
 from clusters.broker.replication import coordination as zk
@@ -240,6 +240,24 @@ class World:
         if until_us != ALL_TIME:
             self.now_us = max(self.now_us, until_us)
         return False
+
+    def heads(self) -> dict[Link, Entry]:
+        """The first message of each link, in the order of the links, that nothing keeps up."""
+        first: dict[Link, Entry] = {}
+        for entry in sorted(self.messages, key=lambda one: one.sequence):
+            if entry.link is not None:
+                first.setdefault(entry.link, entry)
+        return {
+            link: first[link]
+            for link in sorted(first)
+            if link.channel != CONTROL or link.target in self.brokers
+        }
+
+    def take(self, entry: Entry) -> bool:
+        """Delivers a message out of turn, before all that is due earlier on other links."""
+        self.messages.remove(entry)
+        heapify(self.messages)
+        return self._take_message(entry)
 
     def _take_message(self, entry: Entry) -> bool:
         """True where it has arrived."""

@@ -9,10 +9,10 @@ seed's; nothing else decides.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from clusters.broker.replication.model import NO_LEADER
 from clusters.broker.replication.partition import Follower, Leader
@@ -35,6 +35,7 @@ from nemesis.search.rest import rest
 from nemesis.search.targets import BAD, Target
 from nemesis.search.worlds import ready_world
 
+T = TypeVar("T")
 DEPTH_MAX: Final = 14
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
@@ -148,29 +149,30 @@ def watched_world(target: Target) -> World | Judged:
     return world
 
 
+def guarded(act: Callable[[], T]) -> tuple[T | None, Judged | None]:
+    """Does something under watch: what it came to, or which invariant broke."""
+    try:
+        return act(), None
+    except BrokenError as broken:
+        return None, _broken(broken.name)
+    except CORE_ERRORS:
+        return None, _broken(CORE_RAISES)
+
+
 def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> Judged | None:
     """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError."""
     if world.watch is None:
         play_moves(world, names, moves)
         return None
-    try:
-        play_moves(world, names, moves)
-    except BrokenError as broken:
-        return _broken(broken.name)
-    except CORE_ERRORS:
-        return _broken(CORE_RAISES)
-    return None
+    return guarded(lambda: play_moves(world, names, moves))[1]
 
 
 def end_and_judge(world: World) -> Judged:
     if world.watch is None:
         return judge(world, end(world))
-    try:
-        ended = end(world)
-    except BrokenError as broken:
-        return _broken(broken.name)
-    except CORE_ERRORS:
-        return _broken(CORE_RAISES)
+    ended, broken = guarded(lambda: end(world))
+    if ended is None:
+        return broken or _broken(CORE_RAISES)
     judged = judge(world, ended)
     if judged.outcome in BAD or (ended.level and ended.final is not None):
         return judged
