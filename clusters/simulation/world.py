@@ -320,7 +320,7 @@ class World:
                 if self.silent_since.get(broker) != since_us:
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
-                self._end_session(broker)
+                self.end_session(broker)
             case _:
                 self.now_us = max(self.now_us, entry.due_us)
                 return producing.take(self, body)
@@ -700,13 +700,13 @@ class World:
         for broker_id in self.brokers:
             if self.hears(broker_id):
                 if self.silent_since.pop(broker_id, None) is not None:
-                    self._come_back(broker_id)
+                    self.come_back(broker_id)
             elif broker_id not in self.silent_since:
                 self.silent_since[broker_id] = self.now_us
                 timeout_us = self.spec.session_timeout_ms * 1_000
                 self.later(timeout_us, SessionTimedOut(broker_id, self.now_us))
 
-    def _end_session(self, broker_id: int) -> None:
+    def end_session(self, broker_id: int) -> None:
         """What the session had asked, and what it was to be told, is gone with it."""
         if broker_id not in self.service.sessions:
             return
@@ -714,7 +714,7 @@ class World:
         self.remove(lambda entry: _is_coordination(entry, broker_id))
         self.send_all(self.service.expire(broker_id))
 
-    def _come_back(self, broker_id: int) -> None:
+    def come_back(self, broker_id: int) -> None:
         if broker_id in self.expired:
             self.remove(lambda entry: _is_coordination(entry, broker_id))
             self.send(SERVICE, broker_id, COORDINATION, zk.SessionExpired())

@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -38,11 +38,23 @@ class Restart(NamedTuple):
     broker: int
 
 
+class Expire(NamedTuple):
+    """A session ends; its broker does not know it."""
+
+    broker: int
+
+
+class Register(NamedTuple):
+    """A broker hears that its session is over, and has a new one."""
+
+    broker: int
+
+
 class Fire(NamedTuple):
     """The next timer, and time goes there."""
 
 
-Move = Deliver | Produce | Kill | Restart | Fire
+Move = Deliver | Produce | Kill | Restart | Expire | Register | Fire
 Path = tuple[Move, ...]
 
 
@@ -53,10 +65,17 @@ class Counts(NamedTuple):
     kills: int = 0
     restarts: int = 0
     timers: int = 0
+    expiries: int = 0  # of sessions
 
 
 NOTHING: Final = Counts()
-_COUNTED: Final = {Produce: "produces", Kill: "kills", Restart: "restarts", Fire: "timers"}
+_COUNTED: Final = {
+    Produce: "produces",
+    Kill: "kills",
+    Restart: "restarts",
+    Fire: "timers",
+    Expire: "expiries",
+}
 
 
 @dataclass(slots=True)
@@ -80,11 +99,13 @@ def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
     world, spent = state.world, state.spent
     heads = world.heads()
     yield from (Deliver(link) for link in heads)
-    brokers = world.spec.brokers
     if spent.kills < bounds.kills:
-        yield from (Kill(broker) for broker in brokers if broker in world.brokers)
+        yield from map(Kill, may_be(Kill, world))
     if spent.restarts < bounds.restarts:
-        yield from (Restart(broker) for broker in brokers if broker not in world.brokers)
+        yield from map(Restart, may_be(Restart, world))
+    if spent.expiries < bounds.expiries:
+        yield from map(Expire, may_be(Expire, world))
+    yield from map(Register, may_be(Register, world))
     if spent.produces < bounds.produces:
         yield Produce(f"m{spent.produces + 1}")
     if not heads and spent.timers < bounds.timers:
@@ -100,14 +121,10 @@ def do(state: State, move: Move, target: Target) -> bool:
             if entry is None:
                 return False
             world.take(entry)
-        case Kill(broker):
-            if broker not in world.brokers:
+        case Kill(broker) | Restart(broker) | Expire(broker) | Register(broker):
+            if broker not in may_be(type(move), world):
                 return False
-            faults.kill(world, broker)
-        case Restart(broker):
-            if broker in world.brokers:
-                return False
-            faults.restart(world, broker)
+            _FAULTS[type(move)](world, broker)
         case Produce(record):
             producing.produce(world, record, ACKS[target.acks[0]])
         case Fire():
@@ -118,6 +135,26 @@ def do(state: State, move: Move, target: Target) -> bool:
     if counted is not None:
         state.spent = state.spent._replace(**{counted: getattr(state.spent, counted) + 1})
     return True
+
+
+def may_be(fault: type, world: World) -> list[int]:
+    """The brokers to which this can be done now, in order."""
+    live, registered = set(world.brokers), set(world.service.sessions)
+    meant: dict[type, set[int]] = {
+        Kill: live,
+        Restart: set(world.spec.brokers) - live,
+        Expire: live & registered - world.expired,
+        Register: set(world.expired) - registered,
+    }
+    return sorted(meant[fault])
+
+
+_FAULTS: Final[Mapping[type, Callable[[World, int], None]]] = {
+    Kill: faults.kill,
+    Restart: faults.restart,
+    Expire: faults.expire,
+    Register: faults.register,
+}
 
 
 def _serve_clients(world: World) -> None:
@@ -133,7 +170,10 @@ def judged_at(state: State, target: Target) -> Judged | None:
     world = state.world
     if world.heads() and not is_suspect(world):
         return None
-    judged = end_and_judge(world.copy())
+    healed = world.copy()
+    for broker in sorted(healed.expired - set(healed.service.sessions)):
+        faults.register(healed, broker)
+    judged = end_and_judge(healed)
     return judged if is_bad(target, judged) else None
 
 
@@ -185,6 +225,10 @@ def words(path: Path, target: Target) -> list[str]:
                 return f"kill {names[broker]}"
             case Restart(broker):
                 return f"restart {names[broker]}"
+            case Expire(broker):
+                return f"the session of {names[broker]} ends"
+            case Register(broker):
+                return f"{names[broker]} has a new session"
             case Fire():
                 return "the next timer fires"
 

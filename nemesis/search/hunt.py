@@ -12,16 +12,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from typing import Final
 
+from nemesis.search.deliveries import Counts, first_state, shortened, words
 from nemesis.search.explore import Episode, Found, watched_world
 from nemesis.search.judge import Judged
 from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from nemesis.search.priorities import Run
+from nemesis.search.priorities import run as run_once
 from nemesis.search.shrink import shrink
 from nemesis.search.targets import Target, target_of
 from nemesis.search.words import told
 from nemesis.search.workers import begin, is_orphan
 
-SCHEDULES_PER_SEED = 400
+SCHEDULES_PER_SEED: Final = 400
+RUNS_PER_SEED: Final = 60
+BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
+CHANGES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,11 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
             schedules += episode.schedules
             if found is not None:
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
+            run, tried = _by_priorities(target, seed)
+            schedules += tried
+            if run is not None:
+                seconds = time.monotonic() - started
+                return _hunted_by_priorities(mutant, target, run, seed, schedules, seconds)
             seed += 1
     return Hunted(mutant.name, "", None, schedules, time.monotonic() - started, 0, 0, "")
 
@@ -93,6 +105,32 @@ def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, second
         len(found.schedule),
         len(shrunk),
         told(shrunk),
+    )
+
+
+def _by_priorities(target: Target, seed: int) -> tuple[Run | None, int]:
+    """Runs of another strategy: message by message, with sessions that end."""
+    first = first_state(target)
+    if isinstance(first, Judged):
+        return Run((), first), 1
+    for number in range(RUNS_PER_SEED):
+        run = run_once(first, target, seed * RUNS_PER_SEED + number, BOUNDS, CHANGES)
+        if run.judged is not None:
+            return run, number + 1
+    return None, RUNS_PER_SEED
+
+
+def _hunted_by_priorities(
+    mutant: Mutant, target: Target, run: Run, seed: int, schedules: int, seconds: float
+) -> Hunted:
+    assert run.judged is not None
+    outcome, first = run.judged.outcome, first_state(target)
+    path = run.path
+    if not isinstance(first, Judged):
+        path = shortened(first, path, target, outcome)
+    line = ", ".join(words(path, target))
+    return Hunted(
+        mutant.name, outcome, seed, schedules, round(seconds, 2), len(run.path), len(path), line
     )
 
 

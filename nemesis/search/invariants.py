@@ -63,7 +63,7 @@ class Memory:
     leaders: Mapping[int, int] = field(default_factory=dict)  # leader epoch → who leads in it
     brokers: Mapping[int, Epochs] = field(default_factory=dict)  # of those that run
     service: Epochs = NO_EPOCHS
-    high_watermarks: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    high_watermarks: Mapping[int, int] = field(default_factory=dict)  # of those that run
     committed: Committed = field(default_factory=dict)
     parked: Mapping[int, frozenset[int]] = field(default_factory=dict)
 
@@ -168,7 +168,7 @@ def _monotonic_high_watermark(step: Step) -> str | None:
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None
-    before = step.memory.high_watermarks.get((step.broker_id, partition.leader_epoch), 0)
+    before = step.memory.high_watermarks.get(step.broker_id, 0)
     if partition.high_watermark >= before:
         return None
     return f"leader {step.broker_id}'s went back from {before} to {partition.high_watermark}"
@@ -223,8 +223,7 @@ def _has_committed(step: Step) -> bool:
     return (
         partition is not None
         and isinstance(partition.role, Leader)
-        and partition.high_watermark
-        > step.memory.high_watermarks.get((step.broker_id, partition.leader_epoch), 0)
+        and partition.high_watermark > step.memory.high_watermarks.get(step.broker_id, 0)
     )
 
 
@@ -325,7 +324,7 @@ INVARIANTS: Final = (
     ),
     Invariant(
         "monotonic-high-watermark",
-        "A leader's high watermark never goes back in its leader epoch while it runs.",
+        "A leader's high watermark never goes back, nor does it when a follower takes the lead.",
         _monotonic_high_watermark,
     ),
     Invariant(
@@ -431,7 +430,7 @@ class Watch:
         memory.brokers = {b: e for b, e in memory.brokers.items() if b != broker_id}
         memory.parked = {b: p for b, p in memory.parked.items() if b != broker_id}
         memory.high_watermarks = {
-            led: mark for led, mark in memory.high_watermarks.items() if led[0] != broker_id
+            b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
         }
 
     def told(
@@ -462,12 +461,10 @@ def _remember(step: Step) -> Memory:
     memory.brokers = {**memory.brokers, step.broker_id: _epochs_of(step)}
     memory.parked = {**memory.parked, step.broker_id: frozenset(step.broker.delayed)}
     if partition is not None and isinstance(partition.role, Leader):
-        epoch = partition.leader_epoch
-        memory.leaders = {**memory.leaders, epoch: step.broker_id}
-        memory.high_watermarks = {
-            **memory.high_watermarks,
-            (step.broker_id, epoch): partition.high_watermark,
-        }
+        memory.leaders = {**memory.leaders, partition.leader_epoch: step.broker_id}
+    if partition is not None:
+        marks = {**memory.high_watermarks, step.broker_id: partition.high_watermark}
+        memory.high_watermarks = marks
     return memory
 
 

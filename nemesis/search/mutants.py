@@ -43,8 +43,8 @@ Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
 USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
 POWER: Final = ("kill", "power_off", "hold", "wait")
 READS: Final = (*USUAL, "consume")
-ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
 TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
+UNCLEAN: Final[Mapping[str, str]] = {"unclean.leader.election.enable": "true"}
 _V2_1: Final = GENERATIONS["2.1"]
 _V2_0: Final = GENERATIONS["2.0"]
 _V4_0: Final = GENERATIONS["4.0"]
@@ -327,6 +327,7 @@ _HIGH_WATERMARK: Final = (
         "truncate_to",
         broken.keeps_high_watermark,
         "A high watermark stays where it was when the log before it is cut.",
+        settings=UNCLEAN,
     ),
 )
 _ACKS: Final = (
@@ -505,7 +506,8 @@ _ELIGIBLE: Final = (
         broken.never_under_min_isr,
         "The high watermark moves while the ISR is smaller than min.insync.replicas.",
         rules=_V4_0,
-        acks=("1", "all"),
+        acks=("0", "all"),
+        faults=(*POWER, "consume"),
     ),
     _rule(
         "trusts-the-torn",

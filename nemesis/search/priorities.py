@@ -8,6 +8,7 @@ Finds are paths of deliveries, for the invariants and the judge; they are no sce
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -16,20 +17,29 @@ from clusters.simulation.network import Link
 from nemesis.search.deliveries import (
     Counts,
     Deliver,
+    Expire,
     Fire,
     Kill,
     Move,
     Path,
     Produce,
+    Register,
     Restart,
     State,
     judged_at,
+    may_be,
     try_move,
 )
 from nemesis.search.judge import Judged
 from nemesis.search.targets import Target
 
 LENGTH: Final = 80  # of a run, in moves
+_FAULTS: Final[Mapping[str, type[Kill | Restart | Expire | Register]]] = {
+    "kill": Kill,
+    "restart": Restart,
+    "expire": Expire,
+    "register": Register,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,7 @@ class Scheduler:
         self._changes = {rng.randrange(LENGTH) for _ in range(changes)}
         kinds = ["produce"] * bounds.produces + ["kill"] * bounds.kills
         kinds += ["restart"] * bounds.restarts
+        kinds += ["expire", "register"] * bounds.expiries
         self._doings = {rng.randrange(LENGTH): kind for kind in rng.sample(kinds, len(kinds))}
         self._timers = bounds.timers
 
@@ -64,13 +75,9 @@ class Scheduler:
     def _doing(self, state: State, kind: str) -> Move | None:
         if kind == "produce":
             return Produce(f"m{state.spent.produces + 1}")
-        wants_live = kind == "kill"
-        brokers = state.world.spec.brokers
-        meant = [b for b in brokers if (b in state.world.brokers) == wants_live]
-        if not meant:
-            return None
-        chosen = self._rng.choice(meant)
-        return Kill(chosen) if wants_live else Restart(chosen)
+        fault = _FAULTS[kind]
+        meant = may_be(fault, state.world)
+        return fault(self._rng.choice(meant)) if meant else None
 
     def _choose(self, links: tuple[Link, ...], number: int) -> Link:
         for link in links:
