@@ -3,7 +3,7 @@
 Not steps of a scenario file: only the simulation can deliver one message and keep the others up.
 Messages take no time here. Time passes only when nothing is on its way: then the next timer may
 fire. What passes between a client and a broker arrives at once, for what is not acknowledged proves
-nothing.
+nothing; so do other channels, where the target says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from clusters.simulation import faults, producing
-from clusters.simulation.network import CLIENTS, SERVICE, Link
+from clusters.simulation.network import SERVICE, Link
 from clusters.simulation.world import World
 from nemesis.search.canonical import Sections, name_of
 from nemesis.search.explore import end_and_judge, guarded, is_bad, is_suspect, watched_world
@@ -130,7 +130,7 @@ def do(state: State, move: Move, target: Target) -> bool:
         case Fire():
             if world.heads() or not world.advance():
                 return False
-    _serve_clients(world)
+    _deliver_at_once(world, target)
     counted = _COUNTED.get(type(move))
     if counted is not None:
         state.spent = state.spent._replace(**{counted: getattr(state.spent, counted) + 1})
@@ -157,12 +157,14 @@ _FAULTS: Final[Mapping[type, Callable[[World, int], None]]] = {
 }
 
 
-def _serve_clients(world: World) -> None:
+def _deliver_at_once(world: World, target: Target) -> None:
+    """What does not wait arrives in the order in which it was sent."""
     while True:
-        entry = next((e for e in world.heads().values() if e.link and e.link[2] == CLIENTS), None)
-        if entry is None:
+        heads = world.heads().items()
+        ready = [entry for link, entry in heads if link.channel in target.at_once]
+        if not ready:
             return
-        world.take(entry)
+        world.take(min(ready, key=lambda entry: entry.sequence))
 
 
 def judged_at(state: State, target: Target) -> Judged | None:

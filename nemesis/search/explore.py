@@ -145,7 +145,8 @@ def watched_world(target: Target) -> World | Judged:
         return _broken(CORE_RAISES)
     if target.watched:
         loses_pages = "power_off" in target.faults
-        world.watch = Watch(allowed_to_break(target.spec, loses_pages=loses_pages))
+        allowed = allowed_to_break(target.spec, loses_pages=loses_pages)
+        world.watch = Watch(frozenset() if target.strict else allowed)
     return world
 
 

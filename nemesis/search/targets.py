@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusters.broker.replication.generation import Generation
+from clusters.simulation.network import CLIENTS
 from clusters.simulation.world import WorldSpec
 from nemesis.search.worlds import world_spec
 
@@ -24,6 +25,8 @@ class Target:
     faults: tuple[str, ...] = ("kill", "hold", "cut", "pause", "wait")
     outcomes: tuple[str, ...] = BAD
     watched: bool = False  # the invariants are asked after every event
+    strict: bool = False  # … also those that the generation is known to break
+    at_once: frozenset[str] = frozenset({CLIENTS})  # channels whose messages do not wait
 
 
 def target_of(
