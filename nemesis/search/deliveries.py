@@ -199,13 +199,18 @@ def replayed(first: State, path: Path, target: Target) -> Judged | None:
     return judged_at(state, target) if state else None
 
 
-def shortened(first: State, path: Path, target: Target, outcome: str) -> Path:
-    """A path to the same outcome from which no move can be taken away."""
-    shrinking = True
+def shortened(
+    first: State, path: Path, target: Target, outcome: str, trials_max: int = 1 << 30
+) -> Path:
+    """A path to the same outcome from which no move can be taken away, if the trials suffice."""
+    shrinking, trials = True, 0
     while shrinking:
         shrinking = False
         for size in (len(path) // 2, len(path) // 4, 2, 1):
             for start in range(len(path) - size, -1, -1) if size else ():
+                trials += 1
+                if trials > trials_max:
+                    return path
                 shorter = path[:start] + path[start + size :]
                 found = replayed(first, shorter, target)
                 if found is not None and found.outcome == outcome:

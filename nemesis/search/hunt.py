@@ -11,9 +11,10 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
 from nemesis.search.deliveries import Counts, first_state, shortened, words
 from nemesis.search.explore import Episode, Found, watched_world
 from nemesis.search.judge import Judged
@@ -29,6 +30,7 @@ SCHEDULES_PER_SEED: Final = 400
 RUNS_PER_SEED: Final = 60
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
 CHANGES: Final = 3
+SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,12 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
             schedules += episode.schedules
             if found is not None:
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
-            run, tried = _by_priorities(target, seed)
-            schedules += tried
-            if run is not None:
-                seconds = time.monotonic() - started
-                return _hunted_by_priorities(mutant, target, run, seed, schedules, seconds)
+            for other in (_fetches_only(target), target):
+                run, tried = _by_priorities(other, seed)
+                schedules += tried
+                if run is not None:
+                    seconds = time.monotonic() - started
+                    return _hunted_by_priorities(mutant, other, run, seed, schedules, seconds)
             seed += 1
     return Hunted(mutant.name, "", None, schedules, time.monotonic() - started, 0, 0, "")
 
@@ -95,7 +98,7 @@ def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, second
     ready = watched_world(target)
     shrunk = found.schedule
     if not isinstance(ready, Judged):
-        shrunk = shrink(target, ready, found.schedule, outcome)
+        shrunk = shrink(target, ready, found.schedule, outcome, trials_max=SHRINK_TRIALS)
     return Hunted(
         mutant.name,
         outcome,
@@ -120,6 +123,10 @@ def _by_priorities(target: Target, seed: int) -> tuple[Run | None, int]:
     return None, RUNS_PER_SEED
 
 
+def _fetches_only(target: Target) -> Target:
+    return replace(target, at_once=frozenset({CLIENTS, CONTROL, COORDINATION}))
+
+
 def _hunted_by_priorities(
     mutant: Mutant, target: Target, run: Run, seed: int, schedules: int, seconds: float
 ) -> Hunted:
@@ -127,7 +134,7 @@ def _hunted_by_priorities(
     outcome, first = run.judged.outcome, first_state(target)
     path = run.path
     if not isinstance(first, Judged):
-        path = shortened(first, path, target, outcome)
+        path = shortened(first, path, target, outcome, SHRINK_TRIALS)
     line = ", ".join(words(path, target))
     return Hunted(
         mutant.name, outcome, seed, schedules, round(seconds, 2), len(run.path), len(path), line

@@ -44,6 +44,7 @@ USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
 POWER: Final = ("kill", "power_off", "hold", "wait")
 READS: Final = (*USUAL, "consume")
 TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
+ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
 UNCLEAN: Final[Mapping[str, str]] = {"unclean.leader.election.enable": "true"}
 _V2_1: Final = GENERATIONS["2.1"]
 _V2_0: Final = GENERATIONS["2.0"]
@@ -87,6 +88,7 @@ _TRUNCATION: Final = (
         "kip-101-only",
         "The leader's answer does not name the epoch that it is for.",
         replace(_V2_1, truncation=Truncation.TO_EPOCH_END_OFFSET),
+        topic_settings=ONE,
     ),
     _rule(
         "truncates-one-too-far",
@@ -94,6 +96,7 @@ _TRUNCATION: Final = (
         "truncate",
         broken.truncates_one_too_far,
         "Where a follower truncates, it takes one record more away.",
+        topic_settings=ONE,
     ),
     _rule(
         "truncates-one-too-little",
@@ -122,6 +125,7 @@ _TRUNCATION: Final = (
         "truncate_to",
         broken.keeps_epochs,
         "A log that is cut keeps the epochs of what was cut off.",
+        topic_settings=ONE,
     ),
     _rule(
         "empty-epochs-kept",
@@ -129,6 +133,7 @@ _TRUNCATION: Final = (
         "_forget_empty_epochs",
         broken.forgets_no_epoch,
         "A follower asks again and again for an epoch in which it led and wrote nothing.",
+        topic_settings=ONE,
     ),
     _rule(
         "epoch-ends-at-log-end",
@@ -161,11 +166,13 @@ _EPOCHS: Final = (
         "unfenced",
         "A request that is meant for another leader epoch is answered.",
         replace(_V2_1, fences_leader_epochs=False),
+        topic_settings=ONE,
     ),
     _row(
         "same-leader-fetches-on",
         "A follower that missed an epoch goes on fetching from the leader that it had.",
         replace(_V2_0, same_leader=SameLeader.FETCHES_ON),
+        topic_settings=ONE,
     ),
     _row(
         "fetches-on-in-the-old-epoch",
@@ -176,6 +183,7 @@ _EPOCHS: Final = (
         "epochs-on-first-append",
         "A leader notes its epoch with its first record only.",
         replace(_V2_1, epoch_assignment=EpochAssignment.ON_FIRST_APPEND),
+        topic_settings=ONE,
     ),
     _row(
         "epochs-never",
@@ -232,6 +240,7 @@ _ISR: Final = (
         "abandon_isr_change",
         broken.takes_what_it_wanted,
         "A leader that lost the race to write an ISR believes in what it wanted to write.",
+        topic_settings=ONE,
     ),
     _rule(
         "takes-the-old-isr",
@@ -239,6 +248,7 @@ _ISR: Final = (
         "doubt_isr_change",
         broken.takes_the_old_isr,
         "A leader whose session ends over an ISR change believes that it was not written.",
+        topic_settings=ONE,
     ),
     _rule(
         "isr-never-shrinks",
@@ -280,6 +290,7 @@ _HIGH_WATERMARK: Final = (
         "pending-shrink-counts-at-once",
         broken.waits_for(broken.without_leaving),
         "The high watermark does not wait for one whose leaving is being written.",
+        topic_settings=ONE,
     ),
     _moves_hw(
         "caught-up-outsiders-ignored",

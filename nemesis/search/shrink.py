@@ -40,8 +40,9 @@ def shrink(
     schedule: Schedule,
     outcome: str,
     is_meant: Callable[[Schedule], bool] = lambda schedule: True,
+    trials_max: int = 1 << 30,
 ) -> Schedule:
-    """A schedule from which no step, and no pair of steps, can be taken away.
+    """A schedule from which no step, and no pair of steps, can be taken away, if trials suffice.
 
     `is_meant`: what must hold of it besides coming to the outcome.
     """
@@ -50,10 +51,13 @@ def shrink(
         judged = replay(target, ready, candidate)
         return judged is not None and judged.outcome == outcome and is_meant(candidate)
 
-    shrinking = True
+    shrinking, trials = True, 0
     while shrinking:
         shrinking = False
         for candidate in _candidates(target, schedule):
+            trials += 1
+            if trials > trials_max:
+                break
             if still_does(candidate):
                 schedule, shrinking = candidate, True
                 break
