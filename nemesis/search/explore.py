@@ -146,7 +146,9 @@ def watched_world(target: Target) -> World | Judged:
     if target.watched:
         loses_pages = "power_off" in target.faults
         allowed = allowed_to_break(target.spec, loses_pages=loses_pages)
-        world.watch = Watch(frozenset() if target.strict else allowed)
+        watch = Watch(frozenset() if target.strict else allowed)
+        watch.begin(world)
+        world.watch = watch
     return world
 
 

@@ -420,6 +420,14 @@ class Watch:
         )
         return other
 
+    def begin(self, world: World) -> None:
+        """Remembers a world that is going on already."""
+        for broker_id, broker in world.brokers.items():
+            partition = broker.partitions.get(world.partition)
+            step = Step(world, self.memory, broker_id, broker, partition, None, ())
+            self.memory = _remember(step)
+        self.memory.service = _service_epochs(world)
+
     def started(self, world: World, broker_id: int) -> None:
         """A new process knows no epoch, and nobody waits for it.
 

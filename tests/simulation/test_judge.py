@@ -35,7 +35,8 @@ def _random_scenario(target: Target, search: Search, seed: int) -> Scenario:
         weights.update(moves)
     drawing = Drawing(target.names, ("0", "1", "all"), weights, 0.4)
     ready = ready_world(target.spec)
-    world, schedule = ready.copy(), ()
+    world = ready.copy()
+    schedule: tuple[steps.Step, ...] = ()
     while len(schedule) < 8:
         drawn: tuple[steps.Step, ...] = draw_moves(rng, world, schedule, drawing)
         trial = world.copy()
