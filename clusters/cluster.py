@@ -32,11 +32,15 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Where others reach a broker: through the links' proxies, not at its own ports."""
+    """Where others reach a broker: through the links' proxies, not at its own ports.
+
+    `host` is where the proxies listen.
+    """
 
     client_port: int
     replication_port: int
     coordination_port: int
+    host: str = "127.0.0.1"
     quorum: Mapping[int, int] = field(default_factory=dict)  # in KRaft: port by controller
 
 
@@ -84,7 +88,11 @@ class Cluster(Protocol):
 
     async def resume(self, broker: int) -> None: ...
 
-    def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:
+    async def remember(self) -> None:
+        """The run is over, brokers still run: what makes the next start quicker may be kept."""
+        ...
+
+    async def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:
         """A dead broker's logs lose what was not flushed, but keep up to these offsets.
 
         By partition of the topic; returns how many offsets each lost.
@@ -101,7 +109,7 @@ class Cluster(Protocol):
         """(log start offset, log end offset) as the files show them, alive or dead."""
         ...
 
-    def read_replicas(self, broker: int) -> list[dict[str, Any]]:
+    async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
         """Rows of results.schema.REPLICAS from a dead broker's disk."""
         ...
 

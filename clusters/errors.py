@@ -1,6 +1,6 @@
-"""The two kinds of failure that a user can mend: something is missing, or something was misused.
+"""The kinds of failure that are not bugs: something is missing, was misused, or broke down.
 
-Not for bugs and not for verdicts. The message is one sentence that says what to do; the command
+Not for verdicts. The message is one sentence that says what to do; the command
 line prints it alone and exits with the status named here (as in sysexits.h).
 """
 
@@ -13,3 +13,11 @@ class MissingPartError(Exception):
 
 class UsageError(Exception):
     """What was asked for cannot be: exit status 64."""
+
+
+class RefusedError(Exception):
+    """A system refuses what a scenario wants of it: the run is unknown, exit status 2."""
+
+
+class HostError(Exception):
+    """A host did not do what it was told, or is gone: the run is unknown, exit status 2."""

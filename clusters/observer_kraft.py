@@ -31,7 +31,7 @@ from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from clusters.broker.storage.record_batch import parse_batches, records
 from clusters.cluster import PartitionView, TopicSpec
-from clusters.errors import UsageError
+from clusters.errors import RefusedError
 from clusters.kafka.controller_client import ControllerConnection
 from clusters.kafka.metadata_log import NO_LEADER, Image, PartitionState
 from clusters.observer import OnChange
@@ -46,14 +46,14 @@ _NOBODY: Final = -1
 
 
 class KraftObserver:
-    """Implements clusters.observer.Observer. `ports`: of the controllers themselves, by node."""
+    """Implements clusters.observer.Observer. `addresses`: of the controllers, by node."""
 
-    def __init__(self, ports: Mapping[int, int], on_change: OnChange) -> None:
+    def __init__(self, addresses: Mapping[int, tuple[str, int]], on_change: OnChange) -> None:
         self.views: dict[int, PartitionView] = {}
         self.controller: int | None = None
         self.controller_epoch: int | None = None
         self.image = Image()
-        self._ports = ports
+        self._addresses = addresses
         self._on_change = on_change
         self._offset = 0  # of the next record that is not yet applied
         self._last_epoch = 0  # of the record before it
@@ -66,7 +66,7 @@ class KraftObserver:
         return frozenset(b for b, known in self.image.brokers.items() if not known.fenced)
 
     async def start(self) -> None:
-        self._tasks = [asyncio.create_task(self._watch(node)) for node in self._ports]
+        self._tasks = [asyncio.create_task(self._watch(node)) for node in self._addresses]
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -81,7 +81,7 @@ class KraftObserver:
             answer = await self._ask_active(lambda c: c.ask(_create_request(topic)))
         [created] = answer.topics
         if created.error_code is not ErrorCode.none:
-            raise UsageError(
+            raise RefusedError(
                 f"Kafka does not create the topic {topic.name!r}: {created.error_message}"
             )
         self._topic = created.topic_id
@@ -102,7 +102,7 @@ class KraftObserver:
     async def _watch(self, node: int) -> None:
         while True:
             with contextlib.suppress(OSError, EOFError):
-                async with ControllerConnection(self._ports[node]) as connection:
+                async with ControllerConnection(*self._addresses[node]) as connection:
                     while True:
                         await self._look(node, connection)
             if self.controller == node:
@@ -175,7 +175,9 @@ class KraftObserver:
         while True:
             if self.controller is not None:
                 with contextlib.suppress(OSError, EOFError):
-                    async with ControllerConnection(self._ports[self.controller]) as connection:
+                    async with ControllerConnection(
+                        *self._addresses[self.controller]
+                    ) as connection:
                         return await ask(connection)
             await asyncio.sleep(_ASK_AGAIN_S)
 
@@ -190,7 +192,7 @@ class KraftObserver:
                 self._doomed.pop(broker, None)
                 continue
             with contextlib.suppress(OSError, EOFError):
-                async with ControllerConnection(self._ports[node]) as connection:
+                async with ControllerConnection(*self._addresses[node]) as connection:
                     await connection.ask(
                         BrokerHeartbeatRequest(
                             broker_id=BrokerId(broker),

@@ -24,14 +24,14 @@ _TIMEOUT_S = 20.0
 class ZooKeeperObserver:
     """Implements clusters.observer.Observer."""
 
-    def __init__(self, port: int, on_change: OnChange) -> None:
+    def __init__(self, port: int, on_change: OnChange, address: str = LOOPBACK) -> None:
         self.views: dict[int, PartitionView] = {}
         self.registered: frozenset[int] = frozenset()
         self.controller: int | None = None
         self.controller_epoch: int | None = None
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._kazoo = KazooClient(hosts=f"{LOOPBACK}:{port}", timeout=_TIMEOUT_S)
+        self._kazoo = KazooClient(hosts=f"{address}:{port}", timeout=_TIMEOUT_S)
 
     async def start(self) -> None:
         await asyncio.to_thread(self._kazoo.start, _TIMEOUT_S)

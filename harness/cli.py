@@ -11,20 +11,26 @@ import secrets
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clusters.errors import UsageError
 from clusters.hosts.java import find_java
 from clusters.hosts.ledger import reap_orphans
-from harness import cli_search, output
+from clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
+from harness import cli_replay, cli_search, output
 from harness.catalog import documented, scenario_files
 from harness.exits import Exit, status_of
-from harness.systems import KNOWN, check_host, parse_systems
+from harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
+from harness.systems import KNOWN, parse_systems
 from harness.version import VERSION
+
+if TYPE_CHECKING:
+    from harness.random_run import RandomRun
 
 app = typer.Typer(
     name="neaptide",
@@ -34,16 +40,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Exit status: 0 as expected, 1 anomaly, 2 unknown, 64 usage, 69 something is missing.",
 )
-_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
-_HOST = Annotated[str, typer.Option(help="Where the brokers run: local.")]
-_MATRIX = Annotated[
-    Path | None, typer.Option("--matrix", help="Where to write it: FILE.html, .md or .json.")
-]
-_KAFKA_HOME = Annotated[
-    Path | None,
-    typer.Option(help="An unpacked Apache Kafka (libs/*.jar), run as kafka:home."),
-]
-_SEED = Annotated[int | None, typer.Option(help="Repeats a run; drawn and printed if not given.")]
+
+
+def _tell_line(line: str) -> None:
+    output.err.print(line, markup=False)
 
 
 def _seed(given: int | None) -> int:
@@ -54,26 +54,31 @@ def _seed(given: int | None) -> int:
 def repro(
     scenarios: Annotated[list[str] | None, typer.Argument(help="Names; all if none.")] = None,
     system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
-    host: _HOST = "local",
+    host: Host = "local",
+    image: Image = None,
+    nodes: Nodes = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
-    matrix: _MATRIX = None,
-    kafka_home: _KAFKA_HOME = None,
-    seed: _SEED = None,
-    json: _JSON = False,
+    matrix: Matrix = None,
+    kafka_home: KafkaHome = None,
+    seed: Seed = None,
+    json: Json = False,
 ) -> None:
     """Run documented scenarios and compare with what the documents predict."""
     from harness.checking import SparkStart
     from harness.matrix import tell_matrix
     from harness.repro import cells, run_cells
 
-    check_host(host)
-    todo = cells(documented(scenarios or []), system or [], repeat, kafka_home)
+    place = parse_place(host, image, nodes)
+    todo = cells(
+        documented(scenarios or []), system or [], repeat, kafka_home, all_of_them=not scenarios
+    )
+    check_place(place, _tell_line)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
     spark = SparkStart()
     with output.telling(len(todo)) as teller:
-        results = run_cells(todo, number, spark, teller.tell)
+        results = run_cells(todo, number, spark, teller.tell, place)
     spark.stop()
     agrees = all(result.agrees for result in results)
     if json:
@@ -101,83 +106,64 @@ def run(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A broker setting, as min.insync.replicas=1.")
     ] = None,
-    host: _HOST = "local",
-    kafka_home: _KAFKA_HOME = None,
-    seed: _SEED = None,
-    json: _JSON = False,
+    host: Host = "local",
+    image: Image = None,
+    nodes: Nodes = None,
+    kafka_home: KafkaHome = None,
+    seed: Seed = None,
+    json: Json = False,
 ) -> None:
     """A randomised run under faults, or a scenario of your own."""
-    check_host(host)
+    place = parse_place(host, image, nodes)
     number = _seed(seed)
     [chosen] = parse_systems([system], kafka_home)
     if workload.endswith(".toml"):
-        _run_scenario(Path(workload), chosen, number, json)
+        _run_scenario(Path(workload), chosen, number, json, place)
     else:
-        _run_workload(
-            workload,
+        from harness.random_run import RandomRun, check_acks, check_workload
+        from nemesis.random_schedule import parse_faults
+
+        asked = RandomRun(
+            check_workload(workload),
             chosen,
-            nemesis,
+            parse_faults(nemesis),
             time_s,
             rate,
-            acks,
+            number,
+            check_acks(acks),
             brokers,
             partitions,
-            setting,
-            number,
-            json,
+            _settings(setting or []),
+            place,
         )
+        _run_workload(asked, json)
 
 
-def _run_scenario(file: Path, system: Any, seed: int, json: bool) -> None:
+def _run_scenario(file: Path, system: Any, seed: int, json: bool, place: Place) -> None:
     from harness.checking import SparkStart, check_and_report
     from harness.play import play
     from nemesis.scenario import load_scenario
 
     scenario = load_scenario(file)
+    check_place(place, _tell_line)
     find_java()
     output.err.print(f"seed {seed}")
     spark = SparkStart()
     with output.telling(len(scenario.steps)) as teller:
-        played = asyncio.run(play(scenario, system, seed, str(file), teller.tell))
+        played = asyncio.run(play(scenario, system, seed, str(file), teller.tell, place))
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
     _finish_run(played.run, verdict, played.disagreements, json)
 
 
-def _run_workload(
-    workload: str,
-    system: Any,
-    nemesis: str,
-    time_s: float,
-    rate: float,
-    acks: str,
-    brokers: int,
-    partitions: int,
-    setting: list[str] | None,
-    seed: int,
-    json: bool,
-) -> None:
+def _run_workload(asked: RandomRun, json: bool) -> None:
     from harness.checking import SparkStart, check_and_report
-    from harness.random_run import RandomRun, check_workload, run_random
-    from nemesis.random_schedule import parse_faults
+    from harness.random_run import run_random
 
-    if acks not in ("0", "1", "all"):
-        raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
-    asked = RandomRun(
-        check_workload(workload),
-        system,
-        parse_faults(nemesis),
-        time_s,
-        rate,
-        seed,
-        acks,
-        brokers,
-        partitions,
-        _settings(setting or []),
-    )
+    check_place(asked.place, _tell_line)
     find_java()
-    output.err.print(f"seed {seed}; to repeat: {asked.repeat()}", markup=False)
+    output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
 
     def tell(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
         text = doing
@@ -186,11 +172,11 @@ def _run_workload(
                 f"{doing}: {counts['ok']} acknowledged, {counts['fail']} failed,"
                 f" {counts['info']} unknown, {counts['polled']} polled"
             )
-        teller.tell(text if output.err.is_terminal else doing, min(elapsed_s, time_s))
+        teller.tell(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
 
-    with output.telling(time_s) as teller:
+    with output.telling(asked.time_s) as teller:
         directory = asyncio.run(run_random(asked, tell))
-        teller.tell("checking with Spark", time_s)
+        teller.tell("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory])
     spark.stop()
@@ -233,7 +219,7 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
 def check(
     runs: Annotated[list[str], typer.Argument(help="Run directories, their names, or latest.")],
     master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
-    json: _JSON = False,
+    json: Json = False,
 ) -> None:
     """Check saved runs with Spark."""
     from harness.checking import SparkStart, check_and_report
@@ -269,8 +255,8 @@ def check(
 @app.command("matrix")
 def matrix_(
     runs: Annotated[list[str], typer.Argument(help="Runs, or directories of runs.")],
-    matrix: _MATRIX = None,
-    json: _JSON = False,
+    matrix: Matrix = None,
+    json: Json = False,
 ) -> None:
     """Put the matrix scenario × system together from saved runs; checks those that were not."""
     from harness.matrix import check_missing, scenario_runs, tell_matrix
@@ -287,8 +273,8 @@ def matrix_(
 
 
 @app.command("list")
-def list_(json: _JSON = False) -> None:
-    """List scenarios, systems, workloads and faults."""
+def list_(json: Json = False) -> None:
+    """List scenarios, systems, workloads, faults and hosts."""
     from harness.random_run import WORKLOADS
     from nemesis.random_schedule import FAULTS
     from nemesis.scenario import expected_outcome
@@ -310,6 +296,7 @@ def list_(json: _JSON = False) -> None:
                 "systems": list(KNOWN),
                 "workloads": list(WORKLOADS),
                 "faults": list(FAULTS),
+                "hosts": list(PLACES),
             }
         )
         return
@@ -318,10 +305,11 @@ def list_(json: _JSON = False) -> None:
     output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
     output.out.print(f"faults: {', '.join(FAULTS)}", markup=False)
+    output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)
 
 
 @app.command()
-def doctor(json: _JSON = False) -> None:
+def doctor(json: Json = False) -> None:
     """Say what this machine can do and what is missing."""
     from harness.doctor import examine
 
@@ -358,14 +346,16 @@ def common(
     ] = False,
 ) -> None:
     """Before every command: ends what a harness that was killed has left behind."""
-    for what in reap_orphans():
+    for what in reap_orphans(removers=REMOVERS):
         output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
 
 app.command()(cli_search.explore)
+app.command()(cli_replay.replay)
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]
+_BUG = 70  # EX_SOFTWARE
 _INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
@@ -377,6 +367,8 @@ def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
     # kazoo tells of every connection that closes; the harness closes them on purpose.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
+    # A shell gives what it starts in the background an ignored SIGINT; both signals end us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         result = command()
@@ -396,8 +388,9 @@ def _guarded(command: Callable[[], Any]) -> int:
         return int(Exit.UNKNOWN)
     except Exception as error:
         status = status_of(error)
-        if status is None:
-            raise
+        if status is None:  # a bug of ours: its traceback, even while Spark has standard error
+            traceback.print_exc(file=output.err.file)
+            return _BUG
         output.err.print(f"neaptide: {error}", markup=False)
         return int(status)
 

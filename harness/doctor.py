@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clusters.errors import MissingPartError
+from clusters.hosts.host import NodeName
 from clusters.hosts.java import find_java
+from clusters.hosts.place import HOSTS, describe_place
 from clusters.hosts.zookeeper import zookeeper_class_path
 from results.store import runs_directory
 
@@ -38,6 +40,7 @@ def examine() -> list[Finding]:
         _tool("kcat", "a further client in the tests", "apt-get install kcat"),
         _tool("chromium", "looking at reports as pictures", "apt-get install chromium"),
         _tool("mvn", "Apache Kafka as a system", "apt-get install maven"),
+        *(_host(name) for name in HOSTS),
     ]
 
 
@@ -51,6 +54,14 @@ def _asked(part: str, needed_for: str, ask: Callable[[], str]) -> Finding:
         return Finding(part, needed_for, True, ask())
     except MissingPartError as error:
         return Finding(part, needed_for, False, str(error))
+
+
+def _host(name: NodeName) -> Finding:
+    try:
+        present, detail = True, describe_place(name)
+    except MissingPartError as error:
+        present, detail = False, str(error)
+    return Finding(f"host {name}", f"--host {name}", present, detail, required=False)
 
 
 def _jars() -> str:

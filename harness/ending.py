@@ -54,7 +54,9 @@ async def end(stage: Stage) -> Ending:
     await stage.gate.flush()
     await _stop_all(stage)
     rows = [
-        row for broker in sorted(stage.spec.brokers) for row in stage.cluster.read_replicas(broker)
+        row
+        for broker in sorted(stage.spec.brokers)
+        for row in await stage.cluster.read_replicas(broker)
     ]
     names = [field.name for field in REPLICAS]
     write_table(
@@ -139,6 +141,7 @@ async def _stop_all(stage: Stage) -> None:
     for broker in stage.spec.brokers:
         stage.severed.add(broker)
         await stage.gate.sever(broker)
+    await stage.cluster.remember()
     for broker in stage.spec.brokers:
         if stage.cluster.is_up(broker):
             await stage.cluster.kill(broker)

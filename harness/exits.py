@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from clusters.errors import MissingPartError, UsageError
+from clusters.errors import HostError, MissingPartError, RefusedError, UsageError
 from harness.guard import ProcessEndedError
 from nemesis.gate.client import GateError
 from results.errors import (
@@ -27,7 +27,14 @@ class Exit(IntEnum):
 
 
 # What fails one run and no other: it is kept, and its verdict is unknown.
-RUN_FAILURES: Final = (TimeoutError, ProcessEndedError, GateError, ClientsError)
+RUN_FAILURES: Final = (
+    TimeoutError,
+    ProcessEndedError,
+    GateError,
+    ClientsError,
+    HostError,
+    RefusedError,
+)
 
 STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (UsageError, Exit.USAGE),

@@ -3,6 +3,10 @@
 A death is always the same: the links of the broker are severed first, so that the moment is exact;
 then the process is killed; then the schedule's word decides what becomes of the bytes in flight;
 then the coordination service forgets the session, which otherwise takes its time-out.
+
+A cut is made by the gate, so that its moment is exact and nothing that waits in the gate passes,
+and where nodes have packet filters by those as well; how many packets these dropped is noted when
+they let go. Both end together, and the gate resets the connections that had been cut.
 """
 
 from __future__ import annotations
@@ -11,7 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.stage import Stage
+from nemesis.filters import drops
 from nemesis.gate.model import COORDINATION, Cut, Endpoint, InFlight, Purpose, Rule
+from nemesis.gate.network import Network
 
 
 class Faults:
@@ -23,6 +29,7 @@ class Faults:
         # What was asked for, and what was cut for it.
         self._cuts: list[tuple[tuple[Endpoint | None, Endpoint | None], Cut]] = []
         self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
+        self._filtered = Network()  # what the nodes' packet filters drop
 
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
         self._stage.note_nemesis({verb: fields}, invoked_ns)
@@ -42,7 +49,7 @@ class Faults:
         """`keep`: partition → offset before which all happened to reach the disk."""
         begun_ns = self._stage.recorder.now_ns()
         await self._die(broker, "discarded")
-        lost = self._stage.cluster.lose_page_cache(broker, keep)
+        lost = await self._stage.cluster.lose_page_cache(broker, keep)
         self._note(
             "power_off",
             begun_ns,
@@ -70,8 +77,8 @@ class Faults:
     async def restart(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
         await self._stage.gate.revive(broker)
-        self._stage.severed.discard(broker)
         await self._stage.cluster.start(broker, self._stage.listeners(broker))
+        self._stage.severed.discard(broker)  # until then it is down because we said so
         self._note("restart", begun_ns, broker=self._name(broker))
 
     async def pause(self, broker: int) -> None:
@@ -119,8 +126,24 @@ class Faults:
         for cut in cuts:
             await self._stage.gate.cut(cut.source, cut.destination, cut.purpose)
             self._cuts.append(((source, destination), cut))
+        proof = await self._filter()
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
-        self._note("cut", begun_ns, **fields, purpose=purpose, both=both)
+        self._note("cut", begun_ns, **fields, purpose=purpose, both=both, **proof)
+
+    async def _filter(self) -> dict[str, dict[str, int]]:
+        """Has the nodes' packet filters drop what is cut; how much those before had dropped."""
+        stage, nodes = self._stage, sorted(self._stage.nodes)
+        if not stage.machines.filters:
+            return {}
+        before = drops(self._filtered, stage.links, stage.gate.ports, nodes)
+        self._filtered = Network(tuple(cut for _, cut in self._cuts))
+        after = drops(self._filtered, stage.links, stage.gate.ports, nodes)
+        changed = [node for node in nodes if before[node] != after[node]]
+        counts = {node: await stage.machines.filter(node, after[node]) for node in changed}
+        return {
+            "filter_rules": {self._name(node): len(after[node]) for node in changed},
+            "packets_dropped": {self._name(n): counts[n] for n in changed if before[n]},
+        }
 
     async def heal(
         self,
@@ -132,17 +155,21 @@ class Faults:
         Connections are reset: what waited in them may be stale.
         """
         begun_ns = self._stage.recorder.now_ns()
-        if source is None and destination is None:
+        everything = source is None and destination is None
+        healed = [e for e in self._cuts if everything or set(e[0]) == {source, destination}]
+        for entry in healed:
+            self._cuts.remove(entry)
+        proof = await self._filter()
+        if everything:
             await self._stage.gate.heal_all(reset=True)
             for link in self._slowed:
                 await self._stage.gate.slow(*link, delay_ms=0)
             self._slowed.clear()
-            self._cuts.clear()
-        for ends, cut in [entry for entry in self._cuts if set(entry[0]) == {source, destination}]:
-            await self._stage.gate.heal(cut.source, cut.destination, cut.purpose, reset=True)
-            self._cuts.remove((ends, cut))
+        else:
+            for _, cut in healed:
+                await self._stage.gate.heal(cut.source, cut.destination, cut.purpose, reset=True)
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
-        self._note("heal", begun_ns, **fields)
+        self._note("heal", begun_ns, **fields, **proof)
 
     async def slow(
         self,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from harness.stage import Stage
 from nemesis.gate.client import Position
+
+_NONE: Final = 0
+_STALE_CONTROLLER_EPOCH: Final = 11
 
 
 class StageObserved:
@@ -80,7 +84,11 @@ class StageObserved:
 
     def refused(self, broker: int) -> bool:
         """Whether a broker has refused this one's requests as those of an earlier controller."""
-        return broker in self._stage.refused_controllers
+        return broker in self._stage.controllers_answered.get(_STALE_CONTROLLER_EPOCH, ())
+
+    def obeyed(self, broker: int) -> bool:
+        """Whether a broker has accepted a request of this one as that of its controller."""
+        return broker in self._stage.controllers_answered.get(_NONE, ())
 
     def held(self, source: int, destination: int) -> bool:
         return any(

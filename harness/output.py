@@ -111,6 +111,12 @@ def anomalies_text(anomalies: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in anomalies.items()) or "none"
 
 
+def _agreement(result: Any) -> str:
+    if result.cell.expected is None:
+        return "-"  # nothing is predicted there
+    return "yes" if result.agrees else "no"
+
+
 def print_results(results: Sequence[Any]) -> None:
     rows = [
         (
@@ -118,7 +124,7 @@ def print_results(results: Sequence[Any]) -> None:
             str(result.cell.system),
             result.cell.expected or "-",
             result.observed,
-            "yes" if result.agrees else "no",
+            _agreement(result),
             f"{result.seconds:.1f}",
             anomalies_text(result.anomalies),
         )

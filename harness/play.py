@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from clusters.cluster import ClusterSpec, TopicSpec
+from clusters.hosts.place import LOCAL, Place
 from harness.ending import end, heal_all
 from harness.faults import Faults
 from harness.guard import guarded
 from harness.observed import StageObserved
 from harness.predictions import round_disagreements, unseen_sights
 from harness.run_record import Finished, new_run, record
+from harness.simulation.play import play_simulated
 from harness.stage import Stage
-from harness.systems import System
+from harness.systems import System, check_system_on
 from nemesis import steps
 from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
 from nemesis.scenario import Scenario, ScheduledStep, expected_outcome
@@ -38,7 +40,12 @@ class _MissedError(Exception):
 
 
 async def play(
-    scenario: Scenario, system: System, seed: int, where: str, progress: Progress
+    scenario: Scenario,
+    system: System,
+    seed: int,
+    where: str,
+    progress: Progress,
+    place: Place = LOCAL,
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
     run = replace(
@@ -48,11 +55,18 @@ async def play(
         schedule=dict(scenario.document),
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, str(system)),
-        repeat=f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
+        host=place.name,
+        repeat=" ".join(
+            [f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}", *place.options]
+        ),
     )
 
+    check_system_on(system, place)
+
     async def work(directory: Path) -> Finished:
-        player = _Player(scenario, system, directory, progress)
+        if place.name == "simulation":
+            return await play_simulated(scenario, str(system), directory)
+        player = _Player(scenario, system, directory, progress, place)
         done = await player.play()
         seen = (*player.disagreements, *round_disagreements(scenario, directory))
         return replace(done, disagreements=seen)
@@ -80,13 +94,18 @@ def cluster_spec(scenario: Scenario) -> ClusterSpec:
 
 class _Player:
     def __init__(
-        self, scenario: Scenario, system: System, directory: Path, progress: Progress
+        self,
+        scenario: Scenario,
+        system: System,
+        directory: Path,
+        progress: Progress,
+        place: Place,
     ) -> None:
         self._scenario = scenario
         self._ids = scenario.brokers
         self._names = {number: name for name, number in scenario.brokers.items()}
         self._progress = progress
-        self._stage = Stage(directory, system, cluster_spec(scenario))
+        self._stage = Stage(directory, system, cluster_spec(scenario), place)
         self._faults = Faults(self._stage, self._names)
         self._rules: list[str] = []
         self._holds: list[str] = []
@@ -265,7 +284,7 @@ class _Player:
         )
 
     def _client_address(self, broker: str) -> str:
-        return f"127.0.0.1:{self._stage.listeners(self._ids[broker]).client_port}"
+        return self._stage.client_address(self._ids[broker])
 
     async def _install(self, step: steps.Hold | steps.Drop) -> None:
         is_hold = isinstance(step, steps.Hold)

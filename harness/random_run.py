@@ -14,6 +14,7 @@ from typing import Final, assert_never
 from clusters.broker.replication.assignment import assign_replicas
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.errors import UsageError
+from clusters.hosts.place import LOCAL, Place
 from harness.ending import Ending, end, heal_all
 from harness.faults import Faults
 from harness.guard import guarded
@@ -60,6 +61,7 @@ class RandomRun:
     brokers: int = 3
     partitions: int = 4
     settings: Mapping[str, str] = field(default_factory=dict)
+    place: Place = LOCAL
 
     def repeat(self) -> str:
         options = [
@@ -75,6 +77,7 @@ class RandomRun:
                 for name, value in sorted(self.settings.items())
             ),
             f"--seed {self.seed}",
+            *self.place.options,
         ]
         return f"neaptide run {self.workload} {' '.join(options)}"
 
@@ -88,6 +91,12 @@ def check_workload(name: str) -> str:
     return name
 
 
+def check_acks(acks: str) -> str:
+    if acks not in ("0", "1", "all"):
+        raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
+    return acks
+
+
 async def run_random(
     asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
 ) -> Path:
@@ -97,6 +106,7 @@ async def run_random(
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
         title=f"{asked.workload} under {', '.join(asked.faults) or 'no faults'}",
+        host=asked.place.name,
         schedule=[scheduled.to_json() for scheduled in schedule],
         brokers={str(broker): broker for broker in brokers},
         repeat=asked.repeat(),
@@ -113,7 +123,7 @@ async def run_random(
     spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **asked.settings}, topic)
 
     async def work(directory: Path) -> Finished:
-        async with Stage(directory, asked.system, spec) as stage:
+        async with Stage(directory, asked.system, spec, asked.place) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
             ending = await guarded(
                 _load_and_end(stage, faults, asked, schedule, progress), directory, stage.find_ended

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from clusters.hosts.place import LOCAL, Place
 from harness.checking import SparkStart, check_and_report
 from harness.play import Played, play
 from harness.systems import KNOWN, System, fetch, parse_systems
@@ -38,6 +39,7 @@ class Result:
     anomalies: dict[str, int]
     reasons: tuple[str, ...]
     disagreements: tuple[str, ...]
+    host: str
 
     @property
     def agrees(self) -> bool:
@@ -47,7 +49,7 @@ class Result:
         return {
             "scenario": self.cell.scenario.name,
             "system": str(self.cell.system),
-            "host": "local",
+            "host": self.host,
             "expected": self.cell.expected,
             "observed": self.observed,
             "agrees": self.agrees,
@@ -63,8 +65,14 @@ def cells(
     systems: list[str],
     repeat: int,
     kafka_home: Path | None = None,
+    *,
+    all_of_them: bool = False,
 ) -> list[Cell]:
-    """Every scenario on every system asked for; by default on all own generations."""
+    """Every scenario on every system asked for; by default on all own generations.
+
+    Where nobody named scenarios (`all_of_them`) or systems, only those of which something is
+    predicted.
+    """
     wanted = parse_systems(systems or KNOWN, kafka_home)
     for system in wanted:
         fetch(system)
@@ -73,12 +81,16 @@ def cells(
         for scenario, _ in ((scenario, path) for path, scenario in chosen)
         for system in wanted
         for _ in range(repeat)
-        if systems or expected_outcome(scenario, str(system)) is not None
+        if (systems and not all_of_them) or expected_outcome(scenario, str(system)) is not None
     ]
 
 
 def run_cells(
-    todo: list[Cell], seed: int, spark: SparkStart, tell: Callable[[str, float], None]
+    todo: list[Cell],
+    seed: int,
+    spark: SparkStart,
+    tell: Callable[[str, float], None],
+    place: Place = LOCAL,
 ) -> list[Result]:
     """Plays each cell, then judges all runs in one Spark job."""
     played: list[tuple[Cell, Played, float]] = []
@@ -92,6 +104,7 @@ def run_cells(
                 seed,
                 cell.where,
                 lambda line, name=name, number=number: tell(f"{name}: {line}", number),  # type: ignore[misc]
+                place,
             )
         )
         played.append((cell, one, time.monotonic() - begun))
@@ -107,6 +120,7 @@ def run_cells(
             dict(verdict.anomalies),
             verdict.reasons,
             one.disagreements,
+            place.name,
         )
         for (cell, one, seconds), verdict in zip(played, verdicts, strict=True)
     ]

@@ -16,7 +16,7 @@ from typing import Any
 
 from clusters.cluster import ClusterSpec, Listeners, PartitionView
 from clusters.hosts.local import LocalHost
-from clusters.hosts.ports import LOOPBACK
+from clusters.hosts.place import LOCAL, Place, open_host
 from clusters.observer import Observer
 from harness.guard import ProcessEndedError
 from harness.systems import System, client_settings, make_cluster, topic_id
@@ -25,6 +25,7 @@ from nemesis.gate.model import (
     COORDINATION,
     Endpoint,
     GateConfig,
+    LinkSpec,
     Subscription,
     cluster_links,
     quorum_links,
@@ -53,22 +54,24 @@ class Sends:
 class Stage:
     """Make one with `async with Stage.open(…)`."""
 
-    def __init__(self, run: Path, system: System, spec: ClusterSpec) -> None:
+    def __init__(self, run: Path, system: System, spec: ClusterSpec, place: Place = LOCAL) -> None:
         self.run = run
         self.system = system
         self.spec = spec
         self.origin_ns = time.monotonic_ns()
         self.host = LocalHost()
         self.recorder = Recorder(run, _HARNESS_RECORDER, self.origin_ns)
-        self.cluster = make_cluster(system, self.host, run, spec)
+        self.machines = open_host(place, self.host, run)
+        self.cluster = make_cluster(system, self.machines, run, spec)
         self.sends = Sends()
         self.severed: set[int] = set()
         self.paused: set[int] = set()
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
         self.ever_held: set[str] = set()
+        self.links: tuple[LinkSpec, ...] = ()
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
-        self.refused_controllers: set[int] = set()
+        self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were told
         self._isrs: dict[int, frozenset[int]] = {}
         self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
@@ -92,16 +95,21 @@ class Stage:
 
     async def _open(self) -> None:
         brokers = tuple(self.spec.brokers)
+        await self.machines.prepare(self.nodes)
+        address = self.machines.harness_address
+        addresses = {node: self.machines.address(node) for node in self.nodes}
         links = cluster_links(
             brokers,
             replication={b: self.cluster.ports(b)[1] for b in brokers},
             client={b: self.cluster.ports(b)[0] for b in brokers},
+            addresses=addresses,
         )
-        links += quorum_links(self.cluster.quorum)
+        links += quorum_links(self.cluster.quorum, addresses)
         self.gate, _ = await asyncio.gather(
-            Gate.start(GateConfig(self.run, self.origin_ns, links), self.host),
+            Gate.start(GateConfig(self.run, self.origin_ns, links, address), self.host),
             self.cluster.start_coordination(),
         )
+        self.links = links
         self.gate.listen(self._on_gate_event)
         self.observer = self.cluster.observer(self._on_view)
         await self.observer.start()
@@ -146,8 +154,8 @@ class Stage:
         """All at once; but the first is controller, for the others reach ZooKeeper after it."""
         first = brokers[0]
         for broker in brokers:
-            port = self.cluster.coordination_port
-            await self.gate.set_target(f"coordination-{broker}", port)
+            port, address = self.cluster.coordination_port, self.machines.harness_address
+            await self.gate.set_target(f"coordination-{broker}", port, address)
             if broker != first:
                 await self.gate.cut(broker, COORDINATION, "coordination")
             await self.cluster.start(broker, self.listeners(broker))
@@ -164,9 +172,7 @@ class Stage:
         )
 
     async def start_clients(self, settings: Mapping[str, str]) -> None:
-        bootstrap = ",".join(
-            f"127.0.0.1:{self.listeners(b).client_port}" for b in sorted(self.spec.brokers)
-        )
+        bootstrap = ",".join(self.client_address(b) for b in sorted(self.spec.brokers))
         settings = {**client_settings(self.system), **settings}
         config = ClientsConfig(str(self.run), 1, self.origin_ns, bootstrap, settings)
         self.clients = await Clients.start(self.host, config, self._on_client_event)
@@ -183,9 +189,12 @@ class Stage:
             await self.gate.close()
         if hasattr(self, "observer"):
             await self.observer.close()
-        await self.host.close()
-        self.cluster.close()
-        self.recorder.close()
+        try:
+            await self.machines.close()
+        finally:
+            self.cluster.close()
+            self.recorder.close()
+            await self.host.close()
 
     # --- what is where ---------------------------------------------------------------------------
 
@@ -197,7 +206,11 @@ class Stage:
             replication_port=ports.get(f"replication-{broker}", 0),
             coordination_port=ports.get(f"coordination-{broker}", 0),
             quorum={node: ports[f"controller-{node}"] for node in self.cluster.quorum},
+            host=self.machines.harness_address,
         )
+
+    def client_address(self, broker: int) -> str:
+        return f"{self.machines.harness_address}:{self.listeners(broker).client_port}"
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -234,7 +247,9 @@ class Stage:
     async def is_listening(self, broker: int) -> bool:
         """Whether a broker's own port accepts a connection, paused or not."""
         try:
-            _, writer = await asyncio.open_connection(LOOPBACK, self.cluster.ports(broker)[1])
+            _, writer = await asyncio.open_connection(
+                self.machines.address(broker), self.cluster.ports(broker)[1]
+            )
         except OSError:
             return False
         writer.close()
@@ -266,8 +281,8 @@ class Stage:
                 self.last_fetch_ns[event["follower"]] = event["at_ns"]
             case "hold_started":
                 self.ever_held.add(event["rule"])
-            case "controller_refused":
-                self.refused_controllers.add(event["controller"])
+            case "controller_answered":
+                self.controllers_answered.setdefault(event["error"], set()).add(event["controller"])
             case "hold_ended" if event["how"] == "closed":
                 ends = {event["source"], event["destination"]}
                 if not ends & self.severed:

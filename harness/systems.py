@@ -17,17 +17,17 @@ from clusters.broker.cluster import BrokerCluster
 from clusters.broker.replication.generation import GENERATIONS
 from clusters.cluster import ClusterSpec
 from clusters.errors import UsageError
-from clusters.hosts.local import LocalHost
+from clusters.hosts.host import Host
+from clusters.hosts.place import Place
 from clusters.kafka.cluster import KafkaCluster
 from clusters.kafka.home import Home, read_home
 from clusters.kafka.kraft import KraftCluster
 from clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
-from clusters.local_cluster import LocalCluster
+from clusters.placed_cluster import PlacedCluster
 
 KAFKA = "kafka"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
 HOME_VERSION = "home"
-HOSTS = ("local",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,21 +81,22 @@ def parse_system(text: str, home: Home | None = None) -> System:
     return System(kind, version)
 
 
-def check_host(text: str) -> str:
-    if text not in HOSTS:
-        raise UsageError(f"There is no host {text!r}; it must be one of {', '.join(HOSTS)}.")
-    return text
-
-
 def fetch(system: System) -> None:
     """Has what a system needs on this machine. Raises MissingPartError where it cannot be had."""
     if system.kind == KAFKA:
         kafka_class_path(system.version, system.home)
 
 
-def make_cluster(
-    system: System, host: LocalHost, directory: Path, spec: ClusterSpec
-) -> LocalCluster:
+def check_system_on(system: System, place: Place) -> None:
+    """Raises UsageError where a system cannot run there."""
+    if place.name == "simulation" and system.kind == KAFKA:
+        raise UsageError(
+            f"The simulation runs our own broker; for {system} choose another --host, or one of"
+            f" {', '.join(KNOWN)}."
+        )
+
+
+def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec) -> PlacedCluster:
     if system.kind != KAFKA:
         return BrokerCluster(host, directory, system.version, spec)
     in_zookeeper = parse_release(system.version).mode is Mode.ZOOKEEPER

@@ -34,6 +34,7 @@ class Observed(Protocol):
     def isr(self) -> Collection[int]: ...
     def isr_changes(self) -> int: ...
     def refused(self, broker: int) -> bool: ...
+    def obeyed(self, broker: int) -> bool: ...
     def controller(self) -> int | None: ...
     def controller_epoch(self) -> int | None: ...
     def named(self, name: str) -> int | None: ...
@@ -68,6 +69,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "up": (("broker",), lambda o, b: o.up(b)),
     "registered": (("broker",), lambda o, b: o.registered(b)),
     "refused": (("broker",), lambda o, b: o.refused(b)),
+    "obeyed": (("broker",), lambda o, b: o.obeyed(b)),
     "LEO": (("broker",), lambda o, b: o.log_end_offset(b)),
     "HW": (("broker",), lambda o, b: o.high_watermark(b)),
     "log_start_offset": (("broker",), lambda o, b: o.log_start_offset(b)),
@@ -95,9 +97,9 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), held(A, B), up(A), registered(A), refused(A),"
-    " LEO(A), HW(A), checkpointed(A), log_start_offset(A), log_end_offset(A), round(A), leader,"
-    " leader_epoch, controller, controller_epoch, isr,"
-    " isr_changes, level, nobody, NAME_OF_AN_ERROR"
+    " obeyed(A), LEO(A), HW(A), checkpointed(A), log_start_offset(A), log_end_offset(A), round(A),"
+    " leader, leader_epoch, controller, controller_epoch, isr, isr_changes,"
+    " level, nobody, NAME_OF_AN_ERROR"
 )
 
 

@@ -10,41 +10,30 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from clusters.errors import UsageError
 from nemesis.conditions import Condition, ConditionError, parse_condition
-from nemesis.gate.where import parse_where
+from nemesis.fields import Fields, ScenarioError
 from nemesis.steps import (
-    Acks,
-    ActiveController,
-    Api,
     Await,
-    Consume,
-    Cut,
-    Discard,
-    Drop,
-    Heal,
-    Hold,
-    InFlight,
-    Kill,
-    Load,
     Measure,
-    Message,
-    NamedController,
-    Node,
-    Pause,
-    PowerOff,
     Produce,
-    Purpose,
-    Release,
-    Restart,
-    Resume,
-    Slow,
     Step,
-    Stop,
-    StopLoad,
 )
+from nemesis.verbs import VERBS, Names
+
+__all__ = [
+    "ExpectedRound",
+    "ExpectedSight",
+    "Scenario",
+    "ScenarioError",
+    "ScheduledStep",
+    "Topic",
+    "expected_outcome",
+    "load_scenario",
+    "matches",
+    "parse_scenario",
+]
 
 OUTCOMES: Final = (
     "diverged",
@@ -123,10 +112,6 @@ class Scenario:
         )
 
 
-class ScenarioError(UsageError):
-    """A scenario file that says something that cannot be."""
-
-
 def load_scenario(path: Path) -> Scenario:
     """Raises ScenarioError: one sentence, with file and line."""
     try:
@@ -146,53 +131,13 @@ def parse_scenario(name: str, text: str, where: str) -> Scenario:
     return _Reader(name, where, text).scenario(document)
 
 
-@dataclass(slots=True)
-class _Fields:
-    """The keys of one table; what is left over at the end is a mistake."""
-
-    values: dict[str, Any]
-    complain: Callable[[str], ScenarioError]
-
-    def take(self, key: str, kind: type, default: Any = ...) -> Any:
-        if key not in self.values:
-            if default is ...:
-                raise self.complain(f"{key!r} is missing")
-            return default
-        value = self.values.pop(key)
-        good = isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
-        if kind is float and isinstance(value, int):
-            return float(value)
-        if not good:
-            raise self.complain(f"{key!r} must be {_kind_name(kind)}, not {value!r}")
-        return value
-
-    def choose(self, key: str, allowed: tuple[str, ...], default: Any = ...) -> Any:
-        value = self.take(key, str, default)
-        if value is not None and value not in allowed:
-            raise self.complain(f"{key} = {value!r} must be one of {', '.join(allowed)}")
-        return value
-
-    def done(self) -> None:
-        if self.values:
-            raise self.complain(f"{next(iter(self.values))!r} is not known here")
-
-
-def _kind_name(kind: type) -> str:
-    return {str: "a text", int: "a whole number", dict: "a table", list: "a list"}.get(
-        kind, kind.__name__
-    )
-
-
 class _Reader:
     def __init__(self, name: str, where: str, text: str) -> None:
         self.name = name
         self.where = where
         lines = text.splitlines()
         self.step_lines = [n for n, line in enumerate(lines, start=1) if _HEADER.match(line)]
-        self.brokers: dict[str, int] = {}
-        self.records: tuple[str, ...] = ()
-        self.rules: set[str] = set()
-        self.controllers: set[str] = set()  # names that steps gave to the active controller
+        self.names = Names()
 
     def complain(self, message: str) -> ScenarioError:
         return ScenarioError(f"{self.where}: {message}")
@@ -200,41 +145,42 @@ class _Reader:
     # --- the whole -------------------------------------------------------------------------------
 
     def scenario(self, document: dict[str, Any]) -> Scenario:
-        top = _Fields(dict(document), self.complain)
+        top = Fields(dict(document), self.complain)
         title = top.take("title", str)
         source = top.take("source", list, [])
-        cluster = _Fields(dict(top.take("cluster", dict)), self.complain)
+        cluster = Fields(dict(top.take("cluster", dict)), self.complain)
         raw_steps = top.take("step", list)
         expect = dict(top.take("expect", dict, {}))
         top.done()
         names = cluster.take("brokers", list)
-        self.brokers = {str(broker): number for number, broker in enumerate(names)}
-        if not names or len(self.brokers) != len(names):
+        self.names.brokers = {str(broker): number for number, broker in enumerate(names)}
+        if not names or len(self.names.brokers) != len(names):
             raise self.complain("cluster.brokers must name each broker once")
         topic = self._topic(cluster.take("topics", dict))
         settings = _as_settings(cluster.take("settings", dict, {}))
-        order = tuple(cluster.take("start_order", list, list(self.brokers)))
-        if sorted(order) != sorted(self.brokers):
+        order = tuple(cluster.take("start_order", list, list(self.names.brokers)))
+        if sorted(order) != sorted(self.names.brokers):
             raise self.complain("cluster.start_order must name every broker once")
         controllers = cluster.take("controllers", int, 1)
         if controllers < 1:
             raise self.complain("cluster.controllers must be 1 or more")
         cluster.done()
-        self.records = _records_of(raw_steps)
+        self.names.records = _records_of(raw_steps)
         rounds = tuple(self._expected_round(raw) for raw in expect.pop("rounds", []))
-        seen = self._expected_sights(expect.pop("seen", {}))
+        sights = expect.pop("seen", {})
+        steps = tuple(self._step(n, raw) for n, raw in enumerate(raw_steps))
         return Scenario(
             name=self.name,
             title=title,
             source=tuple(str(item) for item in source),
-            brokers=self.brokers,
+            brokers=self.names.brokers,
             topic=topic,
             settings=settings,
             start_order=order,
-            steps=tuple(self._step(n, raw) for n, raw in enumerate(raw_steps)),
+            steps=steps,
             expect=self._expect(expect),
             expected_rounds=rounds,
-            expect_seen=seen,
+            expect_seen=self._expected_sights(sights),
             controllers=controllers,
             document=document,
         )
@@ -243,9 +189,9 @@ class _Reader:
         if len(topics) != 1:
             raise self.complain("cluster.topics must have exactly one topic")
         name, raw = next(iter(topics.items()))
-        fields = _Fields(dict(raw), lambda m: self.complain(f"cluster.topics.{name}: {m}"))
+        fields = Fields(dict(raw), lambda m: self.complain(f"cluster.topics.{name}: {m}"))
         assignment = tuple(
-            tuple(self._broker(str(b), self.complain) for b in replicas)
+            tuple(self.names.broker(str(b), self.complain) for b in replicas)
             for replicas in fields.take("assignment", list)
         )
         if not assignment or not all(assignment):
@@ -255,9 +201,9 @@ class _Reader:
         return Topic(name, assignment, settings)
 
     def _expected_round(self, raw: Any) -> ExpectedRound:
-        fields = _Fields(dict(raw), lambda m: self.complain(f"expect.rounds: {m}"))
+        fields = Fields(dict(raw), lambda m: self.complain(f"expect.rounds: {m}"))
         expected = ExpectedRound(
-            self._broker(fields.take("follower", str), self.complain),
+            self.names.broker(fields.take("follower", str), self.complain),
             fields.take("fetch_offset", int),
             fields.take("records", bool),
             fields.take("high_watermark", int),
@@ -273,11 +219,15 @@ class _Reader:
             if not isinstance(systems, list):
                 raise self.complain(f"expect.seen: {text!r} must have a list of systems")
             try:
-                condition = parse_condition(text, self.brokers, self.records)
+                condition = self._condition(text)
             except ConditionError as error:
                 raise self.complain(f"expect.seen: {error}") from None
             sights.append(ExpectedSight(condition, tuple(str(system) for system in systems)))
         return tuple(sights)
+
+    def _condition(self, text: str) -> Condition:
+        names = self.names
+        return parse_condition(text, names.brokers, names.records, names.controllers)
 
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
@@ -286,11 +236,6 @@ class _Reader:
             if not isinstance(systems, list):
                 raise self.complain(f"expect.{outcome} must be a list of systems")
         return {outcome: tuple(systems) for outcome, systems in raw.items()}
-
-    def _broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
-        if name not in self.brokers:
-            raise complain(f"{name!r} is no broker; there are {', '.join(self.brokers)}")
-        return name
 
     # --- one step --------------------------------------------------------------------------------
 
@@ -308,13 +253,11 @@ class _Reader:
         if verbs:
             step = self._verb(verbs[0], raw[verbs[0]], complain)
         elif "until" not in raw:
-            raise complain(f"does nothing; a step is one of {', '.join(_VERBS)}, or an until")
+            raise complain(f"does nothing; a step is one of {', '.join(VERBS)}, or an until")
         until = None
         if "until" in raw:
             try:
-                until = parse_condition(
-                    str(raw["until"]), self.brokers, self.records, self.controllers
-                )
+                until = self._condition(str(raw["until"]))
             except ConditionError as error:
                 raise complain(str(error)) from None
         if isinstance(step, Measure) and until is None:
@@ -325,41 +268,14 @@ class _Reader:
         return ScheduledStep(step, line, until, float(within), str(raw.get("why", "")))
 
     def _verb(self, verb: str, raw: Any, complain: Callable[[str], ScenarioError]) -> Step:
-        if verb not in _VERBS:
-            raise complain(f"{verb!r} is no step; must be one of {', '.join(_VERBS)}")
+        if verb not in VERBS:
+            raise complain(f"{verb!r} is no step; must be one of {', '.join(VERBS)}")
         if not isinstance(raw, dict):
             raise complain(f"{verb} must be a table, as in {verb} = {{ … }}")
-        fields = _Fields(dict(raw), lambda message: complain(f"{verb}: {message}"))
-        step = _VERBS[verb](self, fields)
+        fields = Fields(dict(raw), lambda message: complain(f"{verb}: {message}"))
+        step = VERBS[verb](self.names, fields)
         fields.done()
         return step
-
-    def broker_of(self, fields: _Fields, key: str = "broker") -> str:
-        return self._broker(fields.take(key, str), fields.complain)
-
-    def node_of(self, fields: _Fields) -> Node:
-        """A broker by name, or a controller: the active one, or one that a step has named."""
-        if "controller" not in fields.values:
-            return self.broker_of(fields)
-        name = str(fields.take("controller", str))
-        if name != "active":
-            if name not in self.controllers:
-                known = ", ".join(("active", *sorted(self.controllers)))
-                raise fields.complain(f"controller = {name!r} must be one of {known}")
-            return NamedController(name)
-        called = fields.take("as", str, None)
-        if called is not None:
-            if called in self.brokers or not called.isidentifier():
-                raise fields.complain(f"as = {called!r} must be a word that names no broker")
-            self.controllers.add(called)
-        return ActiveController(called)
-
-    def rule_of(self, fields: _Fields) -> str:
-        rule = str(fields.take("rule", str))
-        if rule not in self.rules:
-            known = ", ".join(sorted(self.rules)) or "none yet"
-            raise fields.complain(f"no earlier step has the rule {rule!r}; there are {known}")
-        return rule
 
 
 def _as_settings(raw: Mapping[str, Any]) -> dict[str, str]:
@@ -379,129 +295,6 @@ def _records_of(steps: list[Any]) -> tuple[str, ...]:
                 records.append(str(produce["record"]))
     return tuple(records)
 
-
-def _produce(reader: _Reader, fields: _Fields) -> Produce:
-    records = tuple(str(record) for record in fields.take("records", list, []))
-    one = fields.take("record", str, None)
-    if (one is None) == (not records):
-        raise fields.complain('needs a record = "m1", or a list of records')
-    return Produce(
-        records or (one,),
-        fields.choose("acks", get_args(Acks), "all"),
-        fields.take("partition", int, 0),
-        reader.broker_of(fields, "to") if "to" in fields.values else None,
-    )
-
-
-def _load(reader: _Reader, fields: _Fields) -> Load:
-    rate = fields.take("rate", float)
-    if rate <= 0:
-        raise fields.complain(f"rate = {rate:g} must be more than 0 records a second")
-    return Load(rate, fields.choose("acks", get_args(Acks), "all"))
-
-
-def _message_rule(reader: _Reader, fields: _Fields) -> dict[str, Any]:
-    kinds = [kind for kind in get_args(Message) if kind in fields.values]
-    if len(kinds) != 1:
-        raise fields.complain('needs either request = "fetch" or response = "fetch"')
-    api = fields.choose(kinds[0], get_args(Api))
-    source, destination = reader.broker_of(fields, "from"), reader.broker_of(fields, "to")
-    where = fields.take("where", str, "")
-    try:
-        parse_where(where)
-    except UsageError as error:
-        raise fields.complain(str(error)) from None
-    name = fields.take("rule", str, f"{kinds[0]} {source}→{destination}")
-    if name in reader.rules:
-        raise fields.complain(f"the rule {name!r} exists already; give this one another name")
-    reader.rules.add(name)
-    return {
-        "name": name,
-        "message": kinds[0],
-        "api": api,
-        "source": source,
-        "destination": destination,
-        "where": where,
-        "times": fields.take("times", int, None),
-    }
-
-
-def _power_off(reader: _Reader, fields: _Fields) -> PowerOff:
-    survives = fields.take("survives", str, None)
-    if survives is not None and survives not in reader.records:
-        raise fields.complain(f"survives = {survives!r}: no step produces that record")
-    return PowerOff(reader.broker_of(fields), survives)
-
-
-def _cut(reader: _Reader, fields: _Fields) -> Cut:
-    return Cut(
-        _end(reader, fields, "from"),
-        _end(reader, fields, "to"),
-        fields.choose("purpose", get_args(Purpose), None),
-        fields.take("both", bool, False),
-    )
-
-
-def _slow(reader: _Reader, fields: _Fields) -> Slow:
-    delay_ms = fields.take("delay_ms", int)
-    if delay_ms < 0:
-        raise fields.complain(f"delay_ms = {delay_ms} is less than nothing")
-    return Slow(
-        _end(reader, fields, "from"),
-        _end(reader, fields, "to"),
-        delay_ms,
-        fields.choose("purpose", get_args(Purpose), None),
-    )
-
-
-def _end(reader: _Reader, fields: _Fields, key: str) -> str:
-    name = str(fields.take(key, str))
-    if name not in reader.brokers and name not in ("client", "coordination"):
-        raise fields.complain(
-            f"{name!r} is no end of a link; there are"
-            f" {', '.join(reader.brokers)}, client, coordination"
-        )
-    return name
-
-
-def _heal(reader: _Reader, fields: _Fields) -> Heal:
-    if not fields.values:
-        return Heal()
-    return Heal(_end(reader, fields, "from"), _end(reader, fields, "to"))
-
-
-def _measure(reader: _Reader, fields: _Fields) -> Measure:
-    return Measure(
-        reader.broker_of(fields, "since_last_fetch_of"),
-        fields.take("unit", str),
-        fields.take("above", float),
-        fields.take("at_most", float),
-        fields.take("slack_ms", int, 0),
-    )
-
-
-_VERBS: Final[Mapping[str, Callable[[_Reader, _Fields], Step]]] = {
-    "produce": _produce,
-    "consume": lambda reader, fields: Consume(fields.take("partition", int, 0)),
-    "load": _load,
-    "stop_load": lambda reader, fields: StopLoad(),
-    "hold": lambda reader, fields: Hold(**_message_rule(reader, fields)),
-    "drop": lambda reader, fields: Drop(**_message_rule(reader, fields)),
-    "release": lambda reader, fields: Release(reader.rule_of(fields)),
-    "discard": lambda reader, fields: Discard(reader.rule_of(fields)),
-    "kill": lambda reader, fields: Kill(
-        reader.node_of(fields), fields.choose("in_flight", get_args(InFlight))
-    ),
-    "power_off": _power_off,
-    "stop": lambda reader, fields: Stop(reader.node_of(fields)),
-    "restart": lambda reader, fields: Restart(reader.node_of(fields)),
-    "pause": lambda reader, fields: Pause(reader.node_of(fields)),
-    "resume": lambda reader, fields: Resume(reader.node_of(fields)),
-    "cut": _cut,
-    "slow": _slow,
-    "heal": _heal,
-    "measure": _measure,
-}
 
 # --- what is expected on which system ------------------------------------------------------------
 

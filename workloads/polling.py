@@ -57,7 +57,7 @@ def _text(data: bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ReadToEnd:
-    """Log start and end as the cluster told them; whether the end was reached in time."""
+    """The log end before the reading, the log start after it; whether all was read in time."""
 
     start: int
     end: int | None
@@ -97,7 +97,14 @@ def read_to_end(
             messages = reader.consume(_BATCH, _POLL_S)
             if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
                 position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
-        return ReadToEnd(start, end, position >= end)
+        reached = position >= end
+        while time.monotonic() < deadline:
+            try:  # what was deleted while it was read need not have been read
+                start, _ = reader.get_watermark_offsets(assigned, timeout=_WATERMARK_TIMEOUT_S)
+                return ReadToEnd(start, end, reached)
+            except KafkaException:
+                continue
+        return ReadToEnd(start, end, False)
     finally:
         reader.close()
 

@@ -24,6 +24,8 @@ _FLUSH_INTERVAL_S = 1.0
 _DRAIN_TIMEOUT_S = 30.0
 _BURST = 50
 PROCESSES_PER_WORKER = 100
+# It asks nobody else who leads, unless it is refused.
+_KNOWS_ONE_BROKER = {"topic.metadata.refresh.interval.ms": "-1"}
 
 
 class Worker:
@@ -74,17 +76,24 @@ class Worker:
         key = (to or self._config.bootstrap, acks)
         sender = self._senders.get(key)
         if sender is None:
-            sender = self._senders[key] = self._sender(acks, self._say_sent, key[0])
+            believes = {} if to is None else _KNOWS_ONE_BROKER
+            sender = self._senders[key] = self._sender(acks, self._say_sent, key[0], believes)
         for value in values:
             sender.send(topic, partition, value)
 
-    def _sender(self, acks: str, on_completed: Callable[..., None], bootstrap: str) -> Sender:
+    def _sender(
+        self,
+        acks: str,
+        on_completed: Callable[..., None],
+        bootstrap: str,
+        settings: Mapping[str, str],
+    ) -> Sender:
         return Sender(
             self._recorder,
             self._process(),
             bootstrap,
             acks,
-            self._config.settings,
+            {**self._config.settings, **settings},
             on_completed,
         )
 
@@ -115,7 +124,7 @@ class Worker:
 
     def do_load(self, topic: str, partitions: int, acks: str, rate: float, senders: int) -> None:
         for _ in range(senders):
-            sender = self._sender(acks, lambda *_: None, self._config.bootstrap)
+            sender = self._sender(acks, lambda *_: None, self._config.bootstrap, {})
             self._loads.append(_Load(sender, topic, partitions, rate / senders, self._process()))
         self._poller = Poller(
             self._recorder,

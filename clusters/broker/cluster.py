@@ -1,26 +1,22 @@
-"""A cluster of the project's own brokers on one machine, with a ZooKeeper of its own."""
+"""A cluster of the project's own brokers on the nodes of a host."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.local import LocalHost
-from clusters.hosts.ports import LOOPBACK
-from clusters.local_cluster import LocalCluster
+from clusters.hosts.host import Host
+from clusters.placed_cluster import PlacedCluster
 
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
 
 
-class BrokerCluster(LocalCluster):
-    """Implements clusters.cluster.Cluster for `neaptide:<generation>` on the local host."""
+class BrokerCluster(PlacedCluster):
+    """Implements clusters.cluster.Cluster for `neaptide:<generation>`."""
 
-    def __init__(
-        self, host: LocalHost, directory: Path, generation: str, spec: ClusterSpec
-    ) -> None:
+    def __init__(self, host: Host, directory: Path, generation: str, spec: ClusterSpec) -> None:
         super().__init__(host, directory, spec)
         self._generation = generation
 
@@ -30,19 +26,22 @@ class BrokerCluster(LocalCluster):
             **self._spec.settings,
             "broker.id": str(broker),
             "neaptide.generation": self._generation,
-            "listeners": _listeners(*self.ports(broker)),
-            "advertised.listeners": _listeners(through.client_port, through.replication_port),
+            "listeners": _listeners(self._host.address(broker), *self.ports(broker)),
+            "advertised.listeners": _listeners(
+                through.host, through.client_port, through.replication_port
+            ),
             "inter.broker.listener.name": REPLICATION_LISTENER,
-            "log.dirs": str(self.log_directory(broker)),
-            "zookeeper.connect": f"{LOOPBACK}:{through.coordination_port}",
+            "log.dirs": str(self._host.path(broker, self.log_directory(broker))),
+            "zookeeper.connect": f"{through.host}:{through.coordination_port}",
         }
         properties = directory / "server.properties"
         properties.write_text(write_properties(settings), encoding="utf-8")
-        return (sys.executable, "-m", "clusters.broker.server", str(properties))
+        python, file = self._host.python(broker), self._host.path(broker, properties)
+        return (*python, "-m", "clusters.broker.server", str(file))
 
 
-def _listeners(client_port: int, replication_port: int) -> str:
+def _listeners(address: str, client_port: int, replication_port: int) -> str:
     return (
-        f"{CLIENT_LISTENER}://{LOOPBACK}:{client_port},"
-        f"{REPLICATION_LISTENER}://{LOOPBACK}:{replication_port}"
+        f"{CLIENT_LISTENER}://{address}:{client_port},"
+        f"{REPLICATION_LISTENER}://{address}:{replication_port}"
     )

@@ -1,1 +1,1 @@
-"""Where the nodes of a cluster run: here, as processes of this machine."""
+"""Where the nodes of a cluster run: this machine, its namespaces, containers, other machines."""

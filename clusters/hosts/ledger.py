@@ -6,19 +6,24 @@ each on disk before the next thing happens:
     {"owner": {"pid": 1, "started": 2.5}}                          first line
     {"intent": "…token…", "what": "broker 1", "directory": "…"}    before the process runs
     {"token": "…", "pid": 7, "started": 3.5}                       as soon as its pid is known
+    {"resource": "namespace", "name": "…"}                         before it exists
 
 A pid alone proves nothing, for pids are used again: a process is (pid, start time). A process
 that ran while its pid was not yet written, and whatever a process started in its turn, is found
 by the token in its environment. The end of a process is not written: whether it lives is asked.
+What is no process (a network namespace, a container) is a *resource*: its kind says how it is
+removed, and removing what is not there is no error. One that cannot be removed now stays in the
+ledger for the next command.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -63,6 +68,17 @@ class Entry:
     identity: ProcessIdentity | None
 
 
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that is no process and has to be removed."""
+
+    kind: str
+    name: str
+
+
+Remover = Callable[[str], bool]  # of a kind: removes by name; False: cannot be done now
+
+
 def state_directory() -> Path:
     """Where neaptide keeps what outlives a run: `NEAPTIDE_STATE`, or below the XDG state home."""
     if override := os.environ.get("NEAPTIDE_STATE"):
@@ -98,6 +114,10 @@ class Ledger:
         if identity is not None:
             self._write({"token": token, "pid": pid, "started": identity.started})
 
+    def intend_resource(self, kind: str, name: str) -> None:
+        """Write that a resource is about to exist. Its name belongs to this run alone."""
+        self._write({"resource": kind, "name": name})
+
     def close(self) -> None:
         """Forget the file, once nothing that it names is left."""
         if not self._file.closed:
@@ -118,27 +138,42 @@ class Ledger:
         os.fsync(self._file.fileno())
 
 
-def reap_orphans(directory: Path | None = None) -> list[str]:
-    """Kill what dead owners left running, and say what it was; what living ones own stays."""
+def reap_orphans(
+    directory: Path | None = None, removers: Mapping[str, Remover] | None = None
+) -> list[str]:
+    """End what dead owners left, and say what it was; what living ones own stays."""
     folder = directory or state_directory() / "ledger"
     reaped: list[str] = []
-    for path in sorted(folder.glob("*.jsonl")):
-        owner, entries = _read(path)
-        if owner is None or owner.lives():
-            continue
-        reaped.extend(_end(entries))
-        path.unlink(missing_ok=True)
+    if not folder.is_dir():
+        return reaped
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # or another's new namespace could be taken for an old one
+        for path in sorted(folder.glob("*.jsonl")):
+            owner, entries, resources = _read(path)
+            if owner is None or owner.lives():
+                continue
+            reaped.extend(_end(entries))
+            left = [each for each in reversed(resources) if not _remove(each, removers or {})]
+            reaped.extend(f"{r.kind} {r.name}" for r in reversed(resources) if r not in left)
+            if not left:
+                path.unlink(missing_ok=True)
     return reaped
 
 
-def _read(path: Path) -> tuple[ProcessIdentity | None, list[Entry]]:
-    """Owner and entries of a ledger; no owner: being written at this moment."""
+def _remove(resource: Resource, removers: Mapping[str, Remover]) -> bool:
+    remover = removers.get(resource.kind)
+    return remover is not None and remover(resource.name)
+
+
+def _read(path: Path) -> tuple[ProcessIdentity | None, list[Entry], list[Resource]]:
+    """Owner and contents of a ledger; no owner: being written at this moment."""
     owner: ProcessIdentity | None = None
     entries: dict[str, Entry] = {}
+    resources: list[Resource] = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:  # another harness reaped it first
-        return None, []
+    except FileNotFoundError:  # its owner has just ended well
+        return None, [], []
     for line in lines:
         try:
             row = json.loads(line)
@@ -149,11 +184,13 @@ def _read(path: Path) -> tuple[ProcessIdentity | None, list[Entry]]:
         elif "intent" in row:
             token = row["intent"]
             entries[token] = Entry(token, row["what"], row["directory"], None)
+        elif "resource" in row:
+            resources.append(Resource(row["resource"], row["name"]))
         elif row.get("token") in entries:
             known = entries[row["token"]]
             identity = ProcessIdentity(row["pid"], row["started"])
             entries[known.token] = Entry(known.token, known.what, known.directory, identity)
-    return owner, list(entries.values())
+    return owner, list(entries.values()), resources
 
 
 def _end(entries: list[Entry]) -> Iterator[str]:

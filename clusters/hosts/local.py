@@ -14,7 +14,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -105,8 +105,9 @@ class LocalHost:
     """Starts processes and answers for their end."""
 
     def __init__(self, ledger: Ledger | None = None) -> None:
-        self._ledger = ledger or Ledger()
+        self.ledger = ledger or Ledger()
         self._running: list[RunningProcess] = []
+        self._endings: list[Callable[[], None]] = []
         self._closed = False
         atexit.register(self.close_now)
 
@@ -115,13 +116,17 @@ class LocalHost:
         """What was started and has not ended."""
         return tuple(process for process in self._running if process.returncode is None)
 
+    def at_end(self, ending: Callable[[], None]) -> None:
+        """Have this done once all processes have ended; what fails stays in the ledger."""
+        self._endings.append(ending)
+
     async def start(self, spec: ProcessSpec) -> RunningProcess:
         """Run a process: written down first, then started, then written down with its pid."""
         if self._closed:
             raise RuntimeError(f"cannot start {spec.name}: this host is closed")
         spec.directory.mkdir(parents=True, exist_ok=True)
         spec.stdout_log.parent.mkdir(parents=True, exist_ok=True)
-        token = self._ledger.intend(spec.name, spec.directory)
+        token = self.ledger.intend(spec.name, spec.directory)
         pipe = subprocess.PIPE if spec.pipes else None
         with spec.stdout_log.open("ab") as log:
             popen = subprocess.Popen(
@@ -135,7 +140,7 @@ class LocalHost:
             )
         process = RunningProcess(spec, popen)
         self._running.append(process)
-        self._ledger.started(token, popen.pid)
+        self.ledger.started(token, popen.pid)
         return process
 
     async def close(self) -> None:
@@ -162,5 +167,7 @@ class LocalHost:
                 if stream is not None:
                     with contextlib.suppress(BrokenPipeError):
                         stream.close()
-        self._ledger.close()
         atexit.unregister(self.close_now)
+        for ending in reversed(self._endings):
+            ending()
+        self.ledger.close()

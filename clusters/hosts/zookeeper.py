@@ -1,4 +1,4 @@
-"""A real ZooKeeper out of PySpark's own jars: one standalone server on the loopback interface.
+"""A real ZooKeeper out of PySpark's own jars: one standalone server, on loopback by default.
 
 Not an ensemble: the coordination service is not what is tested. It keeps its word on its own
 disk, but without syncing (no scenario cuts its power), so that it is quick.
@@ -79,16 +79,23 @@ def zookeeper_class_path() -> str:
 
 
 class ZooKeeper:
-    """A ZooKeeper server that answers; `port` is its real port, on the loopback interface."""
+    """A ZooKeeper server that answers; `port` is its real port, at `address`."""
 
-    def __init__(self, process: RunningProcess, reservation: PortReservation) -> None:
+    def __init__(self, process: RunningProcess, reservation: PortReservation, address: str) -> None:
         self.process = process
+        self.address = address
         self.port = reservation.port
         self._reservation = reservation
 
     @classmethod
     async def start(
-        cls, host: LocalHost, directory: Path, *, log: Path | None = None, deadline_s: float = 30.0
+        cls,
+        host: LocalHost,
+        directory: Path,
+        *,
+        log: Path | None = None,
+        address: str = LOOPBACK,
+        deadline_s: float = 30.0,
     ) -> ZooKeeper:
         """Start a server with its data below `directory`; returns when it answers `ruok`."""
         java, class_path = find_java(), zookeeper_class_path()
@@ -97,7 +104,7 @@ class ZooKeeper:
         reservation = reserve_port()
         configuration, logging = directory / "zoo.cfg", directory / "log4j2.properties"
         configuration.write_text(
-            _CONFIGURATION.format(data=directory / "data", port=reservation.port, address=LOOPBACK),
+            _CONFIGURATION.format(data=directory / "data", port=reservation.port, address=address),
             encoding="utf-8",
         )
         logging.write_text(_LOGGING, encoding="utf-8")
@@ -106,7 +113,7 @@ class ZooKeeper:
         log = log or directory / "zookeeper.log"
         reservation.release_socket()
         process = await host.start(ProcessSpec("zookeeper", argv, directory, log))
-        server = cls(process, reservation)
+        server = cls(process, reservation, address)
         try:
             await server._until_it_answers(deadline_s)
         except BaseException:
@@ -122,7 +129,7 @@ class ZooKeeper:
 
     async def _until_it_answers(self, deadline_s: float) -> None:
         deadline = time.monotonic() + deadline_s
-        while not await _answers(self.port):
+        while not await _answers(self.address, self.port):
             log = self.process.spec.stdout_log
             if self.process.returncode is not None:
                 raise RuntimeError(f"ZooKeeper ended before it answered: see {log}")
@@ -131,10 +138,10 @@ class ZooKeeper:
             await asyncio.sleep(0.01)
 
 
-async def _answers(port: int) -> bool:
+async def _answers(address: str, port: int) -> bool:
     """Whether the server says that it is well (the four-letter command `ruok`)."""
     try:
-        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        reader, writer = await asyncio.open_connection(address, port)
     except OSError:
         return False
     try:

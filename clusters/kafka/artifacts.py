@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
+from clusters.cache import cache_directory
 from clusters.errors import MissingPartError
 from clusters.kafka.checksums import read_seals, seal, verified, write_seals
 
@@ -51,12 +52,6 @@ _DEPENDENCY: Final = """\
 
 class ArtifactError(MissingPartError):
     """The artifacts cannot be had; the message says what to do."""
-
-
-def cache_directory() -> Path:
-    """Where fetched things of this project live: `$XDG_CACHE_HOME/neaptide`."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "neaptide"
 
 
 def class_path(*coordinates: str) -> str:

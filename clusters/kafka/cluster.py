@@ -1,4 +1,4 @@
-"""A cluster of unchanged Apache Kafka brokers on one machine, with a ZooKeeper of its own.
+"""A cluster of unchanged Apache Kafka brokers on the nodes of a host.
 
 The ZooKeeper is the one of PySpark's jars for every version: it is not what is tested, it starts
 quickly, and clients from 3.4 on speak to it.
@@ -7,25 +7,29 @@ quickly, and clients from 3.4 on speak to it.
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.java import find_java
-from clusters.hosts.local import LocalHost
+from clusters.hosts.host import Host, LocalNodeProcess
+from clusters.kafka import shared_archive
 from clusters.kafka.home import Home
 from clusters.kafka.properties import LOG4J, command, properties
 from clusters.kafka.versions import Addressing, kafka_class_path, row_of
-from clusters.local_cluster import LocalCluster
+from clusters.placed_cluster import PlacedCluster
+
+_SHARING = ("local", "netns")  # hosts whose nodes have this machine's disk
 
 
-class KafkaCluster(LocalCluster):
-    """Implements clusters.cluster.Cluster for `kafka:<version>` on the local host."""
+class KafkaCluster(PlacedCluster):
+    """Implements clusters.cluster.Cluster for `kafka:<version>`."""
 
     def __init__(
         self,
-        host: LocalHost,
+        host: Host,
         directory: Path,
         version: str,
         spec: ClusterSpec,
@@ -35,8 +39,7 @@ class KafkaCluster(LocalCluster):
         self._version = version
         self._home = home
         self._row = row_of(version)
-        self._java = Path()
-        self._class_path = ""
+        self._class_paths: dict[int, str] = {}
 
     def ports(self, broker: int) -> tuple[int, int]:
         """Both are the same where a broker has one listener."""
@@ -45,9 +48,17 @@ class KafkaCluster(LocalCluster):
         return (client if apart else replication), replication
 
     async def start_coordination(self) -> None:
-        self._java = find_java()
-        self._class_path = await asyncio.to_thread(kafka_class_path, self._version, self._home)
+        await self._install(self._spec.brokers)
         await super().start_coordination()
+
+    async def _install(self, nodes: Iterable[int]) -> str:
+        """Every node has this version's jars; the class path of this machine."""
+        class_path = await asyncio.to_thread(kafka_class_path, self._version, self._home)
+        jars = [Path(jar) for jar in class_path.split(os.pathsep)]
+        for node in nodes:
+            there = await self._host.install(node, jars)
+            self._class_paths[node] = ":".join(there[jar] for jar in jars)
+        return class_path
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
         settings = properties(
@@ -56,14 +67,42 @@ class KafkaCluster(LocalCluster):
             broker,
             self.ports(broker),
             through,
-            self.log_directory(broker),
+            self._host.path(broker, self.log_directory(broker)),
+            self._host.address(broker),
         )
         server, log4j = directory / "server.properties", directory / "log4j.properties"
         server.write_text(write_properties(settings), encoding="utf-8")
         log4j.write_text(LOG4J, encoding="utf-8")
-        return command(self._java, self._class_path, log4j, server)
+        return command(
+            self._host.java(broker),
+            self._class_paths[broker],
+            self._host.path(broker, log4j),
+            self._host.path(broker, server),
+            self._java_options(broker),
+        )
 
-    def read_replicas(self, broker: int) -> list[dict[str, Any]]:
+    # --- quicker starts --------------------------------------------------------------------------
+
+    def _archive(self, broker: int) -> Path | None:
+        """Of what Java loads; None where nodes do not see this machine's disk."""
+        if self._host.name not in _SHARING:
+            return None
+        return shared_archive.archive_of(self._host.java(broker), self._class_paths[broker])
+
+    def _java_options(self, broker: int) -> tuple[str, ...]:
+        archive = self._archive(broker)
+        return () if archive is None else shared_archive.options(archive)
+
+    async def remember(self) -> None:
+        for broker, process in self._processes.items():
+            archive = self._archive(broker)
+            if archive is None or not isinstance(process, LocalNodeProcess):
+                return
+            if process.returncode is None:
+                await shared_archive.record(archive, self._host.java(broker), process.pid)
+                return
+
+    async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
         """Of the scenario's topic: Kafka's own topics are not what is checked."""
         topic = self._spec.topic.name
-        return [row for row in super().read_replicas(broker) if row["topic"] == topic]
+        return [row for row in await super().read_replicas(broker) if row["topic"] == topic]

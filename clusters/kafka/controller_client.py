@@ -14,15 +14,15 @@ from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
 from clusters.broker.wire.codec import LENGTH_BYTES, encode_request
-from clusters.hosts.ports import LOOPBACK
 
 CLIENT_ID: Final = "neaptide-observer"
 
 
 class ControllerConnection:
-    """Open one with `async with ControllerConnection(port) as connection`."""
+    """Open one with `async with ControllerConnection(address, port) as connection`."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, address: str, port: int) -> None:
+        self._address = address
         self._port = port
         self._correlation_id = 0
         self._reader: asyncio.StreamReader
@@ -30,7 +30,7 @@ class ControllerConnection:
 
     async def __aenter__(self) -> ControllerConnection:
         """Raises OSError where nobody listens."""
-        self._reader, self._writer = await asyncio.open_connection(LOOPBACK, self._port)
+        self._reader, self._writer = await asyncio.open_connection(self._address, self._port)
         return self
 
     async def __aexit__(self, *_: object) -> None:

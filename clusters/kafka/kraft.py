@@ -1,4 +1,4 @@
-"""A cluster of unchanged Apache Kafka brokers on one machine, in KRaft mode.
+"""A cluster of unchanged Apache Kafka brokers on the nodes of a host, in KRaft mode.
 
 The controllers are nodes of their own, so that brokers can die without the quorum, or (`-combined`)
 every broker is one as well. There is no ZooKeeper.
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
+from clusters.hosts.host import Host, PortClaim
 from clusters.hosts.java import find_java
-from clusters.hosts.local import LocalHost, ProcessSpec
-from clusters.hosts.ports import PortReservation, reserve_port
+from clusters.hosts.local import ProcessSpec
 from clusters.kafka.cluster import KafkaCluster
 from clusters.kafka.home import Home
 from clusters.kafka.kraft_properties import (
@@ -30,7 +30,7 @@ from clusters.kafka.kraft_storage import (
     write_meta_properties,
 )
 from clusters.kafka.properties import CLIENT_LISTENER, LOG4J, REPLICATION_LISTENER, command
-from clusters.kafka.versions import Mode, kafka_class_path, parse_release
+from clusters.kafka.versions import Mode, parse_release
 from clusters.observer import Observer, OnChange
 from clusters.observer_kraft import KraftObserver
 
@@ -42,7 +42,7 @@ class KraftCluster(KafkaCluster):
 
     def __init__(
         self,
-        host: LocalHost,
+        host: Host,
         directory: Path,
         version: str,
         spec: ClusterSpec,
@@ -53,8 +53,8 @@ class KraftCluster(KafkaCluster):
         combined = self._release.mode is Mode.COMBINED
         own = range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)
         self._controllers = () if combined else tuple(own)
-        voters = spec.brokers if combined else self._controllers
-        self._quorum: dict[int, PortReservation] = {node: reserve_port() for node in voters}
+        self._voters = tuple(spec.brokers) if combined else self._controllers
+        self._quorum: dict[int, PortClaim] = {}
         self._bootstrap = Path()
         self._observer: KraftObserver | None = None
 
@@ -64,10 +64,16 @@ class KraftCluster(KafkaCluster):
 
     @property
     def quorum(self) -> Mapping[int, int]:
-        return {node: reservation.port for node, reservation in self._quorum.items()}
+        return {node: self._quorum_claim(node).port for node in self._voters}
+
+    def _quorum_claim(self, node: int) -> PortClaim:
+        if node not in self._quorum:
+            self._quorum[node] = self._host.claim_port(node)
+        return self._quorum[node]
 
     def observer(self, on_change: OnChange) -> Observer:
-        self._observer = KraftObserver(self.quorum, on_change)
+        addresses = {n: (self._host.address(n), port) for n, port in self.quorum.items()}
+        self._observer = KraftObserver(addresses, on_change)
         return self._observer
 
     def logs(self) -> Mapping[str, Path]:
@@ -87,50 +93,60 @@ class KraftCluster(KafkaCluster):
 
     async def start_coordination(self) -> None:
         """Has all that the nodes need; they themselves are started when the links are there."""
-        self._java = find_java()
-        self._class_path = await asyncio.to_thread(kafka_class_path, self._version, self._home)
+        class_path = await self._install((*self._controllers, *self._spec.brokers))
         self._bootstrap = await asyncio.to_thread(
             bootstrap_checkpoint,
-            self._java,
-            self._class_path,
+            find_java(),
+            class_path,
             self._release.number,
             chosen_features(self._spec.settings),
         )
 
     async def start(self, broker: int, through: Listeners) -> None:
-        if broker in self._quorum:
-            self._quorum[broker].release_socket()
-        self._format(broker)
+        if broker in self._voters:
+            self._quorum_claim(broker).release_socket()
+        await self._format(broker)
         if broker not in self._controllers:
             await super().start(broker, through)
             return
         directory = self._directory / self._name(broker)
-        argv = self._command(broker, through, directory)
+        settings = directory / "settings"
+        settings.mkdir(parents=True, exist_ok=True)
+        argv = self._command(broker, through, settings)
+        await self._host.put(broker, settings)
         self._processes[broker] = await self._host.start(
-            ProcessSpec(f"controller {broker}", argv, directory, self._log_file(broker))
+            broker, ProcessSpec(f"controller {broker}", argv, directory, self._log_file(broker))
         )
 
-    def _format(self, node: int) -> None:
+    async def _format(self, node: int) -> None:
         data = self.log_directory(node)
         if data.exists():
             return
         write_meta_properties(data, node)
         shutil.copyfile(self._bootstrap, data / BOOTSTRAP)
+        await self._host.put(node, data)
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
-        node = Node(broker, self._ports_of(broker), self.log_directory(broker))
+        data = self._host.path(broker, self.log_directory(broker))
+        node = Node(broker, self._ports_of(broker), data, self._host.address(broker))
         settings = kraft_properties(node, self._spec.settings, through)
         server, log4j = directory / "server.properties", directory / "log4j.properties"
         server.write_text(write_properties(settings), encoding="utf-8")
         log4j.write_text(LOG4J, encoding="utf-8")
-        return command(self._java, self._class_path, log4j, server)
+        return command(
+            self._host.java(broker),
+            self._class_paths[broker],
+            self._host.path(broker, log4j),
+            self._host.path(broker, server),
+            self._java_options(broker),
+        )
 
     def _ports_of(self, node: int) -> dict[str, int]:
         ports = {}
         if node not in self._controllers:
             ports[CLIENT_LISTENER], ports[REPLICATION_LISTENER] = self.ports(node)
-        if node in self._quorum:
-            ports[CONTROLLER_LISTENER] = self._quorum[node].port
+        if node in self._voters:
+            ports[CONTROLLER_LISTENER] = self._quorum_claim(node).port
         return ports
 
     # --- what a death leaves ---------------------------------------------------------------------
@@ -142,5 +158,5 @@ class KraftCluster(KafkaCluster):
 
     def close(self) -> None:
         super().close()
-        for reservation in self._quorum.values():
-            reservation.close()
+        for claim in self._quorum.values():
+            claim.close()

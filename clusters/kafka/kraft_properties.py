@@ -33,6 +33,7 @@ class Node:
     id: int
     ports: Mapping[str, int]
     log_directory: Path
+    address: str = LOOPBACK
 
     @property
     def roles(self) -> str:
@@ -55,11 +56,13 @@ def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners
         "node.id": str(node.id),
         "log.dirs": str(node.log_directory),
         "controller.quorum.voters": ",".join(
-            f"{voter}@{LOOPBACK}:{port}" for voter, port in sorted(through.quorum.items())
+            f"{voter}@{through.host}:{port}" for voter, port in sorted(through.quorum.items())
         ),
         "controller.listener.names": CONTROLLER_LISTENER,
-        "listeners": _listeners(node.ports),
-        "advertised.listeners": _listeners({name: advertised[name] for name in node.ports}),
+        "listeners": _listeners(node.address, node.ports),
+        "advertised.listeners": _listeners(
+            through.host, {name: advertised[name] for name in node.ports}
+        ),
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
     }
     if CLIENT_LISTENER in node.ports:
@@ -81,5 +84,5 @@ def _without_zookeeper(settings: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
-def _listeners(ports: Mapping[str, int]) -> str:
-    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
+def _listeners(address: str, ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{address}:{port}" for name, port in ports.items())

@@ -17,8 +17,8 @@ from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from clusters.broker.server.config import write_properties
+from clusters.cache import cache_directory
 from clusters.errors import UsageError
-from clusters.kafka.artifacts import cache_directory
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 ELR_FEATURE: Final = "eligible.leader.replicas.version"

@@ -57,42 +57,45 @@ def properties(
     own: tuple[int, int],
     through: Listeners,
     log_directory: Path,
+    address: str = LOOPBACK,
 ) -> dict[str, str]:
-    """`own`: the (client, replication) ports that the broker itself binds."""
+    """`own`: the (client, replication) ports that the broker itself binds, at its `address`."""
     return {
         **DEFAULTS,
         **row.settings,
         **scenario,
         "broker.id": str(broker),
         "log.dirs": str(log_directory),
-        "zookeeper.connect": f"{LOOPBACK}:{through.coordination_port}",
-        **_addresses(row.addressing, own, through),
+        "zookeeper.connect": f"{through.host}:{through.coordination_port}",
+        **_addresses(row.addressing, address, own, through),
     }
 
 
-def _addresses(addressing: Addressing, own: tuple[int, int], through: Listeners) -> dict[str, str]:
+def _addresses(
+    addressing: Addressing, address: str, own: tuple[int, int], through: Listeners
+) -> dict[str, str]:
     """With one listener all are sent to the replication link: the others' fetches must be there."""
     match addressing:
         case Addressing.HOST_AND_PORT:
             return {
-                "host.name": LOOPBACK,
+                "host.name": address,
                 "port": str(own[1]),
-                "advertised.host.name": spelled_out(LOOPBACK),
+                "advertised.host.name": spelled_out(through.host),
                 "advertised.port": str(through.replication_port),
             }
         case Addressing.ONE_LISTENER:
             return {
-                "listeners": f"PLAINTEXT://{LOOPBACK}:{own[1]}",
+                "listeners": f"PLAINTEXT://{address}:{own[1]}",
                 "advertised.listeners": (
-                    f"PLAINTEXT://{spelled_out(LOOPBACK)}:{through.replication_port}"
+                    f"PLAINTEXT://{spelled_out(through.host)}:{through.replication_port}"
                 ),
             }
         case Addressing.NAMED_LISTENERS:
             names = (CLIENT_LISTENER, REPLICATION_LISTENER)
             return {
-                "listeners": _listeners(names, own),
+                "listeners": _listeners(names, address, own),
                 "advertised.listeners": _listeners(
-                    names, (through.client_port, through.replication_port)
+                    names, through.host, (through.client_port, through.replication_port)
                 ),
                 "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in names),
                 "inter.broker.listener.name": REPLICATION_LISTENER,
@@ -111,14 +114,22 @@ def spelled_out(address: str) -> str:
     )
 
 
-def _listeners(names: tuple[str, str], ports: tuple[int, int]) -> str:
-    return ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in zip(names, ports, strict=True))
+def _listeners(names: tuple[str, str], address: str, ports: tuple[int, int]) -> str:
+    return ",".join(f"{name}://{address}:{port}" for name, port in zip(names, ports, strict=True))
 
 
-def command(java: Path, class_path: str, log4j: Path, server_properties: Path) -> tuple[str, ...]:
+def command(
+    java: str,
+    class_path: str,
+    log4j: Path,
+    server_properties: Path,
+    options: tuple[str, ...] = (),
+) -> tuple[str, ...]:
+    """`options`: further ones of Java's."""
     return (
-        str(java),
+        java,
         *_JAVA_OPTIONS,
+        *options,
         f"-Dlog4j.configuration={log4j.as_uri()}",
         "-cp",
         class_path,

@@ -42,6 +42,11 @@ from clusters.simulation.network import (
 from clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
+CONTROL_REQUESTS: Final = (
+    told.LeaderAndIsrRequested,
+    told.StopReplicaRequested,
+    told.UpdateMetadataRequested,
+)
 ANSWERS: Final = (
     told.FetchResponded,
     told.OffsetForLeaderEpochResponded,
@@ -154,6 +159,7 @@ class World:
         "holds",
         "messages",
         "now_us",
+        "obeyed",
         "own",
         "partition",
         "paused",
@@ -200,6 +206,7 @@ class World:
         self.silent_since: dict[int, int] = {}  # brokers that the service does not hear
         self.expired: frozenset[int] = frozenset()  # … whose session is over; they do not know
         self.refused: frozenset[int] = frozenset()  # controllers that were told of a later one
+        self.obeyed: frozenset[int] = frozenset()  # controllers that were not
         self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
@@ -454,6 +461,8 @@ class World:
 
     def _tell_message(self, link: Link, body: object) -> None:
         refusal = self.tell(link.target, body)
+        if refusal is None and link.channel == CONTROL and isinstance(body, CONTROL_REQUESTS):
+            self.obeyed |= {link.source}
         if refusal is not None and link.channel == CONTROL:
             epoch = getattr(body, "controller_epoch", 0)
             answer = told.ControlResponded(link.target, epoch, refusal)
@@ -788,15 +797,20 @@ _SHARED: Final = (
     "paused",
     "recorder",
     "refused",
+    "obeyed",
     "sequence",
     "spec",
     "steps",
 )
 
 
-def start_world(spec: WorldSpec) -> World:
-    """Brokers up, the first of them controller, the topic there: nothing has been done yet."""
+def start_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: None) -> World:
+    """Brokers up, the first of them controller, the topic there: nothing has been done yet.
+
+    `watch` may set a recorder, before anything happens.
+    """
     world = World(spec)
+    watch(world)
     for broker_id in spec.brokers:
         start_broker(world, broker_id)
         while world.service.controller is None and world.advance():

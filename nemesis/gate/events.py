@@ -10,7 +10,7 @@ The event names and their fields, the contract with `client.Gate`:
     hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
     dropped            rule and message
     epoch_learned      broker, topic, partition, leader, leader_epoch
-    controller_refused broker: it answered STALE_CONTROLLER_EPOCH to this controller
+    controller_answered    broker: it answered to this controller, with this error
     connection_opened, connection_closed    connection, link, source, destination
     malformed          connection, link, reason; a stream that is no frames is closed
     unread_version     api_key, api_version: passed, but neither counted nor matched

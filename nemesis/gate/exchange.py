@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Literal
 
 from nemesis.gate import decode
 from nemesis.gate import messages as m
@@ -19,7 +19,6 @@ from nemesis.gate.rules import MessageFacts, PartitionFacts
 from nemesis.gate.sessions import FetchSession
 
 Fate = Literal["passed", "held", "discarded", "dropped"]
-_STALE_CONTROLLER_EPOCH: Final = 11
 
 
 @dataclass(slots=True)
@@ -137,7 +136,8 @@ class Exchange:
     counter: RoundCounter
     topic_names: Mapping[str, str]  # topic id → name, as far as the gate was told
     unread: Callable[[int, int], None]  # called with an api and version that is in no table
-    refused: Callable[[int | None, int], None]  # called with a stale controller, and by whom
+    # called with the controller that a broker has answered, that broker, and the error
+    controlled: Callable[[int | None, int, int], None]
     source: int | None = None
     shared: bool = False  # clients use this listener too
     is_client: bool = False  # known by what only clients ask
@@ -184,8 +184,9 @@ class Exchange:
 
     def _control_answered(self, frame: bytes) -> None:
         request = self.controls.pop(decode.correlation_id(frame), None)
-        if request is not None and decode.control_error(frame, *request) == _STALE_CONTROLLER_EPOCH:
-            self.refused(self.source, self.destination)
+        if request is not None:
+            error = decode.control_error(frame, *request)
+            self.controlled(self.source, self.destination, error)
 
     def unanswered(self) -> tuple[Round, ...]:
         """The rounds that wait for a response; forgets them."""

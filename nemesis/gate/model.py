@@ -62,6 +62,7 @@ class GateConfig:
     run: Path  # the run directory
     clock_origin_ns: int  # a time.monotonic_ns(): all *_ns are relative to it
     links: tuple[LinkSpec, ...]
+    listen: str = LOOPBACK  # the address at which all links are reached
 
     def to_json(self) -> str:
         return json.dumps(
@@ -69,6 +70,7 @@ class GateConfig:
                 "run": str(self.run),
                 "clock_origin_ns": self.clock_origin_ns,
                 "links": [asdict(link) for link in self.links],
+                "listen": self.listen,
             }
         )
 
@@ -76,7 +78,7 @@ class GateConfig:
     def from_json(cls, text: str) -> GateConfig:
         raw = json.loads(text)
         links = tuple(_link(link) for link in raw["links"])
-        return cls(Path(raw["run"]), raw["clock_origin_ns"], links)
+        return cls(Path(raw["run"]), raw["clock_origin_ns"], links, raw["listen"])
 
 
 def cluster_links(
@@ -85,15 +87,17 @@ def cluster_links(
     replication: Mapping[int, int] | None = None,
     client: Mapping[int, int] | None = None,
     coordination: int | None = None,
+    addresses: Mapping[int, str] | None = None,
 ) -> tuple[LinkSpec, ...]:
     """The links of a cluster: "replication-N", "client-N" and "coordination-N" of each broker N.
 
-    The mappings are the brokers' real ports, as far as they are known; `coordination` is
-    ZooKeeper's.
+    The mappings are the brokers' real ports and addresses, as far as they are known;
+    `coordination` is ZooKeeper's port.
     """
     links: list[LinkSpec] = []
     for n in brokers:
-        replica, clients = _target(replication, n), _target(client, n)
+        address = (addresses or {}).get(n)
+        replica, clients = _target(replication, n, address), _target(client, n, address)
         zookeeper = None if coordination is None else Target(coordination)
         links += [
             LinkSpec(
@@ -110,16 +114,24 @@ def cluster_links(
     return tuple(links)
 
 
-def quorum_links(ports: Mapping[int, int]) -> tuple[LinkSpec, ...]:
+def quorum_links(
+    ports: Mapping[int, int], addresses: Mapping[int, str] | None = None
+) -> tuple[LinkSpec, ...]:
     """The links to the controllers of KRaft: "controller-N" of each node N, with its real port."""
     return tuple(
-        LinkSpec(f"controller-{n}", "coordination", None, n, Target(port))
-        for n, port in ports.items()
+        LinkSpec(
+            f"controller-{n}", "coordination", None, n, _target(ports, n, (addresses or {}).get(n))
+        )
+        for n in ports
     )
 
 
-def _target(ports: Mapping[int, int] | None, broker: int) -> Target | None:
-    return None if ports is None or broker not in ports else Target(ports[broker])
+def _target(
+    ports: Mapping[int, int] | None, broker: int, address: str | None = None
+) -> Target | None:
+    if ports is None or broker not in ports:
+        return None
+    return Target(ports[broker], address or LOOPBACK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from nemesis.gate.connection import Connection, Side
 from nemesis.gate.control import Controls, obey
 from nemesis.gate.door import Door
 from nemesis.gate.events import Event
-from nemesis.gate.model import LOOPBACK, GateConfig, LinkSpec, Target
+from nemesis.gate.model import GateConfig, LinkSpec, Target
 from nemesis.gate.recorder import RoundRecorder
 from nemesis.gate.switch import Switch
 
@@ -56,14 +56,15 @@ class EventStream:
 class Listeners:
     """The listening sockets, and where each leads to."""
 
-    def __init__(self, switch: Switch) -> None:
+    def __init__(self, switch: Switch, address: str) -> None:
         self._switch = switch
+        self._address = address
         self._doors: dict[str, Door] = {}
         self._dials: set[asyncio.Task[None]] = set()
 
     async def open(self, link: LinkSpec) -> int:
         """Have a port for a link, and listen there if its target can be reached; the port."""
-        door = Door(link, LOOPBACK, lambda: self._accept(link.name))
+        door = Door(link, self._address, lambda: self._accept(link.name))
         self._doors[link.name] = door
         await self._follow(door)
         return door.port
@@ -136,7 +137,7 @@ async def serve(config: GateConfig) -> None:
     stream = EventStream(output, clock_ns)
     recorder = RoundRecorder(config.run)
     switch = Switch(clock_ns, stream.emit, recorder)
-    listeners = Listeners(switch)
+    listeners = Listeners(switch, config.listen)
     ports = {link.name: await listeners.open(link) for link in config.links}
     stream.emit({"event": "ready", "at_ns": clock_ns(), "ports": ports})
     ticking = loop.create_task(_tick(recorder, clock_ns))

@@ -134,7 +134,7 @@ class Switch:
             self._counter,
             self.topic_names,
             self._note_unread,
-            self._note_refused,
+            self._note_controlled,
             shared=shared,
         )
 
@@ -274,13 +274,14 @@ class Switch:
                 }
             )
 
-    def _note_refused(self, controller: int | None, broker: int) -> None:
+    def _note_controlled(self, controller: int | None, broker: int, error: int) -> None:
         self._emit(
             {
-                "event": "controller_refused",
+                "event": "controller_answered",
                 "at_ns": self.clock_ns(),
                 "controller": controller,
                 "broker": broker,
+                "error": error,
             }
         )
 

@@ -27,6 +27,23 @@ class Cluster:
     topic_settings: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """Where logs and high watermarks were before a step."""
+
+    log_ends: Mapping[int, int]
+    high_watermarks: Mapping[int, int]
+
+    @classmethod
+    def of(cls, world: World) -> _Marks:
+        observed = WorldObserved(world)
+        numbers = assigned(world, world.partition)
+        return cls(
+            {number: observed.log_end_offset_on_disk(number) or 0 for number in numbers},
+            {number: observed.high_watermark(number) or 0 for number in numbers},
+        )
+
+
 def document_of(
     target: Target,
     ready: World,
@@ -41,10 +58,10 @@ def document_of(
     lines = [f"title  = {_quoted(title)}", f"source = [{_quoted(source)}]", ""]
     lines += _cluster_lines(target, cluster)
     world = ready.copy()
-    for number, step in enumerate(schedule):
-        following = schedule[number + 1] if number + 1 < len(schedule) else None
+    for step in schedule:
+        before = _Marks.of(world)
         play_moves(world, target.names, (step,))
-        lines += ["", "[[step]]", *_step_lines(target, world, step, following)]
+        lines += ["", "[[step]]", *_step_lines(target, world, step, before)]
     lines += ["", "[expect]"]
     for outcome in dict.fromkeys(expect.values()):
         systems = [system for system, one in expect.items() if one == outcome]
@@ -80,15 +97,13 @@ def _cluster_lines(target: Target, cluster: Cluster) -> Iterator[str]:
         yield f"{_quoted(name)} = {_value(value)}"
 
 
-def _step_lines(
-    target: Target, world: World, step: steps.Step, following: steps.Step | None
-) -> Iterator[str]:
+def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) -> Iterator[str]:
     verb = _VERBS.get(type(step), type(step).__name__.lower())
     if not isinstance(step, steps.Await):
         yield f"{verb} = {{ {', '.join(_fields(step))} }}".replace("{  }", "{}")
     if isinstance(step, steps.Hold):
         return
-    conditions = list(_conditions(target, world))
+    conditions = list(_conditions(target, world, before))
     yield f"until = {_quoted(' and '.join(conditions))}"
     if isinstance(step, steps.Await):
         waits_s = 3 * world.spec.settings.replica_lag_time_max_ms // 1_000
@@ -126,8 +141,12 @@ def _fields(step: steps.Step) -> Iterator[str]:
             yield f"broker = {_quoted(str(broker))}"
 
 
-def _conditions(target: Target, world: World) -> Iterator[str]:
-    """What can be seen of the world now, and will be seen of a system that does the same."""
+def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
+    """What a step is for: what came of it here, and is waited for elsewhere.
+
+    That logs and high watermarks have grown; never that a log was cut, for where it is not cut the
+    schedule is to be played to its end all the same.
+    """
     observed = WorldObserved(world)
     names = {number: name for name, number in target.names.items()}
     for value in world.clients.acked:
@@ -140,11 +159,11 @@ def _conditions(target: Target, world: World) -> Iterator[str]:
     isr = ", ".join(names[number] for number in observed.isr())
     yield f"isr is {{{isr}}}"
     for number in assigned(world, world.partition):
-        end = observed.log_end_offset_on_disk(number)
-        if end and number in world.brokers:
-            yield f"log_end_offset({names[number]}) is {end}"
+        end = observed.log_end_offset_on_disk(number) or 0
+        if number in world.brokers and end > before.log_ends.get(number, 0):
+            yield f"log_end_offset({names[number]}) >= {end}"
         if number == leader or not observed.is_reachable(number):
             continue
-        mark = observed.high_watermark(number)
-        if mark:
+        mark = observed.high_watermark(number) or 0
+        if mark > before.high_watermarks.get(number, 0):
             yield f"HW({names[number]}) >= {mark}"

@@ -90,6 +90,10 @@ class WorldObserved:
         """Whether a broker has refused this one's requests as those of an earlier controller."""
         return broker in self._world.refused
 
+    def obeyed(self, broker: int) -> bool:
+        """Whether a broker has accepted a request of this one as that of its controller."""
+        return broker in self._world.obeyed
+
     def held(self, source: int, destination: int) -> bool:
         world = self._world
         return any(

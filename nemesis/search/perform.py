@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from clusters.simulation import faults, producing
 from clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
@@ -35,12 +35,12 @@ class Performer:
     brokers: Mapping[str, int]
     named: dict[str, int] = field(default_factory=dict)  # the controllers of their moments
 
-    def do(self, step: steps.Step) -> None:
-        """Raises MissedError where the step cannot be done."""
+    def do(self, step: steps.Step) -> Mapping[str, Any]:
+        """What is to be told of it. Raises MissedError where the step cannot be done."""
         handler = _VERBS.get(type(step))
         if handler is None:
             raise MissedError(f"the simulation cannot do {type(step).__name__.lower()} yet")
-        handler(self, step)
+        return handler(self, step) or {}
 
     def wait(self, condition: Condition, within_s: float) -> None:
         """Lets events happen until the condition holds. Raises MissedError where it does not."""
@@ -133,14 +133,15 @@ class Performer:
     def _kill(self, step: steps.Kill) -> None:
         faults.kill(self.world, self._live(step.broker), delivered=step.in_flight == "delivered")
 
-    def _power_off(self, step: steps.PowerOff) -> None:
+    def _power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
         keep: dict[int, int] = {}
         if step.survives is not None:
             offset = self.world.clients.acked.get(step.survives)
             if offset is None:
                 raise MissedError(f"{step.survives} was not acknowledged: its offset is not known")
             keep = {0: offset + 1}
-        faults.power_off(self.world, self._live(step.broker), keep)
+        lost = faults.power_off(self.world, self._live(step.broker), keep)
+        return {"lost": {str(partition): count for partition, count in lost.items()}}
 
     def _stop(self, step: steps.Stop) -> None:
         faults.stop(self.world, self._live(step.broker))
@@ -173,7 +174,7 @@ def where_of(text: str) -> Callable[[Facts], bool] | None:
     return lambda facts: all(comparison.holds(facts) for comparison in comparisons)
 
 
-_VERBS: Final[Mapping[type, Callable[..., None]]] = {
+_VERBS: Final[Mapping[type, Callable[..., Mapping[str, Any] | None]]] = {
     steps.Produce: Performer._produce,
     steps.Consume: Performer._consume,
     steps.Load: Performer._load,

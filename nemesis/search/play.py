@@ -53,8 +53,9 @@ def simulate(
 
     `look` sees the world once all steps are done; it returns what was predicted otherwise.
     """
-    world = ready_world(spec_of(scenario, rules))
-    player = _Player(scenario, world, record(world))
+    notes: list[Note] = []
+    world = ready_world(spec_of(scenario, rules), lambda world: notes.append(record(world)))
+    player = _Player(scenario, world, notes[0])
     missed = player.play(look)
     ended = end(world)
     judged = judge(world, ended)
@@ -91,18 +92,19 @@ class _Player:
         )
 
     def _do(self, scheduled: ScheduledStep, where: str) -> None:
-        self._note(scheduled.step)
-        self._performer.do(scheduled.step)
+        self._note(scheduled.step, self._performer.do(scheduled.step))
         if scheduled.until is not None:
             self._performer.wait(scheduled.until, scheduled.within_s)
         if isinstance(scheduled.step, steps.Measure):
             self._measure(scheduled.step, where)
 
-    def _note(self, step: steps.Step) -> None:
+    def _note(self, step: steps.Step, done: Mapping[str, Any]) -> None:
+        """`done`: what the step came to, beside what it says."""
         if not isinstance(step, _UNNOTED):
             fields = {
-                _NAMES.get(name, name): getattr(step, name) for name in step.__dataclass_fields__
-            }
+                _NAMES.get(name, name): _plain(getattr(step, name))
+                for name in step.__dataclass_fields__
+            } | dict(done)
             self._tell({_VERBS.get(type(step), type(step).__name__.lower()): fields})
 
     def _measure(self, step: steps.Measure, where: str) -> None:
@@ -118,6 +120,14 @@ class _Player:
                 f"{where}: {times:.2f} × {step.unit}, predicted more than {step.above:g} and at"
                 f" most {step.at_most:g}"
             )
+
+
+def _plain(value: object) -> object:
+    """As a history has it: a node that is no broker by the name that a step gave it."""
+    match value:
+        case steps.ActiveController(name) | steps.NamedController(name):
+            return name or "the active controller"
+    return value
 
 
 _UNNOTED: Final = (steps.Produce, steps.Consume, steps.Await, steps.Measure)

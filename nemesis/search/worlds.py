@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration
@@ -54,9 +54,9 @@ def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
     )
 
 
-def ready_world(spec: WorldSpec) -> World:
+def ready_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: None) -> World:
     """A world at rest: the partition is led, all its replicas are there and level."""
-    world = start_world(spec)
+    world = start_world(spec, watch)
     observed = WorldObserved(world)
     deadline_us = world.now_us + START_WITHIN_US
     while not observed.settled_at(0):

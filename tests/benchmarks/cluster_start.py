@@ -28,6 +28,7 @@ from kazoo.client import KazooClient
 
 from clusters.broker.cluster import BrokerCluster
 from clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from clusters.hosts.here import LocalNodes
 from clusters.hosts.local import LocalHost
 from clusters.observer import Observer
 
@@ -56,7 +57,7 @@ def fresh_cluster() -> Iterator[tuple[LocalHost, BrokerCluster]]:
         os.environ["NEAPTIDE_STATE"] = f"{directory}/state"
         host = LocalHost()
         spec = ClusterSpec(BROKERS, SETTINGS, TOPIC)
-        cluster = BrokerCluster(host, Path(directory), "0.11", spec)
+        cluster = BrokerCluster(LocalNodes(host), Path(directory), "0.11", spec)
         try:
             yield host, cluster
         finally:

@@ -65,14 +65,20 @@ def connect(zookeeper: KazooClient, zookeeper_port: int) -> str:
 class Participant:
     """A broker's side of the coordination: what it asks, and what it has heard and not yet read."""
 
-    def __init__(self, connect: str, broker_id: int, fence: bool, timeout_ms: int) -> None:
+    def __init__(
+        self, connect: str, broker_id: int, fence: bool, timeout_ms: int, unclean: bool = False
+    ) -> None:
         self.broker_id = broker_id
         self.unread: list[CoordinationEvent] = []
         self._news = asyncio.Event()
         self.coordination = ZooKeeperCoordination(
             connect,
             timeout_ms,
-            BrokerRegistration(broker_id, (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),)),
+            BrokerRegistration(
+                broker_id,
+                (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),),
+                unclean_shutdown=unclean,
+            ),
             self._hear,
             asyncio.get_running_loop(),
             fence_controller_writes=fence,
@@ -114,10 +120,15 @@ class Participant:
 
 @asynccontextmanager
 async def participant(
-    connect: str, broker_id: int, *, fence: bool = True, timeout_ms: int = 10_000
+    connect: str,
+    broker_id: int,
+    *,
+    fence: bool = True,
+    timeout_ms: int = 10_000,
+    unclean: bool = False,
 ) -> AsyncIterator[Participant]:
     """A registered broker, and the end of its session."""
-    broker = Participant(connect, broker_id, fence, timeout_ms)
+    broker = Participant(connect, broker_id, fence, timeout_ms, unclean)
     broker.coordination.start()
     try:
         await broker.hears(SessionStarted)

@@ -25,7 +25,7 @@ from clusters.broker.replication.coordination import (
     WriteLeaderAndIsr,
 )
 from tests.coordination.conftest import Participant, participant
-from tests.coordination.plays import T0, T1, TOPIC, state
+from tests.coordination.plays import T0, T1, TOPIC, created_topic, state, written
 
 pytestmark = pytest.mark.live
 
@@ -38,6 +38,41 @@ def end_session(connect: str, session: tuple[int, bytes]) -> None:
     twin.start()
     twin.stop()
     twin.close()
+
+
+def test_E7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1, unclean=True) as one, participant(connect, 2) as two:
+            loaded = await two.becomes_controller()
+            assert loaded.brokers[1].unclean_shutdown
+            await asyncio.to_thread(end_session, connect, one.session())
+            await one.hears(SessionStarted)
+            changed = await two.hears(
+                BrokersChanged,
+                lambda e: 1 in e.brokers and e.brokers[1] != loaded.brokers[1],
+            )
+            assert not changed.brokers[1].unclean_shutdown
+
+    asyncio.run(play())
+
+
+def test_E7_a_state_that_was_read_says_whether_it_is_older_than_a_registration(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await created_topic(one)
+            loaded = await one.becomes_controller()
+            await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+            one.ask(ReadLeaderAndIsr((T0,)))
+            read = (await one.hears(LeaderAndIsrRead)).states[T0]
+            async with participant(connect, 2):
+                changed = await one.hears(BrokersChanged, lambda e: 2 in e.brokers)
+                assert loaded.brokers[1].epoch < read.written_at < changed.brokers[2].epoch
+
+    asyncio.run(play())
 
 
 def test_C2_a_session_that_expires_is_followed_by_a_new_registration(

@@ -33,6 +33,23 @@ def test_I6_a_partition_state_has_kafkas_keys() -> None:
     assert znodes.decode_state(T0, data, 9) == state
 
 
+def test_E7_a_partition_state_names_the_eligible_and_the_last_known_leader() -> None:
+    state = LeaderAndIsr(-1, 4, (), 3, 9, elr=(1, 2), last_known_leader=2)
+    content = json.loads(znodes.encode_state(state))
+    assert (content["elr"], content["last_known_leader"]) == ([1, 2], 2)
+    assert znodes.decode_state(T0, znodes.encode_state(state), 9, 77) == state
+    assert znodes.decode_state(T0, znodes.encode_state(state), 9, 77).written_at == 77
+
+
+def test_E7_a_registration_owns_up_to_an_unclean_shutdown_and_to_nothing_else() -> None:
+    endpoints = (Endpoint("CLIENT", "127.0.0.1", 9092),)
+    for unclean in (True, False):
+        one = BrokerRegistration(5, endpoints, epoch=8, unclean_shutdown=unclean)
+        data = znodes.encode_broker(one, 1234)
+        assert ("unclean_shutdown" in json.loads(data)) is unclean
+        assert znodes.decode_broker(5, data, 8) == one
+
+
 def test_topics_and_their_settings_have_kafkas_keys() -> None:
     data = znodes.encode_assignment({1: (2, 3), 0: (1, 2)})
     assert data == b'{"version":1,"partitions":{"0":[1,2],"1":[2,3]}}'

@@ -8,7 +8,13 @@ from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.coordination import LeaderAndIsrWritten, WriteLeaderAndIsr
 from clusters.broker.replication.effects import Effect
-from clusters.broker.replication.eligible import Eligibility, came_back_torn, next_elr, next_state
+from clusters.broker.replication.eligible import (
+    Eligibility,
+    came_back_torn,
+    is_under_min_isr,
+    next_elr,
+    next_state,
+)
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.messages import IsrExpiration, TimerFired
 from clusters.broker.replication.model import BrokerRegistration, LeaderAndIsr, TopicPartition
@@ -78,6 +84,16 @@ def test_e7_the_isr_leads_then_the_eligible_then_the_last_known_leader(
     else:
         leader, isr, elr, last_known = decided
         assert after == LeaderAndIsr(leader, 5, isr, 2, 7, elr, last_known)
+
+
+@pytest.mark.parametrize(
+    ("isr", "min_isr", "under"),
+    [((A,), 2, True), ((A, B), 2, False), ((A, B), 3, True), ((A, B, C), 5, False), ((), 1, True)],
+)
+def test_e7_no_isr_need_be_larger_than_there_are_replicas(
+    isr: tuple[int, ...], min_isr: int, under: bool
+) -> None:
+    assert is_under_min_isr(isr, (A, B, C), min_isr) is under
 
 
 # --- the leader ----------------------------------------------------------------------------------
@@ -167,6 +183,25 @@ def test_e7_an_eligible_replica_that_crashed_is_eligible_no_longer() -> None:
     assert (world.leader, world.service.states[T].elr) == (-1, (A,))
     world.start(A).advance(5_000)
     assert world.leader == A
+
+
+@pytest.mark.parametrize(("crashes", "leader"), [(True, -1), (False, B)])
+def test_e7_a_controller_that_lives_sees_who_comes_back_from_a_crash(
+    crashes: bool, leader: int
+) -> None:
+    """B, eligible, comes back while A is down; C is the controller all the time."""
+    world = World("4.0", unclean_leader_election_enable=False).start(C).run()
+    world.start(A, B).run()
+    world.topic(A, B, min_insync_replicas=2).run()
+    world.produce("m1")
+    world.advance(6_000)
+    (world.kill if crashes else world.stop)(B)
+    world.run()
+    world.kill(A)
+    world.run()
+    assert world.service.states[T].elr == (A, B)
+    world.start(B).advance(100)
+    assert world.leader == leader
 
 
 @pytest.mark.parametrize(("written_at", "torn"), [(9, {T: frozenset({B})}), (10, {}), (-1, {})])

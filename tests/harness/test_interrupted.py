@@ -120,3 +120,29 @@ def test_sigkill_leaves_nothing_after_the_next_command(harness: Harness) -> None
     [verdict] = json.loads(checked.stdout)["runs"]
     assert verdict["verdict"] == "unknown"
     assert verdict["operations"] > 0
+
+
+def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path) -> None:
+    """A shell gives it an ignored SIGINT."""
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);"
+        " from harness.cli import main; main()"
+    )
+    search = ("explore", "--system", "neaptide:2.1", "--time", "600", "--workers", "1")
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, *search],
+        env={**os.environ, "NEAPTIDE_STATE": str(tmp_path / "state")},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith("seed")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == UNKNOWN
+        assert "Interrupted" in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()

@@ -123,3 +123,47 @@ def test_a_process_is_a_pid_and_a_start_time() -> None:
     assert me is not None
     assert me.lives()
     assert not ProcessIdentity(me.pid, me.started - 60).lives()
+
+
+def _left_by_the_dead(directory: Path, *rows: dict[str, object]) -> Path:
+    """The ledger of an owner that is no more."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "1-1-0.jsonl"
+    owner = {"owner": {"pid": 1, "started": 1.0}}
+    file.write_text("".join(json.dumps(row) + "\n" for row in (owner, *rows)))
+    return file
+
+
+_NETWORK = {"resource": "network", "name": "n"}
+_NODE = {"resource": "node", "name": "a"}
+
+
+def test_resources_of_the_dead_are_removed_last_made_first(tmp_path: Path) -> None:
+    file = _left_by_the_dead(tmp_path, _NETWORK, _NODE)
+    removed: list[str] = []
+
+    def remove(name: str) -> bool:
+        removed.append(name)
+        return True
+
+    said = reap_orphans(tmp_path, {"network": remove, "node": remove})
+    assert removed == ["a", "n"]
+    assert said == ["node a", "network n"]
+    assert not file.exists()
+
+
+def test_what_cannot_be_removed_now_stays_in_the_ledger(tmp_path: Path) -> None:
+    file = _left_by_the_dead(tmp_path, _NETWORK, _NODE)
+    removers = {"network": lambda _: True, "node": lambda _: False}
+    assert reap_orphans(tmp_path, removers) == ["network n"]
+    assert file.exists()
+    assert reap_orphans(tmp_path, {"network": lambda _: True}) == ["network n"]
+    assert reap_orphans(tmp_path, dict.fromkeys(("network", "node"), lambda _: True)) != []
+    assert not file.exists()
+
+
+def test_resources_of_the_living_are_left_alone(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.intend_resource("network", "n")
+    assert reap_orphans(tmp_path, {"network": lambda _: pytest.fail("it is in use")}) == []
+    ledger.close()

@@ -13,6 +13,7 @@ import pytest
 
 from clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
 from clusters.errors import UsageError
+from clusters.hosts.here import LocalNodes
 from clusters.hosts.java import find_java
 from clusters.hosts.local import LocalHost
 from clusters.kafka.kraft import KraftCluster
@@ -51,7 +52,7 @@ async def quorum(directory: Path, settings: dict[str, str]) -> AsyncIterator[Quo
     topic = TopicSpec("t", {0: BROKERS}, {"min.insync.replicas": "1"})
     host = LocalHost()
     spec = ClusterSpec(BROKERS, settings, topic, controllers=3)
-    cluster = KraftCluster(host, directory, VERSION, spec)
+    cluster = KraftCluster(LocalNodes(host), directory, VERSION, spec)
     news, seen = asyncio.Event(), list[PartitionView]()
 
     def on_change(view: PartitionView | None) -> None:

@@ -21,6 +21,7 @@ from kio.schema.types import TopicName
 
 from clusters.broker.cluster import BrokerCluster
 from clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from clusters.hosts.here import LocalNodes
 from clusters.hosts.local import LocalHost
 from tests.live.raw import RawConnection
 
@@ -51,7 +52,7 @@ class LiveCluster:
         self._loop = asyncio.new_event_loop()
         self.host = LocalHost()
         self.brokers = BrokerCluster(
-            self.host,
+            LocalNodes(self.host),
             directory,
             generation,
             ClusterSpec(BROKERS, settings, TopicSpec("unused", {}, {})),

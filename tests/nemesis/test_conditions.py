@@ -40,6 +40,9 @@ class Seen:
     def refused(self, broker: int) -> bool:
         return broker == 0
 
+    def obeyed(self, broker: int) -> bool:
+        return broker == 1
+
     def log_start_offset(self, broker: int) -> int | None:
         return 5 if broker == 0 else None
 
@@ -119,6 +122,7 @@ class Seen:
         ("error(m1) is nobody", Seen(), True),
         ("isr_changes >= 4 and controller is B", Seen(controls=1), True),
         ("refused(A) and not refused(B)", Seen(), True),
+        ("obeyed(B) and not obeyed(A)", Seen(), True),
         ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
         ("log_start_offset(B) >= 0", Seen(), False),
     ],

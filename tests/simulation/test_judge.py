@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,9 @@ from pyspark.sql import SparkSession
 
 from checkers.check import check_runs
 from clusters.broker.replication.generation import GENERATIONS
-from harness.simulation.play import play_simulated
+from clusters.hosts.place import parse_place
+from harness.play import play
+from harness.systems import parse_systems
 from nemesis import steps
 from nemesis.scenario import Scenario, parse_scenario
 from nemesis.search.document import Cluster, document_of
@@ -56,13 +59,14 @@ def test_the_fast_judge_agrees_with_spark(
 ) -> None:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
     runs, quick = [], []
-    names = list(GENERATIONS)
+    names, place = list(GENERATIONS), parse_place("simulation")
     for seed in range(RUNS):
         rules = GENERATIONS[names[seed % len(names)]]
         search = Search(rules, ("all",), (), SETTINGS, TOPIC, 0)
         scenario = _random_scenario(search.target(), search, seed)
-        run, _ = play_simulated(scenario, f"neaptide:{rules.name}", rules, seed, "random.toml")
-        runs.append(run)
+        [system] = parse_systems([f"neaptide:{rules.name}"])
+        played = asyncio.run(play(scenario, system, seed, "x.toml", lambda line: None, place))
+        runs.append(played.run)
         quick.append(simulate(scenario, rules).judged.outcome)
     verdicts = check_runs(spark, runs)
     told = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from clusters.broker.replication.generation import GENERATIONS
+from clusters.errors import UsageError
+from clusters.hosts.place import parse_place
 from harness.catalog import documented
+from harness.play import play
 from harness.predictions import unseen_sights
-from harness.simulation.play import play_simulated
+from harness.systems import check_system_on, parse_systems
 from nemesis.scenario import Scenario, expected_outcome
 from nemesis.search.play import simulate
+from results.run import Aim, read_run
 
 SCENARIOS = {scenario.name: (path, scenario) for path, scenario in documented([])}
 CELLS = [
@@ -42,42 +47,38 @@ def test_a_documented_scenario_ends_as_the_documents_say(name: str, generation: 
     assert played.judged.outcome == expected_outcome(scenario, system)
 
 
-PLAY = """
-import sys
-from pathlib import Path
-from clusters.broker.replication.generation import GENERATIONS
-from harness.catalog import documented
-from harness.simulation.play import play_simulated
-[(path, scenario)] = documented(["hw-truncation-loss"])
-run, _ = play_simulated(scenario, "neaptide:0.10", GENERATIONS["0.10"], 1, str(path))
-print(run)
-"""
-
-
-def _play_elsewhere(runs: Path, hash_seed: str) -> dict[str, bytes]:
-    environment = {**os.environ, "NEAPTIDE_RUNS": str(runs), "PYTHONHASHSEED": hash_seed}
+def _digest(scenario: Path, hash_seed: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", PLAY], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "harness.simulation", str(scenario), "neaptide:0.10"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    run = Path(done.stdout.strip())
-    tables = {
-        str(file.relative_to(run)): file.read_bytes()
-        for table in ("operations", "fetch_rounds", "replicas")
-        for file in sorted((run / table).glob("*.parquet"))
-    }
-    return {"events": (run / "logs" / "events.log").read_bytes(), **tables}
+    return done.stdout
 
 
-def test_one_schedule_writes_the_same_bytes_in_any_process(tmp_path: Path) -> None:
-    first = _play_elsewhere(tmp_path / "a", "1")
-    second = _play_elsewhere(tmp_path / "b", "2")
-    assert len(first["events"]) > 1_000
+def test_one_schedule_writes_the_same_bytes_in_any_process() -> None:
+    path, _ = SCENARIOS["hw-truncation-loss"]
+    first, second = _digest(path, "1"), _digest(path, "2")
+    assert len(first.strip()) == 64
     assert first == second
+    other, _ = SCENARIOS["acks-1-loss"]
+    assert _digest(other, "1") != first
+
+
+def test_the_simulation_refuses_what_it_cannot_run() -> None:
+    with pytest.raises(UsageError, match="The simulation runs our own broker"):
+        check_system_on(parse_systems(["kafka:3.9.1"])[0], parse_place("simulation"))
 
 
 def test_a_simulated_run_says_where_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
     path, scenario = SCENARIOS["acks-1-loss"]
-    run, seen = play_simulated(scenario, "neaptide:2.1", GENERATIONS["2.1"], 3, str(path))
-    assert seen == ()
-    assert '"host": "simulation"' in (run / "run.json").read_text(encoding="utf-8")
+    [system] = parse_systems(["neaptide:2.1"])
+    place = parse_place("simulation")
+    played = asyncio.run(play(scenario, system, 3, str(path), lambda line: None, place))
+    run = read_run(played.run)
+    assert (run.host, run.status, run.aim) == ("simulation", "finished", Aim(True))
+    assert "--host simulation" in run.repeat
+    assert played.disagreements == ()

@@ -106,7 +106,7 @@ async def serve(config: ServerConfig) -> int:
     coordination = ZooKeeperCoordination(
         config.zookeeper_connect,
         config.zookeeper_session_timeout_ms,
-        _registration(config, logs),
+        registration(config, logs),
         shell.tell,
         loop,
     )
@@ -129,7 +129,7 @@ async def serve(config: ServerConfig) -> int:
     return 1
 
 
-def _registration(config: ServerConfig, logs: LogDirectory) -> BrokerRegistration:
+def registration(config: ServerConfig, logs: LogDirectory) -> BrokerRegistration:
     """From 4.0 on a broker owns up to an unclean shutdown (KIP-966)."""
     unclean = config.generation.eligible_leader_replicas and not logs.was_clean
     return BrokerRegistration(

@@ -1,6 +1,7 @@
-"""Brokers as processes of this machine, with a ZooKeeper of their own: what all systems share.
+"""Brokers on the nodes of a host, with a ZooKeeper beside the harness: what all systems share.
 
-Not what a broker is: a subclass says what process is started, and with which settings.
+Not what a broker is: a subclass says what process is started, and with which settings. Nor where a
+node is: that is the host's to know.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from clusters.broker.storage import checkpoints
 from clusters.broker.storage.power_failure import power_off
 from clusters.broker.storage.replica_reader import log_offsets, read_replicas
 from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
-from clusters.hosts.ports import LOOPBACK, PortReservation, reserve_port
+from clusters.hosts.host import Host, NodeProcess, PortClaim
+from clusters.hosts.local import ProcessSpec
 from clusters.hosts.zookeeper import ZooKeeper
 from clusters.observer import Observer, OnChange
 from clusters.observer_zookeeper import ZooKeeperObserver
@@ -26,28 +27,38 @@ from clusters.observer_zookeeper import ZooKeeperObserver
 _STOP_S = 15.0
 
 
-class LocalCluster(ABC):
-    """Implements clusters.cluster.Cluster on the local host, but for what a broker's process is."""
+class PlacedCluster(ABC):
+    """Implements clusters.cluster.Cluster on a prepared host, but for what a broker's process is.
 
-    def __init__(self, host: LocalHost, directory: Path, spec: ClusterSpec) -> None:
+    Broker N runs on the host's node N.
+    """
+
+    def __init__(self, host: Host, directory: Path, spec: ClusterSpec) -> None:
         self._host = host
         self._directory = directory.absolute()
         self._spec = spec
-        self._reserved: dict[int, tuple[PortReservation, PortReservation]] = {
-            broker: (reserve_port(), reserve_port()) for broker in spec.brokers
-        }
-        self._processes: dict[int, RunningProcess] = {}
+        self._claims: dict[int, tuple[PortClaim, PortClaim]] = {}
+        self._processes: dict[int, NodeProcess] = {}
         self._zookeeper: ZooKeeper | None = None
 
     @abstractmethod
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
-        """What is started, once its settings are written to the broker's directory."""
+        """What is started, once its settings are written to the broker's directory.
+
+        `directory` is here; what the settings and the command say is for the broker, and so names
+        files by `self._host.path`.
+        """
 
     # --- where things are ------------------------------------------------------------------------
 
     def ports(self, broker: int) -> tuple[int, int]:
-        client, replication = self._reserved[broker]
+        client, replication = self._claimed(broker)
         return client.port, replication.port
+
+    def _claimed(self, broker: int) -> tuple[PortClaim, PortClaim]:
+        if broker not in self._claims:
+            self._claims[broker] = (self._host.claim_port(broker), self._host.claim_port(broker))
+        return self._claims[broker]
 
     @property
     def coordination_port(self) -> int:
@@ -63,11 +74,11 @@ class LocalCluster(ABC):
         return {}
 
     def observer(self, on_change: OnChange) -> Observer:
-        return ZooKeeperObserver(self.coordination_port, on_change)
+        return ZooKeeperObserver(self.coordination_port, on_change, self._host.harness_address)
 
     @property
     def _connect(self) -> str:
-        return f"{LOOPBACK}:{self.coordination_port}"
+        return f"{self._host.harness_address}:{self.coordination_port}"
 
     def log_directory(self, broker: int) -> Path:
         return self._directory / f"broker-{broker}" / "data"
@@ -83,20 +94,23 @@ class LocalCluster(ABC):
 
     async def start_coordination(self) -> None:
         self._zookeeper = await ZooKeeper.start(
-            self._host,
+            self._host.local,
             self._directory / "zookeeper",
             log=self._directory / "logs" / "zookeeper.log",
+            address=self._host.harness_address,
         )
 
     async def start(self, broker: int, through: Listeners) -> None:
         """Starts a broker process; whether it has registered is for the caller to see."""
-        for reservation in self._reserved[broker]:
-            reservation.release_socket()
+        for claim in self._claimed(broker):
+            claim.release_socket()
         directory = self._directory / f"broker-{broker}"
-        directory.mkdir(parents=True, exist_ok=True)
-        argv = self._command(broker, through, directory)
+        settings = directory / "settings"
+        settings.mkdir(parents=True, exist_ok=True)
+        argv = self._command(broker, through, settings)
+        await self._host.put(broker, settings)
         self._processes[broker] = await self._host.start(
-            ProcessSpec(f"broker {broker}", argv, directory, self._log_file(broker))
+            broker, ProcessSpec(f"broker {broker}", argv, directory, self._log_file(broker))
         )
 
     def is_up(self, broker: int) -> bool:
@@ -104,13 +118,13 @@ class LocalCluster(ABC):
         return process is not None and process.returncode is None
 
     async def kill(self, broker: int) -> None:
-        self._processes[broker].kill()
+        await self._processes[broker].kill()
         await self._processes[broker].wait()
 
     async def stop(self, broker: int) -> None:
         """A clean shutdown; one that does not end in time is killed."""
         process = self._processes[broker]
-        process.terminate()
+        await process.terminate()
         try:
             await process.wait(_STOP_S)
         except TimeoutError:
@@ -120,14 +134,19 @@ class LocalCluster(ABC):
         await self._processes[broker].pause()
 
     async def resume(self, broker: int) -> None:
-        self._processes[broker].resume()
+        await self._processes[broker].resume()
+
+    async def remember(self) -> None:  # noqa: B027
+        """Nothing makes the next start quicker, unless a subclass knows something."""
 
     # --- what a death leaves ---------------------------------------------------------------------
 
-    def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:
+    async def lose_page_cache(self, broker: int, keep: Mapping[int, int]) -> Mapping[int, int]:
         topic = self._spec.topic.name
         kept = {TopicPartition(topic, partition): offset for partition, offset in keep.items()}
+        await self._host.get(broker, self.log_directory(broker))
         lost = power_off(self.log_directory(broker), kept)
+        await self._host.put(broker, self.log_directory(broker))
         return {
             partition.partition: tail.log_end_offset - tail.cut_at
             for partition, tail in lost.items()
@@ -139,20 +158,24 @@ class LocalCluster(ABC):
 
     def high_watermark_checkpoint(self, broker: int, partition: int) -> int | None:
         file = self.log_directory(broker) / checkpoints.HIGH_WATERMARKS
+        self._host.refresh(broker, file)
         offsets = checkpoints.read_offsets(file)
         return offsets.get(TopicPartition(self._spec.topic.name, partition))
 
     def log_offsets(self, broker: int, partition: int) -> tuple[int, int] | None:
-        return log_offsets(
-            self.log_directory(broker), TopicPartition(self._spec.topic.name, partition)
-        )
+        named = TopicPartition(self._spec.topic.name, partition)
+        logs = self.log_directory(broker)
+        self._host.refresh(broker, logs / checkpoints.LOG_START_OFFSETS)
+        self._host.refresh(broker, logs / f"{named.topic}-{named.partition}")
+        return log_offsets(logs, named)
 
-    def read_replicas(self, broker: int) -> list[dict[str, Any]]:
+    async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
+        await self._host.get(broker, self.log_directory(broker))
         rows = read_replicas([self.log_directory(broker)], broker)
         return [cast(dict[str, Any], row) for row in rows]
 
     def close(self) -> None:
         """Gives the ports back; the processes are the host's to end."""
-        for pair in self._reserved.values():
-            for reservation in pair:
-                reservation.close()
+        for pair in self._claims.values():
+            for claim in pair:
+                claim.close()

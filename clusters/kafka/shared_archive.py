@@ -1,0 +1,61 @@
+"""Class data sharing: what one broker's Java has loaded and verified, the next one's maps into
+memory, which halves what a start costs.
+
+An archive belongs to one Java and one class path. The first run of a version records it (JDK 17's
+`jcmd`, once the run is over); without `jcmd`, brokers start as they always did. A Java that cannot
+use an archive passes it by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+from clusters.cache import cache_directory
+
+_WITHIN_S: Final = 60.0
+RECORDING: Final = ("-XX:+RecordDynamicDumpInfo",)
+
+
+def archive_of(java: str, class_path: str) -> Path:
+    """Where the archive of this Java and this class path is kept."""
+    binary = Path(java).resolve()
+    changed = binary.stat().st_mtime_ns if binary.exists() else 0
+    digest = hashlib.sha256(f"{binary}\0{changed}\0{class_path}".encode()).hexdigest()
+    return cache_directory() / "shared" / f"{digest[:32]}.jsa"
+
+
+def options(archive: Path) -> tuple[str, ...]:
+    """What Java is started with: to use the archive, or to be able to record it."""
+    return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else RECORDING
+
+
+async def record(archive: Path, java: str, pid: int) -> bool:
+    """Has a Java that runs with RECORDING write its archive; False: there is none now either."""
+    jcmd = Path(java).resolve().with_name("jcmd")
+    if archive.exists() or not jcmd.exists():
+        return archive.exists()
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    fresh = archive.with_name(f".{archive.name}-{os.getpid()}")
+    process = await asyncio.create_subprocess_exec(
+        str(jcmd),
+        str(pid),
+        "VM.cds",
+        "dynamic_dump",
+        str(fresh),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        status = await asyncio.wait_for(process.wait(), _WITHIN_S)
+    except TimeoutError:
+        process.kill()
+        status = await process.wait()
+    if status == 0 and fresh.exists():
+        fresh.replace(archive)
+    fresh.unlink(missing_ok=True)
+    return archive.exists()

@@ -1,0 +1,210 @@
+"""The verbs of a scenario's steps: what each may say, and the step that it becomes.
+
+A step may speak of brokers and records of its scenario, and of rules and controllers that a step
+before it has named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+from clusters.errors import UsageError
+from nemesis.fields import Fields, ScenarioError
+from nemesis.gate.where import parse_where
+from nemesis.steps import (
+    Acks,
+    ActiveController,
+    Api,
+    Consume,
+    Cut,
+    Discard,
+    Drop,
+    Heal,
+    Hold,
+    InFlight,
+    Kill,
+    Load,
+    Measure,
+    Message,
+    NamedController,
+    Node,
+    Pause,
+    PowerOff,
+    Produce,
+    Purpose,
+    Release,
+    Restart,
+    Resume,
+    Slow,
+    Step,
+    Stop,
+    StopLoad,
+)
+
+
+@dataclass(slots=True)
+class Names:
+    """What a step may name. `rules` and `controllers` grow from step to step."""
+
+    brokers: Mapping[str, int] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
+    rules: set[str] = field(default_factory=set)
+    controllers: set[str] = field(default_factory=set)  # what steps called the active controller
+
+    def broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
+        if name not in self.brokers:
+            raise complain(f"{name!r} is no broker; there are {', '.join(self.brokers)}")
+        return name
+
+    def broker_of(self, fields: Fields, key: str = "broker") -> str:
+        return self.broker(fields.take(key, str), fields.complain)
+
+    def node_of(self, fields: Fields) -> Node:
+        """A broker by name, or a controller: the active one, or one that a step has named."""
+        if "controller" not in fields.values:
+            return self.broker_of(fields)
+        name = str(fields.take("controller", str))
+        if name != "active":
+            if name not in self.controllers:
+                known = ", ".join(("active", *sorted(self.controllers)))
+                raise fields.complain(f"controller = {name!r} must be one of {known}")
+            return NamedController(name)
+        called = fields.take("as", str, None)
+        if called is not None:
+            if called in self.brokers or not called.isidentifier():
+                raise fields.complain(f"as = {called!r} must be a word that names no broker")
+            self.controllers.add(called)
+        return ActiveController(called)
+
+    def rule_of(self, fields: Fields) -> str:
+        rule = str(fields.take("rule", str))
+        if rule not in self.rules:
+            known = ", ".join(sorted(self.rules)) or "none yet"
+            raise fields.complain(f"no earlier step has the rule {rule!r}; there are {known}")
+        return rule
+
+
+def _produce(names: Names, fields: Fields) -> Produce:
+    records = tuple(str(record) for record in fields.take("records", list, []))
+    one = fields.take("record", str, None)
+    if (one is None) == (not records):
+        raise fields.complain('needs a record = "m1", or a list of records')
+    return Produce(
+        records or (one,),
+        fields.choose("acks", get_args(Acks), "all"),
+        fields.take("partition", int, 0),
+        names.broker_of(fields, "to") if "to" in fields.values else None,
+    )
+
+
+def _load(names: Names, fields: Fields) -> Load:
+    rate = fields.take("rate", float)
+    if rate <= 0:
+        raise fields.complain(f"rate = {rate:g} must be more than 0 records a second")
+    return Load(rate, fields.choose("acks", get_args(Acks), "all"))
+
+
+def _message_rule(names: Names, fields: Fields) -> dict[str, Any]:
+    kinds = [kind for kind in get_args(Message) if kind in fields.values]
+    if len(kinds) != 1:
+        raise fields.complain('needs either request = "fetch" or response = "fetch"')
+    api = fields.choose(kinds[0], get_args(Api))
+    source, destination = names.broker_of(fields, "from"), names.broker_of(fields, "to")
+    where = fields.take("where", str, "")
+    try:
+        parse_where(where)
+    except UsageError as error:
+        raise fields.complain(str(error)) from None
+    name = fields.take("rule", str, f"{kinds[0]} {source}→{destination}")
+    if name in names.rules:
+        raise fields.complain(f"the rule {name!r} exists already; give this one another name")
+    names.rules.add(name)
+    return {
+        "name": name,
+        "message": kinds[0],
+        "api": api,
+        "source": source,
+        "destination": destination,
+        "where": where,
+        "times": fields.take("times", int, None),
+    }
+
+
+def _power_off(names: Names, fields: Fields) -> PowerOff:
+    survives = fields.take("survives", str, None)
+    if survives is not None and survives not in names.records:
+        raise fields.complain(f"survives = {survives!r}: no step produces that record")
+    return PowerOff(names.broker_of(fields), survives)
+
+
+def _cut(names: Names, fields: Fields) -> Cut:
+    return Cut(
+        _end(names, fields, "from"),
+        _end(names, fields, "to"),
+        fields.choose("purpose", get_args(Purpose), None),
+        fields.take("both", bool, False),
+    )
+
+
+def _slow(names: Names, fields: Fields) -> Slow:
+    delay_ms = fields.take("delay_ms", int)
+    if delay_ms < 0:
+        raise fields.complain(f"delay_ms = {delay_ms} is less than nothing")
+    return Slow(
+        _end(names, fields, "from"),
+        _end(names, fields, "to"),
+        delay_ms,
+        fields.choose("purpose", get_args(Purpose), None),
+    )
+
+
+def _end(names: Names, fields: Fields, key: str) -> str:
+    name = str(fields.take(key, str))
+    if name not in names.brokers and name not in ("client", "coordination"):
+        raise fields.complain(
+            f"{name!r} is no end of a link; there are"
+            f" {', '.join(names.brokers)}, client, coordination"
+        )
+    return name
+
+
+def _heal(names: Names, fields: Fields) -> Heal:
+    if not fields.values:
+        return Heal()
+    return Heal(_end(names, fields, "from"), _end(names, fields, "to"))
+
+
+def _measure(names: Names, fields: Fields) -> Measure:
+    return Measure(
+        names.broker_of(fields, "since_last_fetch_of"),
+        fields.take("unit", str),
+        fields.take("above", float),
+        fields.take("at_most", float),
+        fields.take("slack_ms", int, 0),
+    )
+
+
+VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
+    "produce": _produce,
+    "consume": lambda names, fields: Consume(fields.take("partition", int, 0)),
+    "load": _load,
+    "stop_load": lambda names, fields: StopLoad(),
+    "hold": lambda names, fields: Hold(**_message_rule(names, fields)),
+    "drop": lambda names, fields: Drop(**_message_rule(names, fields)),
+    "release": lambda names, fields: Release(names.rule_of(fields)),
+    "discard": lambda names, fields: Discard(names.rule_of(fields)),
+    "kill": lambda names, fields: Kill(
+        names.node_of(fields), fields.choose("in_flight", get_args(InFlight))
+    ),
+    "power_off": _power_off,
+    "stop": lambda names, fields: Stop(names.node_of(fields)),
+    "restart": lambda names, fields: Restart(names.node_of(fields)),
+    "pause": lambda names, fields: Pause(names.node_of(fields)),
+    "resume": lambda names, fields: Resume(names.node_of(fields)),
+    "cut": _cut,
+    "slow": _slow,
+    "heal": _heal,
+    "measure": _measure,
+}

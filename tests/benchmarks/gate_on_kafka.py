@@ -1,0 +1,167 @@
+"""What the gate costs a real Kafka under load, and whether it hits the rounds that it aims at.
+
+    python -m tests.benchmarks.gate_on_kafka [--system kafka:3.9.1] [--records N] [--aims N]
+
+Throughput: one librdkafka producer, acks=all, records of 1 kB, three replicas, min.insync.replicas
+2; with clients and replicas through the gate, and with the same brokers at each other's own ports;
+the two kinds of cluster alternate. Aims: while a load goes on, a hold is set for one round of one
+follower that is still to come; hit means that this round was held, and none before it. JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from harness.stage import Stage
+from harness.systems import client_settings, parse_systems
+from nemesis.gate.model import Rule
+
+BROKERS: Final = (0, 1, 2)
+SPEC: Final = ClusterSpec(
+    BROKERS,
+    {"unclean.leader.election.enable": "false", "replica.lag.time.max.ms": "30000"},
+    TopicSpec("t", {0: BROKERS}, {"min.insync.replicas": "2"}),
+)
+VALUE: Final = b"v" * 1_000
+AHEAD: Final = 40  # rounds from now: far enough to be still to come when the hold is set
+LOAD_RATE: Final = 2_000
+
+
+class DirectStage(Stage):
+    """The same, but clients and replicas reach each broker at its own ports."""
+
+    def listeners(self, broker: int) -> Listeners:
+        client, replication = self.cluster.ports(broker)
+        gated = super().listeners(broker)
+        return replace(gated, client_port=client, replication_port=replication)
+
+    def client_address(self, broker: int) -> str:
+        return f"127.0.0.1:{self.cluster.ports(broker)[0]}"
+
+
+def produce(bootstrap: str, settings: dict[str, str], records: int) -> float:
+    """Records a second, from the first that is sent to the last that is acknowledged."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, **settings})
+    failures: list[str] = []
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for _ in range(1_000):  # connections, metadata, a warm leader
+        producer.produce("t", VALUE, partition=0, on_delivery=delivered)
+    producer.flush()
+    begun = time.perf_counter()
+    for _ in range(records):
+        while True:
+            try:
+                producer.produce("t", VALUE, partition=0, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        producer.poll(0)
+    producer.flush()
+    elapsed = time.perf_counter() - begun
+    assert not failures, failures[0]
+    return records / elapsed
+
+
+async def throughput(kind: type[Stage], system: str, records: int) -> float:
+    with tempfile.TemporaryDirectory() as directory:
+        [parsed] = parse_systems([system])
+        async with kind(Path(directory), parsed, SPEC) as stage:
+            bootstrap = ",".join(stage.client_address(broker) for broker in BROKERS)
+            settings = dict(client_settings(parsed))
+            return await asyncio.to_thread(produce, bootstrap, settings, records)
+
+
+async def hits(system: str, aims: int) -> tuple[int, list[str]]:
+    """How many of the aimed rounds were held, and what went wrong with the others."""
+    with tempfile.TemporaryDirectory() as directory:
+        [parsed] = parse_systems([system])
+        async with Stage(Path(directory), parsed, SPEC) as stage:
+            await stage.start_clients({})
+            await stage.watch_rounds()
+            await stage.clients.do(
+                "load", topic="t", partitions=1, acks="all", rate=LOAD_RATE, senders=1
+            )
+            hit, misses = 0, []
+            for number in range(aims):
+                problem = await _aim(stage, number)
+                hit += problem is None
+                if problem is not None:
+                    misses.append(problem)
+            await stage.clients.do("stop_load")
+            return hit, misses
+
+
+async def _aim(stage: Stage, number: int) -> str | None:
+    follower = BROKERS[1 + number % 2]
+    key = (follower, "t", 0)
+    await stage.until(lambda: key in stage.gate.positions, 30, "the follower fetches")
+    target = stage.gate.positions[key].round + AHEAD
+    rule = Rule(
+        id=f"aim {number}",
+        action="hold",
+        message="response" if number % 4 < 2 else "request",
+        source=0 if number % 4 < 2 else follower,
+        destination=follower if number % 4 < 2 else 0,
+        where=f"round == {target}",
+        times=1,
+    )
+    await stage.gate.install(rule)
+    try:
+        [event] = await stage.gate.wait_held(rule.id, timeout_s=20)
+    except TimeoutError:
+        return f"aim {number}: round {target} was never held"
+    finally:
+        await stage.gate.release(rule.id)
+    held = [partition["round"] for partition in event["partitions"]]
+    return None if held == [target] else f"aim {number}: wanted {target}, held {held}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--system", default="kafka:3.9.1")
+    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--aims", type=int, default=100)
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    direct, gated = [], []
+    for _ in range(given.repeats):
+        direct.append(asyncio.run(throughput(DirectStage, given.system, given.records)))
+        gated.append(asyncio.run(throughput(Stage, given.system, given.records)))
+    hit, misses = asyncio.run(hits(given.system, given.aims))
+    cost = 1 - statistics.median(gated) / statistics.median(direct)
+    print(
+        json.dumps(
+            {
+                "system": given.system,
+                "records_of_1000_bytes": given.records,
+                "direct_records_per_s": [round(value) for value in direct],
+                "gated_records_per_s": [round(value) for value in gated],
+                "gate_cost": round(cost, 3),
+                "aimed_rounds": given.aims,
+                "hit": hit,
+                "misses": misses,
+                "load_average": round(os.getloadavg()[0], 1),
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""What a controller is answered, in every version: a stale one is known by it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from nemesis.gate.exchange import Exchange
+from nemesis.gate.rounds import RoundCounter
+from tests.gate import wire
+
+STALE_CONTROLLER_EPOCH = 11
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA = 4, 5, 6
+
+
+def answers(api_key: int, version: int, error: int, *, flexible: bool, client_id: str) -> list:  # type: ignore[type-arg]
+    """Whom broker 2 has answered what, after one request and its answer."""
+    found: list[tuple[int | None, int, int]] = []
+    exchange = Exchange(2, RoundCounter(), {}, lambda *_: None, lambda *seen: found.append(seen))
+    tags = b"\0" if flexible else b""
+    exchange.request(wire.request(api_key, version, tags + b"\0" * 60, client_id=client_id), 0)
+    exchange.response(wire.frame(struct.pack(">i", 1) + tags + struct.pack(">h", error)), 1)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("api_key", "version", "flexible"),
+    [
+        (LEADER_AND_ISR, 3, False),
+        (LEADER_AND_ISR, 5, True),
+        (STOP_REPLICA, 0, False),
+        (STOP_REPLICA, 3, True),
+        (UPDATE_METADATA, 5, False),
+        (UPDATE_METADATA, 7, True),
+    ],
+)
+def test_a_stale_controller_is_named_with_who_refused_it(
+    api_key: int, version: int, flexible: bool
+) -> None:
+    refused = answers(api_key, version, STALE_CONTROLLER_EPOCH, flexible=flexible, client_id="0")
+    assert refused == [(0, 2, STALE_CONTROLLER_EPOCH)]
+
+
+@pytest.mark.parametrize("error", [0, 3, 41])
+def test_other_answers_are_told_as_they_are(error: int) -> None:
+    assert answers(LEADER_AND_ISR, 5, error, flexible=True, client_id="0") == [(0, 2, error)]
+
+
+def test_the_controller_of_kafka_0_8_has_a_longer_name() -> None:
+    name = "id_0-host_127.0.0.1-port_9092"
+    refused = answers(LEADER_AND_ISR, 3, STALE_CONTROLLER_EPOCH, flexible=False, client_id=name)
+    assert refused == [(0, 2, STALE_CONTROLLER_EPOCH)]

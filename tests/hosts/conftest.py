@@ -1,0 +1,61 @@
+"""The machines of the ssh tests, and every host ready to be prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from clusters.cache import cache_directory
+from clusters.hosts import docker_host
+from clusters.hosts.docker_host import DockerHost
+from clusters.hosts.here import LocalNodes
+from clusters.hosts.host import Host
+from clusters.hosts.local import LocalHost
+from clusters.hosts.netns import NetnsHost
+from clusters.hosts.ssh_host import SshHost
+from clusters.hosts.ssh_nodes import load_nodes
+from tests.hosts.machines import Machines, machines
+
+
+@pytest.fixture(scope="session")
+def three_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    directory = tmp_path_factory.mktemp("machines")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        with machines(directory) as standing:
+            yield standing
+
+
+@pytest.fixture(scope="session")
+def node_image() -> None:
+    """Docker has the image of the nodes."""
+    docker_host.check(None, cache_directory() / "docker", print)
+
+
+@pytest.fixture
+def open_by_name(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Host]]:
+    """A host by its name, with a run directory and a ledger of its own; ended after the test."""
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
+    local = LocalHost()
+
+    def opened(name: str) -> Host:
+        run = tmp_path / "run"
+        run.mkdir()
+        match name:
+            case "netns":
+                return NetnsHost(local)
+            case "docker":
+                request.getfixturevalue("node_image")
+                return DockerHost(local, run)
+            case "ssh":
+                standing: Machines = request.getfixturevalue("three_machines")
+                return SshHost(local, run, load_nodes(standing.nodes))
+            case _:
+                return LocalNodes(local)
+
+    yield opened
+    local.close_now()

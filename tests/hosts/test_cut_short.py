@@ -1,0 +1,166 @@
+"""A run on any host that is cut short leaves nothing, at the latest after the next command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+from clusters.hosts import docker_host, netns
+from clusters.hosts.run_tool import run_tool
+from tests.hosts.machines import Machines
+
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("node_image")]
+
+COMMAND = (sys.executable, "-m", "harness.cli")
+LOAD = ("run", "append", "--time", "100", "--rate", "200", "--partitions", "1", "--seed", "1")
+DEADLINE_S = 90.0
+UNKNOWN = 2
+
+
+@dataclass(slots=True)
+class Harness:
+    """A `neaptide run` under way, with stores of its own."""
+
+    directory: Path
+    host: tuple[str, ...]
+    process: subprocess.Popen[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *LOAD, "--host", *self.host],
+            env=self.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    @property
+    def env(self) -> dict[str, str]:
+        stores = {"NEAPTIDE_RUNS": "runs", "NEAPTIDE_STATE": "state"}
+        return {**os.environ, **{key: str(self.directory / at) for key, at in stores.items()}}
+
+    def wait_for_records(self) -> None:
+        def recorded() -> bool:
+            assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
+            return any(self.directory.glob("runs/20*/operations/*c1*.parquet"))
+
+        until(recorded, "operations are recorded")
+
+    def resources(self) -> list[tuple[str, str]]:
+        """What the ledger says was made, in order: kind and name."""
+        lines = [
+            json.loads(line)
+            for file in self.directory.glob("state/ledger/*.jsonl")
+            for line in file.read_text().splitlines()
+        ]
+        return [(row["resource"], row["name"]) for row in lines if "resource" in row]
+
+    def neaptide(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*COMMAND, *arguments], env=self.env, capture_output=True, text=True, timeout=DEADLINE_S
+        )
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def existing(resources: list[tuple[str, str]]) -> list[str]:
+    """The names among these that are there."""
+    client = docker_host.connect()
+    names = {
+        netns.NAMESPACE: run_tool(("ip", "netns", "list")).split(),
+        netns.BRIDGE: [line.split()[0] for line in run_tool(("ip", "-br", "link")).splitlines()],
+        docker_host.CONTAINER: [each.name for each in client.containers.list(all=True)],
+        docker_host.NETWORK: [each.name for each in client.networks.list()],
+    }
+    client.close()
+    return [name for kind, name in resources if name in names[kind]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
+    begun: list[Harness] = []
+
+    def started(*host: str) -> Harness:
+        begun.append(Harness(tmp_path, host))
+        begun[-1].wait_for_records()
+        return begun[-1]
+
+    yield started
+    for harness in begun:
+        if harness.process.poll() is None:
+            harness.process.kill()
+        harness.process.wait()
+        harness.neaptide("list")
+
+
+@pytest.mark.parametrize("host", ["netns", "docker"])
+def test_sigkill_leaves_nothing_after_the_next_command(
+    host: str, begin: Callable[..., Harness]
+) -> None:
+    harness = begin(host)
+    made = harness.resources()
+    assert made
+    harness.process.kill()
+    harness.process.wait()
+    assert existing(made)
+    listed = harness.neaptide("list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert "ended what an earlier run left behind" in listed.stderr
+    assert existing(made) == []
+    assert harness.resources() == []
+
+
+@pytest.mark.parametrize("host", ["netns", "docker"])
+def test_ctrl_c_leaves_nothing(host: str, begin: Callable[..., Harness]) -> None:
+    harness = begin(host)
+    made = harness.resources()
+    harness.process.send_signal(signal.SIGINT)
+    assert harness.process.wait(DEADLINE_S) == UNKNOWN
+    assert harness.process.stderr is not None
+    assert "Traceback" not in harness.process.stderr.read()
+    assert existing(made) == []
+    assert harness.resources() == []
+
+
+def test_on_machines_everything_ends_with_the_harness_that_was_killed(
+    begin: Callable[..., Harness], three_machines: Machines, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    nodes = tmp_path / "nodes.toml"
+    places = f'[[node]]\ndirectory = "{there}"\n'
+    nodes.write_text(three_machines.nodes.read_text().replace("[[node]]\n", places))
+    harness = begin("ssh", "--nodes", str(nodes))
+    brokers = [
+        process
+        for process in psutil.process_iter()
+        if any(str(there) in word for word in _command_line(process))
+    ]
+    assert len(brokers) >= 3
+    harness.process.kill()
+    harness.process.wait()
+    until(lambda: not any(process.is_running() for process in brokers), "no broker is left")
+    until(lambda: not any(there.iterdir()), "no file is left")
+
+
+def _command_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

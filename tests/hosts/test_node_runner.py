@@ -1,0 +1,114 @@
+"""What runs on a node of the host ssh: it ends what it has started, however it ends itself."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from clusters.hosts import node_runner
+
+pytestmark = pytest.mark.live
+SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
+DEADLINE_S = 20
+
+
+class Runner:
+    def __init__(self, base: Path, **changed: str) -> None:
+        text = Path(node_runner.__file__).read_text()
+        for name, value in changed.items():
+            text = text.replace(f"{name} = {getattr(node_runner, name)}", f"{name} = {value}")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.directory = Path(self.ask("hello", base=str(base), ports=2)["result"]["directory"])
+
+    def ask(self, verb: str, **arguments: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        line = json.dumps({"id": 1, "do": verb, **arguments}) + "\n"
+        self.process.stdin.write(line.encode())
+        self.process.stdin.flush()
+        while True:
+            answer = json.loads(self.process.stdout.readline())
+            if "id" in answer:
+                return answer
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+
+    def start(self, argv: list[str]) -> psutil.Process:
+        log = str(self.directory / "log")
+        answer = self.ask("start", argv=argv, cwd=str(self.directory), env={}, log=log)
+        return psutil.Process(answer["result"])
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> Iterator[Runner]:
+    running = Runner(tmp_path)
+    yield running
+    running.end()
+
+
+def test_the_end_of_its_input_ends_its_processes_and_removes_its_directory(
+    runner: Runner, tmp_path: Path
+) -> None:
+    sleeper = runner.start(SLEEPER)
+    marker = tmp_path / "undone"
+    runner.ask("undo", argv=["tee", str(marker)], stdin="yes")
+    assert runner.process.stdin is not None
+    runner.process.stdin.close()
+    assert runner.process.wait(DEADLINE_S) == 0
+    assert not sleeper.is_running()
+    assert not runner.directory.exists()
+    assert marker.read_text() == "yes"
+
+
+def test_a_runner_that_is_killed_takes_its_processes_with_it(runner: Runner) -> None:
+    sleeper = runner.start(SLEEPER)
+    runner.process.kill()
+    sleeper.wait(DEADLINE_S)
+    assert not sleeper.is_running()
+
+
+def test_silence_is_taken_for_the_end_of_the_harness(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, SILENCE_S="0.5")
+    sleeper = runner.start(SLEEPER)
+    assert runner.process.wait(DEADLINE_S) == 0
+    assert not sleeper.is_running()
+    runner.end()
+
+
+def test_a_signal_to_it_is_an_end_too(runner: Runner) -> None:
+    sleeper = runner.start(SLEEPER)
+    runner.process.terminate()
+    assert runner.process.wait(DEADLINE_S) == 1
+    assert not sleeper.is_running()
+    assert not runner.directory.exists()
+
+
+def test_a_stop_is_answered_when_it_has_stopped_and_not_for_the_dead(runner: Runner) -> None:
+    sleeper = runner.start(SLEEPER)
+    assert runner.ask("signal", pid=sleeper.pid, number=int(signal.SIGSTOP))["result"] is True
+    assert sleeper.status() == psutil.STATUS_STOPPED
+    runner.ask("signal", pid=sleeper.pid, number=int(signal.SIGKILL))
+    sleeper.wait(DEADLINE_S)
+    assert runner.ask("signal", pid=sleeper.pid, number=int(signal.SIGSTOP))["result"] is False
+
+
+def test_what_cannot_be_done_is_answered_and_the_runner_lives_on(runner: Runner) -> None:
+    answer = runner.ask("run", argv=["/no/such/command"], stdin="")
+    assert answer["ok"] is False
+    assert "FileNotFoundError" in answer["error"]
+    assert runner.ask("run", argv=["cat"], stdin="$(id)")["result"]["stdout"] == "$(id)"

@@ -1,0 +1,116 @@
+"""Documented losses on every host: the same files, the same verdicts, and cuts by packet filters.
+
+All runs are played first and judged by one command, in one Spark job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from clusters.hosts.place import Place, parse_place
+from harness.catalog import scenario_files
+from harness.play import play
+from harness.systems import parse_system
+from nemesis.scenario import load_scenario
+from tests.harness.command import neaptide
+from tests.hosts.machines import Machines
+
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.spark,
+    pytest.mark.usefixtures("node_image"),
+    pytest.mark.timeout(900),
+]
+
+CUT = Path(__file__).parent / "scenarios" / "isr-of-one.toml"
+EXPECTED = {
+    ("netns", "hw-truncation-loss", "neaptide:0.10"): "lost",
+    ("netns", "hw-truncation-loss", "kafka:3.9.1"): "held",
+    ("netns", "isr-of-one", "neaptide:0.11"): "lost",
+    ("docker", "hw-truncation-loss", "kafka:0.10.2.2"): "lost",
+    ("docker", "isr-of-one", "neaptide:0.11"): "lost",
+    ("ssh", "same-offset-divergence", "neaptide:0.10"): "diverged",
+    ("ssh", "hw-truncation-loss", "kafka:0.10.2.2"): "lost",
+    ("ssh", "isr-of-one", "neaptide:0.11"): "lost",
+}
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    run: Path
+    disagreements: tuple[str, ...]
+    verdict: dict[str, Any]
+
+    def nemesis(self) -> list[dict[str, Any]]:
+        """What was done, in order: one verb and its fields each."""
+        rows = pq.read_table(self.run / "operations").to_pylist()
+        done = [row for row in rows if row["f"] == "nemesis"]
+        return [json.loads(row["value"]) for row in sorted(done, key=lambda r: r["invoked_ns"])]
+
+
+def place_on(host: str, machines: Machines) -> Place:
+    return parse_place(host, nodes=machines.nodes if host == "ssh" else None)
+
+
+@pytest.fixture(scope="module")
+def judged(
+    tmp_path_factory: pytest.TempPathFactory, three_machines: Machines, node_image: None
+) -> dict[Key, Judged]:
+    directory = tmp_path_factory.mktemp("hosts")
+    files = {**scenario_files(), "isr-of-one": CUT}
+    played = {}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_RUNS", str(directory / "runs"))
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        for host, scenario, system in EXPECTED:
+            file = files[scenario]
+            work = play(
+                load_scenario(file),
+                parse_system(system),
+                1,
+                str(file),
+                lambda _: None,
+                place_on(host, three_machines),
+            )
+            played[host, scenario, system] = asyncio.run(work)
+    runs = [str(one.run) for one in played.values()]
+    _, document = neaptide(directory, "check", *runs, "--json")
+    return {
+        key: Judged(one.run, one.disagreements, verdict)
+        for (key, one), verdict in zip(played.items(), document["runs"], strict=True)
+    }
+
+
+@pytest.mark.parametrize("key", EXPECTED, ids=" ".join)
+def test_a_scenario_comes_out_as_documented(key: Key, judged: dict[Key, Judged]) -> None:
+    found = judged[key]
+    assert (found.verdict["reasons"], found.disagreements) == ([], ())
+    assert found.verdict["outcome"] == EXPECTED[key]
+    assert json.loads((found.run / "run.json").read_text())["host"] == key[0]
+
+
+@pytest.mark.parametrize("host", ["netns", "docker", "ssh"])
+def test_a_cut_is_in_force_where_the_packets_are(host: str, judged: dict[Key, Judged]) -> None:
+    """One rule a direction at either end; both followers' packets were dropped; then none is."""
+    done = judged[host, "isr-of-one", "neaptide:0.11"].nemesis()
+    first, second = (step["cut"] for step in done if "cut" in step)
+    assert first["filter_rules"] == {"A": 2, "C": 2}
+    assert second["filter_rules"] == {"B": 2, "C": 4}
+    heal = next(step["heal"] for step in done if "heal" in step)
+    assert heal["filter_rules"] == {"A": 0, "B": 0, "C": 0}
+    assert heal["packets_dropped"]["A"] > 0
+    assert heal["packets_dropped"]["B"] > 0
+
+
+def test_a_scenario_without_cuts_has_no_filters(judged: dict[Key, Judged]) -> None:
+    done = judged["netns", "hw-truncation-loss", "neaptide:0.10"].nemesis()
+    assert all("filter_rules" not in step.get("cut", {}) for step in done)
+    assert [step["heal"]["packets_dropped"] for step in done if "heal" in step] == [{}]
