@@ -20,9 +20,9 @@ from clusters.broker.replication.generation import GENERATIONS
 from clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from clusters.broker.replication.settings import replication_settings
 from clusters.broker.replication.step import begin, step
+from clusters.simulation.service import Service
 from tests.core.disk import Disk
 from tests.core.invariants import check
-from tests.core.service import Service
 
 SERVICE = 0
 T = TopicPartition("t", 0)
@@ -79,7 +79,7 @@ class World:
             self._carry_out(broker_id, begin(broker))
             unclean = broker_id in self.crashed and self.rules.eligible_leader_replicas
             self.crashed.discard(broker_id)
-            self._send_all(self.service.register(broker_id, unclean=unclean))
+            self._send_all(self.service.register(broker_id, unclean_shutdown=unclean))
         return self
 
     def topic(self, *replicas: int, **settings: object) -> World:
