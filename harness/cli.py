@@ -95,7 +95,7 @@ def repro(
 
 @app.command()
 def run(
-    workload: Annotated[str, typer.Argument(help="append, or the path of a scenario FILE.toml.")],
+    workload: Annotated[str, typer.Argument(help="append, or a scenario: FILE.toml, or its name.")],
     system: Annotated[str, typer.Option(help="What to test, as neaptide:0.11.")] = "neaptide:0.11",
     nemesis: Annotated[str, typer.Option(help="Faults: kill,pause,restart,cut, or none.")] = "none",
     time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds of load.")] = 60,
@@ -117,8 +117,10 @@ def run(
     place = parse_place(host, image, nodes)
     number = _seed(seed)
     [chosen] = parse_systems([system], kafka_home)
-    if workload.endswith(".toml"):
-        _run_scenario(Path(workload), chosen, number, json, place)
+    shipped = scenario_files()
+    if workload.endswith(".toml") or workload in shipped:
+        file = shipped.get(workload, Path(workload))
+        _run_scenario(file, workload, chosen, number, json, place)
     else:
         from harness.random_run import RandomRun, check_acks, check_workload
         from nemesis.random_schedule import parse_faults
@@ -139,7 +141,8 @@ def run(
         _run_workload(asked, json)
 
 
-def _run_scenario(file: Path, system: Any, seed: int, json: bool, place: Place) -> None:
+def _run_scenario(file: Path, where: str, system: Any, seed: int, json: bool, place: Place) -> None:
+    """`where`: what the command was given, so that it can be repeated."""
     from harness.checking import SparkStart, check_and_report
     from harness.play import play
     from nemesis.scenario import load_scenario
@@ -150,7 +153,7 @@ def _run_scenario(file: Path, system: Any, seed: int, json: bool, place: Place) 
     output.err.print(f"seed {seed}")
     spark = SparkStart()
     with output.telling(len(scenario.steps)) as teller:
-        played = asyncio.run(play(scenario, system, seed, str(file), teller.tell, place))
+        played = asyncio.run(play(scenario, system, seed, where, teller.tell, place))
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()

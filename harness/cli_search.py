@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from clusters.errors import UsageError
+from harness import cli_sweep as show
 from harness import output
 from harness.exits import Exit
 
+if TYPE_CHECKING:
+    from harness.explore import Asked
+
 SEED_MAX = 2**31
 DEFAULT_TIME_S = 30.0
+
+
+Count = Annotated[int, typer.Option(min=0, help="Bound of --exhaustive and --priorities.")]
 
 
 def explore(
     system: Annotated[str, typer.Option(help="As neaptide:0.10.")] = "neaptide:0.10",
     seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds, then the end.")] = None,
     time_s: Annotated[
-        float | None, typer.Option("--time", min=1, help="Seconds; 30 where nothing is said.")
+        float | None,
+        typer.Option("--time", min=1, help="Seconds; 30 where nothing is said. Of each mutant."),
     ] = None,
     first: Annotated[bool, typer.Option("--first", help="End with the first find.")] = False,
     acks: Annotated[str, typer.Option(help="1 or all.")] = "all",
     nemesis: Annotated[
-        str, typer.Option(help="Faults: kill,hold,cut,pause,wait,power_off.")
+        str, typer.Option(help="Faults: kill,hold,cut,pause,wait,consume,power_off.")
     ] = "kill,hold,cut,pause,wait",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as min.insync.replicas=1.")
@@ -35,15 +43,36 @@ def explore(
     seed: Annotated[
         int | None, typer.Option(help="The first seed; drawn and printed if not given.")
     ] = None,
+    invariants: Annotated[
+        bool, typer.Option("--invariants", help="Ask the invariants after every event.")
+    ] = False,
+    mutants: Annotated[
+        bool, typer.Option("--mutants", help="Search the core with one rule broken, each in turn.")
+    ] = False,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Every order of messages, within bounds.")
+    ] = False,
+    priorities: Annotated[
+        bool, typer.Option("--priorities", help="Message by message, by drawn priorities (PCT).")
+    ] = False,
+    produces: Count = 1,
+    kills: Count = 1,
+    restarts: Count = 0,
+    timers: Count = 0,
+    expiries: Count = 0,
+    fetches_only: Annotated[
+        bool, typer.Option("--fetches-only", help="All but fetches arrives at once.")
+    ] = False,
+    states: Annotated[int, typer.Option(min=1, help="So many states, then the end.")] = 1_000_000,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document only.")] = False,
 ) -> None:
     """Search the simulation for schedules that lose, shrink them, save them as scenario files."""
     from harness.explore import Asked, parse_search_faults
-    from harness.explore import explore as search
-    from nemesis.search.campaign import Campaign
 
+    if mutants + exhaustive + priorities > 1:
+        raise UsageError("Choose one of --mutants, --exhaustive and --priorities.")
     first_seed = int.from_bytes(os.urandom(4), "big") % SEED_MAX if seed is None else seed
-    if seeds is None and time_s is None:
+    if seeds is None and time_s is None and not mutants and not exhaustive:
         time_s = DEFAULT_TIME_S
     asked = Asked(
         system,
@@ -56,14 +85,29 @@ def explore(
         save,
         first,
         workers,
+        invariants,
     )
-    output.err.print(f"seed {first_seed}")
-    total = float(seeds) if seeds is not None else float(time_s or 0)
+    if not exhaustive:
+        output.err.print(f"seed {first_seed}")
+    if mutants:
+        show.mutants(asked, json=json)
+    elif exhaustive or priorities:
+        bounds = (produces, kills, restarts, timers, expiries)
+        search = show.exhaustive if exhaustive else show.priorities
+        search(asked, bounds, states, fetches_only=fetches_only, json=json)
+    else:
+        _campaign(asked, json=json)
 
+
+def _campaign(asked: Asked, *, json: bool) -> None:
+    from harness.explore import explore as search
+    from nemesis.search.campaign import Campaign
+
+    total = float(asked.seeds) if asked.seeds is not None else float(asked.time_s or 0)
     with output.telling(total) as teller:
 
         def tell(campaign: Campaign, elapsed_s: float) -> None:
-            done = float(campaign.seeds) if seeds is not None else min(elapsed_s, total)
+            done = float(campaign.seeds) if asked.seeds is not None else min(elapsed_s, total)
             text = f"{campaign.schedules} schedules, {len(campaign.losses)} found"
             teller.tell(text, done)
 
@@ -72,7 +116,7 @@ def explore(
         output.print_json(found)
     else:
         _print_found(found)
-    raise typer.Exit(Exit.ANOMALY if found["found"] else Exit.AGREES)
+    raise typer.Exit(Exit.ANOMALY if found["found"] or found["broken"] else Exit.AGREES)
 
 
 def _print_found(found: dict[str, Any]) -> None:
@@ -85,6 +129,12 @@ def _print_found(found: dict[str, Any]) -> None:
     if found["not_portable"]:
         output.out.print(
             f"{found['not_portable']} more do it only by their timing, and are not saved"
+        )
+    for one in found["broken"]:
+        output.out.print(
+            f"{one['invariant']} is broken (seed {one['seed']}): {one['sentence']}\n"
+            f"  {one['schedule']}",
+            markup=False,
         )
     rows = [
         (

@@ -13,7 +13,10 @@ from clusters.broker.replication.settings import InvalidSettingError, replicatio
 from clusters.errors import UsageError
 from nemesis.search.campaign import Campaign, run_campaign
 from nemesis.search.episode import Loss, Search
+from nemesis.search.explore import BROKEN
+from nemesis.search.invariants import SENTENCES
 from nemesis.search.moves import FAULTS
+from nemesis.search.words import told
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
 SCHEDULES_PER_SEED: Final = 3_000
@@ -41,6 +44,7 @@ class Asked:
     save: Path
     first: bool
     workers: int | None = None
+    invariants: bool = False
 
 
 def search_of(asked: Asked) -> Search:
@@ -60,7 +64,13 @@ def search_of(asked: Asked) -> Search:
     except InvalidSettingError as error:
         raise UsageError(f"--set: {error}.") from None
     return Search(
-        GENERATIONS[name], (asked.acks,), asked.faults, settings, topic, SCHEDULES_PER_SEED
+        GENERATIONS[name],
+        (asked.acks,),
+        asked.faults,
+        settings,
+        topic,
+        SCHEDULES_PER_SEED,
+        watched=asked.invariants,
     )
 
 
@@ -105,6 +115,17 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
         ],
         "found_in_all": len(campaign.losses),
         "not_portable": len(campaign.unportable),
+        "broken": [
+            {
+                "invariant": loss.outcome.removeprefix(BROKEN),
+                "sentence": SENTENCES[loss.outcome.removeprefix(BROKEN)],
+                "seed": loss.seed,
+                "steps": loss.steps,
+                "shrunk_steps": len(loss.shrunk),
+                "schedule": told(loss.shrunk),
+            }
+            for loss in campaign.broken.values()
+        ],
     }
 
 

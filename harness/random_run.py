@@ -86,7 +86,7 @@ def check_workload(name: str) -> str:
     if name not in WORKLOADS:
         raise UsageError(
             f"There is no workload {name!r}; it must be one of {', '.join(WORKLOADS)},"
-            " or the path of a scenario file that ends in .toml."
+            " or a scenario: one of `neaptide list`, or a file that ends in .toml."
         )
     return name
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,12 @@ class KafkaCluster(PlacedCluster):
             self._host.path(broker, self.log_directory(broker)),
             self._host.address(broker),
         )
+        return self._java_command(broker, settings, directory)
+
+    def _java_command(
+        self, broker: int, settings: Mapping[str, str], directory: Path
+    ) -> tuple[str, ...]:
+        """Writes what a node is started with, and says how."""
         server, log4j = directory / "server.properties", directory / "log4j.properties"
         server.write_text(write_properties(settings), encoding="utf-8")
         log4j.write_text(LOG4J, encoding="utf-8")

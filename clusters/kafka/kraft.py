@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
 from clusters.hosts.host import Host, PortClaim
 from clusters.hosts.java import find_java
@@ -29,7 +28,7 @@ from clusters.kafka.kraft_storage import (
     bootstrap_checkpoint,
     write_meta_properties,
 )
-from clusters.kafka.properties import CLIENT_LISTENER, LOG4J, REPLICATION_LISTENER, command
+from clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
 from clusters.kafka.versions import Mode, parse_release
 from clusters.observer import Observer, OnChange
 from clusters.observer_kraft import KraftObserver
@@ -130,16 +129,7 @@ class KraftCluster(KafkaCluster):
         data = self._host.path(broker, self.log_directory(broker))
         node = Node(broker, self._ports_of(broker), data, self._host.address(broker))
         settings = kraft_properties(node, self._spec.settings, through)
-        server, log4j = directory / "server.properties", directory / "log4j.properties"
-        server.write_text(write_properties(settings), encoding="utf-8")
-        log4j.write_text(LOG4J, encoding="utf-8")
-        return command(
-            self._host.java(broker),
-            self._class_paths[broker],
-            self._host.path(broker, log4j),
-            self._host.path(broker, server),
-            self._java_options(broker),
-        )
+        return self._java_command(broker, settings, directory)
 
     def _ports_of(self, node: int) -> dict[str, int]:
         ports = {}

@@ -17,11 +17,13 @@ from clusters.simulation.world import ANSWERS, World, start_broker
 __all__ = [
     "cut",
     "discard",
+    "expire",
     "heal",
     "hold",
     "kill",
     "pause",
     "power_off",
+    "register",
     "release",
     "restart",
     "resume",
@@ -105,6 +107,16 @@ def pause(world: World, broker_id: int) -> None:
         if asked.leader == broker_id:
             world.time_out(number)
     world.look_at_sessions()
+
+
+def expire(world: World, broker_id: int) -> None:
+    """Its session ends, and it does not know it: it goes on as what it was."""
+    world.end_session(broker_id)
+
+
+def register(world: World, broker_id: int) -> None:
+    """It hears that its session is over, and has a new one."""
+    world.come_back(broker_id)
 
 
 def resume(world: World, broker_id: int) -> None:

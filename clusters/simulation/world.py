@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, NamedTuple, Protocol
 
 from clusters.broker.replication import coordination as zk
@@ -132,6 +132,17 @@ class Recorder(Protocol):
     def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
 
 
+class Watch(Protocol):
+    """Sees every step of the core, after its effects; may raise. A fast search has none."""
+
+    def started(self, world: World, broker_id: int) -> None: ...
+    def told(
+        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
+    ) -> None: ...
+    def served(self, world: World) -> None: ...
+    def copy(self) -> Watch: ...
+
+
 class World:
     """Make one with `start_world`; change it with the functions of `faults` and `producing`."""
 
@@ -167,6 +178,7 @@ class World:
         "steps",
         "timers",
         "waiting",
+        "watch",
     )
 
     def __init__(self, spec: WorldSpec) -> None:
@@ -199,6 +211,7 @@ class World:
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
         self.recorder: Recorder | None = None
+        self.watch: Watch | None = None
         # Brokers and disks that a copy has too: copied before they are changed.
         self.shared_brokers: set[int] = set()
         self.shared_disks: set[int] = set()
@@ -210,6 +223,7 @@ class World:
             setattr(other, name, getattr(self, name))
         for name in _HOLDERS:
             setattr(other, name, getattr(self, name).copy())
+        other.watch = None if self.watch is None else self.watch.copy()
         self.shared_brokers = set(self.brokers)
         self.shared_disks = set(self.disks)
         other.shared_brokers = set(self.brokers)
@@ -233,6 +247,24 @@ class World:
         if until_us != ALL_TIME:
             self.now_us = max(self.now_us, until_us)
         return False
+
+    def heads(self) -> dict[Link, Entry]:
+        """The first message of each link, in the order of the links, that nothing keeps up."""
+        first: dict[Link, Entry] = {}
+        for entry in sorted(self.messages, key=lambda one: one.sequence):
+            if entry.link is not None:
+                first.setdefault(entry.link, entry)
+        return {
+            link: first[link]
+            for link in sorted(first)
+            if link.channel != CONTROL or link.target in self.brokers
+        }
+
+    def take(self, entry: Entry) -> bool:
+        """Delivers a message out of turn, before all that is due earlier on other links."""
+        self.messages.remove(entry)
+        heapify(self.messages)
+        return self._take_message(entry)
 
     def _take_message(self, entry: Entry) -> bool:
         """True where it has arrived."""
@@ -295,7 +327,7 @@ class World:
                 if self.silent_since.get(broker) != since_us:
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
-                self._end_session(broker)
+                self.end_session(broker)
             case _:
                 self.now_us = max(self.now_us, entry.due_us)
                 return producing.take(self, body)
@@ -444,7 +476,11 @@ class World:
             self.brokers[broker_id] = self.brokers[broker_id].copy()
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
-        return self.carry_out(broker_id, effects)
+        refusal = self.carry_out(broker_id, effects)
+        if self.watch is not None and not isinstance(event, told.LogTruncated):
+            # A truncation that the disk corrects is over with the step that asked for it.
+            self.watch.told(self, broker_id, event, effects)
+        return refusal
 
     def now_ms(self, broker_id: int) -> int:
         clock = self.spec.clocks.get(broker_id)
@@ -460,6 +496,8 @@ class World:
             self.send_all(self.service.execute(broker_id, request))
             if self.recorder is not None and isinstance(request, zk.WriteLeaderAndIsr):
                 self.recorder.state(self, request.partition)
+        if self.watch is not None:
+            self.watch.served(self)
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -671,13 +709,13 @@ class World:
         for broker_id in self.brokers:
             if self.hears(broker_id):
                 if self.silent_since.pop(broker_id, None) is not None:
-                    self._come_back(broker_id)
+                    self.come_back(broker_id)
             elif broker_id not in self.silent_since:
                 self.silent_since[broker_id] = self.now_us
                 timeout_us = self.spec.session_timeout_ms * 1_000
                 self.later(timeout_us, SessionTimedOut(broker_id, self.now_us))
 
-    def _end_session(self, broker_id: int) -> None:
+    def end_session(self, broker_id: int) -> None:
         """What the session had asked, and what it was to be told, is gone with it."""
         if broker_id not in self.service.sessions:
             return
@@ -685,7 +723,7 @@ class World:
         self.remove(lambda entry: _is_coordination(entry, broker_id))
         self.send_all(self.service.expire(broker_id))
 
-    def _come_back(self, broker_id: int) -> None:
+    def come_back(self, broker_id: int) -> None:
         if broker_id in self.expired:
             self.remove(lambda entry: _is_coordination(entry, broker_id))
             self.send(SERVICE, broker_id, COORDINATION, zk.SessionExpired())
@@ -796,6 +834,8 @@ def start_broker(world: World, broker_id: int) -> None:
     disk.was_clean = False
     world.send(broker_id, SERVICE, COORDINATION, Register(unclean))
     world.started_us[broker_id] = world.now_us
+    if world.watch is not None:
+        world.watch.started(world, broker_id)
     world.keep_retention(broker_id)
     world.look_at_sessions()
     world.unblock()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass, field
 
 from nemesis.search.episode import Explored, Loss, Search, explore_seed
+from nemesis.search.explore import BROKEN
+from nemesis.search.workers import begin, is_orphan
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Campaign:
     seeds: int = 0
     losses: dict[str, Loss] = field(default_factory=dict)
     unportable: dict[str, Loss] = field(default_factory=dict)
+    broken: dict[str, Loss] = field(default_factory=dict)  # rules, by invariant and signature
     first_loss_s: float | None = None
 
     def add(self, explored: Explored, elapsed_s: float) -> None:
@@ -37,6 +39,8 @@ class Campaign:
         if loss is None:
             return
         kept = self.losses if loss.portable else self.unportable
+        if loss.outcome.startswith(BROKEN):
+            kept = self.broken
         before = kept.get(loss.signature)
         if before is None or (len(loss.shrunk), loss.seed) < (len(before.shrunk), before.seed):
             kept[loss.signature] = loss
@@ -63,7 +67,7 @@ def run_campaign(
 
     def is_over() -> bool:
         out_of_time = time_s is not None and time.monotonic() - started >= time_s
-        return out_of_time or (stop_at_first and bool(campaign.losses))
+        return out_of_time or (stop_at_first and bool(campaign.losses or campaign.broken))
 
     for explored in _explore_all(search, first_seed, seeds, workers, is_over):
         elapsed_s = time.monotonic() - started
@@ -83,7 +87,7 @@ def _explore_all(
     next_seed = first_seed
     last_seed = None if seeds is None else first_seed + seeds
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _begin, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
         running: set[Future[Explored]] = set()
         try:
             while True:
@@ -101,19 +105,8 @@ def _explore_all(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-_parent = 0
-
-
-def _begin(parent: int) -> None:
-    """A Ctrl-C is the harness's to handle. The garbage collector finds nothing in a search."""
-    global _parent
-    _parent = parent
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.disable()
-
-
 def _explore(search: Search, seed: int) -> Explored:
-    if os.getppid() != _parent:
+    if is_orphan():
         sys.exit(0)
     explored = explore_seed(search, seed)
     gc.collect()

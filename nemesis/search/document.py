@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from clusters.simulation.world import World
 from nemesis import steps
-from nemesis.search.explore import Target, play_moves
+from nemesis.search.explore import play_moves
 from nemesis.search.observed import WorldObserved, assigned
+from nemesis.search.targets import Target
 
 _VERBS: Mapping[type, str] = {steps.PowerOff: "power_off"}
 

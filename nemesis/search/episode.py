@@ -11,17 +11,14 @@ from dataclasses import dataclass
 
 from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.simulation.world import World
-from nemesis import steps
 from nemesis.scenario import parse_scenario
 from nemesis.search.document import Cluster, document_of
-from nemesis.search.explore import Episode, Target
+from nemesis.search.explore import BROKEN, Episode, Found, watched_world
+from nemesis.search.judge import Judged
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, renamed, shrink
-from nemesis.search.worlds import ready_world, world_spec
-
-TOPIC = "t"
-NAMES: Mapping[str, int] = {"A": 1, "B": 2, "C": 3}
-ASSIGNMENT = ("C", "B", "A")  # A, which starts first, is controller and last to lead
+from nemesis.search.targets import Target, target_of
+from nemesis.search.words import signature, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +31,17 @@ class Search:
     settings: Mapping[str, str]
     topic_settings: Mapping[str, str]
     schedules_max: int  # in one episode
+    watched: bool = False  # with invariants
 
     def target(self) -> Target:
-        assignment = {0: tuple(NAMES[name] for name in ASSIGNMENT)}
-        spec = world_spec(
+        return target_of(
             self.rules,
             self.settings,
-            tuple(sorted(NAMES.values())),
-            TOPIC,
-            assignment,
             self.topic_settings,
+            self.acks,
+            self.faults,
+            watched=self.watched,
         )
-        return Target(spec, NAMES, self.acks, self.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +73,11 @@ def explore_seed(search: Search, seed: int) -> Explored:
     found = episode.explore(search.schedules_max)
     if found is None:
         return Explored(seed, episode.schedules, len(episode.states), None)
-    ready = ready_world(target.spec)
+    ready = watched_world(target)
     outcome = found.judged.outcome
+    if isinstance(ready, Judged) or outcome.startswith(BROKEN):
+        loss = _broken_rule(target, ready, found)
+        return Explored(seed, episode.schedules, len(episode.states), loss)
     writer = _Writer(search, target, ready, seed, outcome)
     portable = writer.is_portable(found.schedule)
     shrunk = shrink(
@@ -98,6 +97,15 @@ def explore_seed(search: Search, seed: int) -> Explored:
         signature(shrunk),
     )
     return Explored(seed, episode.schedules, len(episode.states), loss)
+
+
+def _broken_rule(target: Target, ready: World | Judged, found: Found) -> Loss:
+    """A broken invariant is no outcome that a scenario file can wait for: it has no file."""
+    outcome, schedule = found.judged.outcome, found.schedule
+    if not isinstance(ready, Judged):
+        schedule = shrink(target, ready, schedule, outcome)
+    line = f"{outcome}: {signature(schedule)}"
+    return Loss(outcome, found.seed, len(found.schedule), schedule, "", False, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,41 +147,3 @@ class _Writer:
             if outcome != "unknown":
                 expect[f"neaptide:{name}"] = outcome
         return self._document(schedule, expect)
-
-
-def told(schedule: Schedule) -> str:
-    """A schedule in a line."""
-    return ", ".join(_word(step) for step in schedule)
-
-
-def _word(step: steps.Step) -> str:
-    match step:
-        case steps.Produce(records, acks):
-            return f"produce {' '.join(records)} acks={acks}"
-        case steps.Hold():
-            return f"hold {step.message} {step.source}→{step.destination}"
-        case steps.Release():
-            return "release"
-        case steps.Cut():
-            return f"cut {step.source}{'↔' if step.both else '→'}{step.destination}"
-        case steps.Heal():
-            return "heal"
-        case steps.Await():
-            return "wait"
-        case steps.PowerOff(broker, survives):
-            return f"power off {broker}" + (f" after {survives}" if survives else "")
-        case steps.Kill(broker) | steps.Restart(broker) | steps.Pause(broker):
-            return f"{type(step).__name__.lower()} {broker}"
-        case steps.Resume(broker):
-            return f"resume {broker}"
-    return type(step).__name__.lower()
-
-
-def signature(schedule: Schedule) -> str:
-    """The same for schedules that differ in the brokers' names alone."""
-    line = told(schedule)
-    renaming: dict[str, str] = {}
-    for letter in line:
-        if letter in NAMES and letter not in renaming:
-            renaming[letter] = f"{len(renaming) + 1}"
-    return "".join(renaming.get(letter, letter) for letter in line)

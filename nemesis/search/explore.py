@@ -9,37 +9,37 @@ seed's; nothing else decides.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, TypeVar
 
 from clusters.broker.replication.model import NO_LEADER
 from clusters.broker.replication.partition import Follower, Leader
-from clusters.simulation.world import World, WorldSpec
+from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.search.ending import end
+from nemesis.search.invariants import (
+    CORE_ERRORS,
+    CORE_RAISES,
+    RECOVERS,
+    BrokenError,
+    Watch,
+    allowed_to_break,
+)
 from nemesis.search.judge import Judged, judge
 from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
 from nemesis.search.observed import assigned
 from nemesis.search.perform import MissedError, Performer
 from nemesis.search.rest import rest
+from nemesis.search.targets import BAD, Target
 from nemesis.search.worlds import ready_world
 
+T = TypeVar("T")
 DEPTH_MAX: Final = 14
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
-BAD: Final = ("diverged", "lost", "duplicated", "reordered")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What is searched: a cluster, how records are sent, which faults there are."""
-
-    spec: WorldSpec
-    names: Mapping[str, int]
-    acks: tuple[str, ...] = ("all",)
-    faults: tuple[str, ...] = ("kill", "hold", "cut", "pause", "wait")
-    outcomes: tuple[str, ...] = BAD
+SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
+BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,11 @@ class Episode:
     def explore(self, schedules_max: int) -> Found | None:
         rng = Random(self.seed)
         drawing = _swarm(rng, self.target)
-        self._keep(ready_world(self.target.spec), ())
+        sample_every = SAMPLE_WATCHED if self.target.watched else SAMPLE_EVERY
+        ready = watched_world(self.target)
+        if isinstance(ready, Judged):
+            return Found(self.seed, (), ready, 0)
+        self._keep(ready, ())
         while self.schedules < schedules_max:
             node = self._choose(rng)
             moves = draw_moves(rng, node.world, node.schedule, drawing)
@@ -77,15 +81,17 @@ class Episode:
                 continue
             self.schedules += 1
             world = node.world.copy()
+            schedule = node.schedule + moves
             try:
-                play_moves(world, self.target.names, moves)
+                broken = played(world, self.target.names, moves)
             except MissedError:
                 continue
-            schedule = node.schedule + moves
+            if broken is not None:
+                return Found(self.seed, schedule, broken, self.schedules)
             is_new = self._keep(world, schedule)
-            if is_suspect(world) or (is_new and self.schedules % SAMPLE_EVERY == 0):
+            if is_suspect(world) or (is_new and self.schedules % sample_every == 0):
                 judged = end_and_judge(world.copy())
-                if judged.outcome in self.target.outcomes:
+                if is_bad(self.target, judged):
                     return Found(self.seed, schedule, judged, self.schedules)
         return None
 
@@ -128,8 +134,60 @@ def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, 
             rest(world)
 
 
+def watched_world(target: Target) -> World | Judged:
+    """A cluster at rest, under watch where that is asked; or what broke before anything was done.
+
+    What a generation, or losing page caches, may break is not asked.
+    """
+    try:
+        world = ready_world(target.spec)
+    except CORE_ERRORS:
+        return _broken(CORE_RAISES)
+    if target.watched:
+        loses_pages = "power_off" in target.faults
+        allowed = allowed_to_break(target.spec, loses_pages=loses_pages)
+        watch = Watch(frozenset() if target.strict else allowed)
+        watch.begin(world)
+        world.watch = watch
+    return world
+
+
+def guarded(act: Callable[[], T]) -> tuple[T | None, Judged | None]:
+    """Does something under watch: what it came to, or which invariant broke."""
+    try:
+        return act(), None
+    except BrokenError as broken:
+        return None, _broken(broken.name)
+    except CORE_ERRORS:
+        return None, _broken(CORE_RAISES)
+
+
+def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> Judged | None:
+    """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError."""
+    if world.watch is None:
+        play_moves(world, names, moves)
+        return None
+    return guarded(lambda: play_moves(world, names, moves))[1]
+
+
 def end_and_judge(world: World) -> Judged:
-    return judge(world, end(world))
+    if world.watch is None:
+        return judge(world, end(world))
+    ended, broken = guarded(lambda: end(world))
+    if ended is None:
+        return broken or _broken(CORE_RAISES)
+    judged = judge(world, ended)
+    if judged.outcome in BAD or (ended.level and ended.final is not None):
+        return judged
+    return _broken(RECOVERS)
+
+
+def _broken(invariant: str) -> Judged:
+    return Judged(f"{BROKEN}{invariant}", ((invariant, 1),))
+
+
+def is_bad(target: Target, judged: Judged) -> bool:
+    return judged.outcome in target.outcomes or judged.outcome.startswith(BROKEN)
 
 
 # --- what is seen of a world without ending it ---------------------------------------------------

@@ -18,6 +18,7 @@ from clusters.simulation.network import FETCH, Entry, Link, facts_of
 from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.gate.model import COORDINATION
+from nemesis.search.invariants import CORE_ERRORS
 from nemesis.search.perform import Performer
 from nemesis.search.rest import rest
 
@@ -96,8 +97,14 @@ def _aim(
     trial = world.copy()
     trace = Trace(world.partition)
     trial.recorder = trace
-    Performer(trial, drawing.names).do(step)
-    rest(trial)
+    is_watched, trial.watch = trial.watch is not None, None
+    try:
+        Performer(trial, drawing.names).do(step)
+        rest(trial)
+    except CORE_ERRORS:
+        if not is_watched:
+            raise
+        return None  # the step itself will show it
     if not trace.passed:
         return None
     chosen = rng.choice(trace.passed)
@@ -212,6 +219,15 @@ def _release(
     return steps.Release(rng.choice(sorted(world.holds))) if world.holds else None
 
 
+def _consume(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """What a consumer has seen must stay. It reads to its end at once, so somebody must lead."""
+    state = world.service.states.get(world.partition)
+    can_be_read = state is not None and state.leader in world.brokers
+    return steps.Consume() if can_be_read and world.clients.sends else None
+
+
 def _wait(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
@@ -231,6 +247,7 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "heal": _heal,
     "release": _release,
     "wait": _wait,
+    "consume": _consume,
 }
 # Fault → the moves that it brings, and how often they are drawn.
 FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
@@ -240,5 +257,6 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "cut": {"cut": 0.6, "heal": 0.6},
     "hold": {"release": 0.5},
     "wait": {"wait": 0.3},
+    "consume": {"consume": 1.0},
 }
 HOLD_PROBABILITY: Final = 0.5

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from clusters.simulation.world import World
 from nemesis import steps
-from nemesis.search.explore import Target, end_and_judge, play_moves
+from nemesis.search.explore import end_and_judge, played
 from nemesis.search.judge import Judged
 from nemesis.search.perform import MissedError
+from nemesis.search.targets import Target
 
 Schedule = tuple[steps.Step, ...]
 ROLES_TRIED_UP_TO: Final = 9  # steps: beyond, there are too many ways to cast them
@@ -27,10 +28,10 @@ def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
     """What a schedule comes to; None where it cannot be played."""
     world = ready.copy()
     try:
-        play_moves(world, target.names, schedule)
+        broken = played(world, target.names, schedule)
     except MissedError:
         return None
-    return end_and_judge(world)
+    return end_and_judge(world) if broken is None else broken
 
 
 def shrink(
@@ -39,8 +40,9 @@ def shrink(
     schedule: Schedule,
     outcome: str,
     is_meant: Callable[[Schedule], bool] = lambda schedule: True,
+    trials_max: int = 1 << 30,
 ) -> Schedule:
-    """A schedule from which no step, and no pair of steps, can be taken away.
+    """A schedule from which no step, and no pair of steps, can be taken away, if trials suffice.
 
     `is_meant`: what must hold of it besides coming to the outcome.
     """
@@ -49,10 +51,13 @@ def shrink(
         judged = replay(target, ready, candidate)
         return judged is not None and judged.outcome == outcome and is_meant(candidate)
 
-    shrinking = True
+    shrinking, trials = True, 0
     while shrinking:
         shrinking = False
         for candidate in _candidates(target, schedule):
+            trials += 1
+            if trials > trials_max:
+                break
             if still_does(candidate):
                 schedule, shrinking = candidate, True
                 break

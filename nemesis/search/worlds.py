@@ -58,7 +58,8 @@ def ready_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: 
     """A world at rest: the partition is led, all its replicas are there and level."""
     world = start_world(spec, watch)
     observed = WorldObserved(world)
+    deadline_us = world.now_us + START_WITHIN_US
     while not observed.settled_at(0):
-        if not world.advance(world.now_us + START_WITHIN_US):
+        if not world.advance(deadline_us):
             raise AssertionError("the cluster of the simulation does not start")
     return world

@@ -20,9 +20,9 @@ from clusters.broker.replication.generation import GENERATIONS
 from clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from clusters.broker.replication.settings import replication_settings
 from clusters.broker.replication.step import begin, step
-from tests.core.disk import Disk
+from clusters.simulation.disk import Disk
+from clusters.simulation.service import Service
 from tests.core.invariants import check
-from tests.core.service import Service
 
 SERVICE = 0
 T = TopicPartition("t", 0)
@@ -79,7 +79,7 @@ class World:
             self._carry_out(broker_id, begin(broker))
             unclean = broker_id in self.crashed and self.rules.eligible_leader_replicas
             self.crashed.discard(broker_id)
-            self._send_all(self.service.register(broker_id, unclean=unclean))
+            self._send_all(self.service.register(broker_id, unclean_shutdown=unclean))
         return self
 
     def topic(self, *replicas: int, **settings: object) -> World:
@@ -104,7 +104,7 @@ class World:
         for message in [m for m in self.in_flight if broker_id in (m.source, m.target)]:
             self.drop(message)
         if lose_from is not None:
-            self.disks[broker_id].lose_tail(T, lose_from)
+            self.disks[broker_id].lose_page_cache({T: lose_from})
         for number, asked in tuple(self._asked.items()):
             if asked.leader == broker_id:
                 self._fail(number)
@@ -327,7 +327,9 @@ class World:
     ) -> told.FetchResult:
         first = next((other for other in results if other.records), None)
         batches = (
-            self.disks[broker_id].logs[one.partition].read(one.records, at_least_one=one is first)
+            self.disks[broker_id]
+            .logs[one.partition]
+            .read(one.records, one.records.max_bytes, at_least_one=one is first)[0]
             if one.records
             else ()
         )

@@ -18,10 +18,11 @@ from nemesis import steps
 from nemesis.scenario import Scenario, parse_scenario
 from nemesis.search.document import Cluster, document_of
 from nemesis.search.episode import Search
-from nemesis.search.explore import Target, play_moves
+from nemesis.search.explore import play_moves
 from nemesis.search.moves import FAULTS, Drawing, draw_moves
 from nemesis.search.perform import MissedError
 from nemesis.search.play import simulate
+from nemesis.search.targets import Target
 from nemesis.search.worlds import ready_world
 from tests.simulation.test_search import SETTINGS
 
@@ -37,7 +38,8 @@ def _random_scenario(target: Target, search: Search, seed: int) -> Scenario:
         weights.update(moves)
     drawing = Drawing(target.names, ("0", "1", "all"), weights, 0.4)
     ready = ready_world(target.spec)
-    world, schedule = ready.copy(), ()
+    world = ready.copy()
+    schedule: tuple[steps.Step, ...] = ()
     while len(schedule) < 8:
         drawn: tuple[steps.Step, ...] = draw_moves(rng, world, schedule, drawing)
         trial = world.copy()

@@ -10,9 +10,10 @@ from clusters.broker.replication.generation import GENERATIONS
 from nemesis import steps
 from nemesis.scenario import parse_scenario
 from nemesis.search.document import Cluster, document_of
-from nemesis.search.episode import Explored, Search, explore_seed, signature
+from nemesis.search.episode import Explored, Search, explore_seed
 from nemesis.search.play import simulate
 from nemesis.search.shrink import renamed_brokers, replay, shrink
+from nemesis.search.words import signature
 from nemesis.search.worlds import ready_world
 
 SETTINGS = {

@@ -1,0 +1,114 @@
+"""What `explore --mutants`, `--exhaustive` and `--priorities` show, and their exit status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from harness import output
+from harness.exits import Exit
+
+if TYPE_CHECKING:
+    from harness.explore import Asked
+
+Bounds = tuple[int, int, int, int, int]
+
+
+def mutants(asked: Asked, *, json: bool) -> None:
+    """Status 1 where a mutant was not found and has no reason not to be."""
+    from harness.sweep import mutants as hunt
+    from nemesis.search.hunt import Hunted
+    from nemesis.search.mutants import MUTANTS
+
+    with output.telling(len(MUTANTS)) as teller:
+
+        def tell(done: int, one: Hunted) -> None:
+            teller.tell(f"{done} of {len(MUTANTS)}: {one.name} {one.outcome or 'not found'}", done)
+
+        found = hunt(asked, tell)
+    if json:
+        output.print_json(found)
+    else:
+        _print_mutants(found)
+    raise typer.Exit(Exit.ANOMALY if found["unexplained"] else Exit.AGREES)
+
+
+def _print_mutants(found: dict[str, Any]) -> None:
+    rows = [
+        (
+            one["name"],
+            one["breaks"],
+            one["sentence"],
+            one["outcome"] or ("cannot be found" if one["hidden"] else "not found"),
+            str(one["schedules"]),
+            f"{one['steps']} → {one['shrunk_steps']}" if one["outcome"] else "",
+        )
+        for one in found["mutants"]
+    ]
+    output.print_table(("mutant", "of", "what is broken", "found", "schedules", "steps"), rows)
+    output.out.print(f"{found['found']} of {found['of']} found in {found['seconds']:.0f} s")
+    for one in found["mutants"]:
+        if one["outcome"] is None:
+            why = one["hidden"] or "not found, and nothing says why: search longer"
+            output.out.print(f"{one['name']}: {why}", markup=False)
+
+
+def exhaustive(
+    asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
+) -> None:
+    from harness.sweep import Deliveries
+    from harness.sweep import exhaustive as search
+    from nemesis.search.deliveries import Counts
+    from nemesis.search.exhaustive import Searched
+
+    with output.telling(float(states)) as teller:
+
+        def tell(searched: Searched) -> None:
+            teller.tell(f"{searched.states} states", float(searched.states))
+
+        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), tell)
+    if not json:
+        end = "exhausted" if found["exhausted"] else f"ended by {found['ended_by']}"
+        output.out.print(
+            f"{found['system']}: {found['states']} distinct states, {found['transitions']}"
+            f" transitions in {found['seconds']:.1f} s ({found['states_per_second']} states a"
+            f" second), {end}"
+        )
+    _show(found, json=json)
+
+
+def priorities(
+    asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
+) -> None:
+    from harness.sweep import Deliveries
+    from harness.sweep import priorities as search
+    from nemesis.search.deliveries import Counts
+
+    total = float(asked.seeds or asked.time_s or 0)
+    with output.telling(total) as teller:
+
+        def tell(runs: int) -> None:
+            if runs % 100 == 0:
+                teller.tell(f"{runs} runs")
+
+        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), tell)
+    if not json:
+        output.out.print(f"{found['system']}: {found['runs']} runs in {found['seconds']:.1f} s")
+    _show(found, json=json)
+
+
+def _show(found: dict[str, Any], *, json: bool) -> None:
+    if json:
+        output.print_json(found)
+    elif found["outcome"] is None:
+        output.out.print("nothing found")
+    else:
+        output.out.print(
+            f"{found['outcome']}, {found['moves']} → {found['shrunk_moves']} moves", markup=False
+        )
+        if found["sentence"]:
+            output.out.print(f"it should be so: {found['sentence']}", markup=False)
+        for line in found["path"]:
+            output.out.print(f"  {line}", markup=False)
+    raise typer.Exit(Exit.ANOMALY if found["outcome"] else Exit.AGREES)

@@ -1,0 +1,242 @@
+"""Searches message by message: what may happen next is that the first message of a link arrives.
+
+Not steps of a scenario file: only the simulation can deliver one message and keep the others up.
+Messages take no time here. Time passes only when nothing is on its way: then the next timer may
+fire. What passes between a client and a broker arrives at once, for what is not acknowledged proves
+nothing; so do other channels, where the target says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from clusters.simulation import faults, producing
+from clusters.simulation.network import SERVICE, Link
+from clusters.simulation.world import World
+from nemesis.search.canonical import Sections, name_of
+from nemesis.search.explore import end_and_judge, guarded, is_bad, is_suspect, watched_world
+from nemesis.search.judge import Judged
+from nemesis.search.perform import ACKS
+from nemesis.search.targets import Target
+
+
+class Deliver(NamedTuple):
+    link: Link
+
+
+class Produce(NamedTuple):
+    record: str
+
+
+class Kill(NamedTuple):
+    broker: int
+
+
+class Restart(NamedTuple):
+    broker: int
+
+
+class Expire(NamedTuple):
+    """A session ends; its broker does not know it."""
+
+    broker: int
+
+
+class Register(NamedTuple):
+    """A broker hears that its session is over, and has a new one."""
+
+    broker: int
+
+
+class Fire(NamedTuple):
+    """The next timer, and time goes there."""
+
+
+Move = Deliver | Produce | Kill | Restart | Expire | Register | Fire
+Path = tuple[Move, ...]
+
+
+class Counts(NamedTuple):
+    """How many of each there may be, or have been."""
+
+    produces: int = 0
+    kills: int = 0
+    restarts: int = 0
+    timers: int = 0
+    expiries: int = 0  # of sessions
+
+
+NOTHING: Final = Counts()
+_COUNTED: Final = {
+    Produce: "produces",
+    Kill: "kills",
+    Restart: "restarts",
+    Fire: "timers",
+    Expire: "expiries",
+}
+
+
+@dataclass(slots=True)
+class State:
+    world: World
+    spent: Counts = NOTHING
+    sections: Sections = field(default_factory=dict)  # as far as they were named
+
+    def name(self) -> bytes:
+        return name_of(self.world, self.spent, self.sections)
+
+
+def first_state(target: Target) -> State | Judged:
+    """A cluster at rest, where messages take no time from now on."""
+    world = watched_world(replace(target, spec=replace(target.spec, latency_us=0)))
+    return world if isinstance(world, Judged) else State(world)
+
+
+def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
+    """Deliveries first; in an order that depends on the state alone."""
+    world, spent = state.world, state.spent
+    heads = world.heads()
+    yield from (Deliver(link) for link in heads)
+    if spent.kills < bounds.kills:
+        yield from map(Kill, may_be(Kill, world))
+    if spent.restarts < bounds.restarts:
+        yield from map(Restart, may_be(Restart, world))
+    if spent.expiries < bounds.expiries:
+        yield from map(Expire, may_be(Expire, world))
+    yield from map(Register, may_be(Register, world))
+    if spent.produces < bounds.produces:
+        yield Produce(f"m{spent.produces + 1}")
+    if not heads and spent.timers < bounds.timers:
+        yield Fire()
+
+
+def do(state: State, move: Move, target: Target) -> bool:
+    """Changes the state; False where the move cannot be done in it."""
+    world = state.world
+    match move:
+        case Deliver(link):
+            entry = world.heads().get(link)
+            if entry is None:
+                return False
+            world.take(entry)
+        case Kill(broker) | Restart(broker) | Expire(broker) | Register(broker):
+            if broker not in may_be(type(move), world):
+                return False
+            _FAULTS[type(move)](world, broker)
+        case Produce(record):
+            producing.produce(world, record, ACKS[target.acks[0]])
+        case Fire():
+            if world.heads() or not world.advance():
+                return False
+    _deliver_at_once(world, target)
+    counted = _COUNTED.get(type(move))
+    if counted is not None:
+        state.spent = state.spent._replace(**{counted: getattr(state.spent, counted) + 1})
+    return True
+
+
+def may_be(fault: type, world: World) -> list[int]:
+    """The brokers to which this can be done now, in order."""
+    live, registered = set(world.brokers), set(world.service.sessions)
+    meant: dict[type, set[int]] = {
+        Kill: live,
+        Restart: set(world.spec.brokers) - live,
+        Expire: live & registered - world.expired,
+        Register: set(world.expired) - registered,
+    }
+    return sorted(meant[fault])
+
+
+_FAULTS: Final[Mapping[type, Callable[[World, int], None]]] = {
+    Kill: faults.kill,
+    Restart: faults.restart,
+    Expire: faults.expire,
+    Register: faults.register,
+}
+
+
+def _deliver_at_once(world: World, target: Target) -> None:
+    """What does not wait arrives in the order in which it was sent."""
+    while True:
+        heads = world.heads().items()
+        ready = [entry for link, entry in heads if link.channel in target.at_once]
+        if not ready:
+            return
+        world.take(min(ready, key=lambda entry: entry.sequence))
+
+
+def judged_at(state: State, target: Target) -> Judged | None:
+    """How a run ends that is healed here, where that is worth the while: at rest, or in danger."""
+    world = state.world
+    if world.heads() and not is_suspect(world):
+        return None
+    healed = world.copy()
+    for broker in sorted(healed.expired - set(healed.service.sessions)):
+        faults.register(healed, broker)
+    judged = end_and_judge(healed)
+    return judged if is_bad(target, judged) else None
+
+
+def try_move(state: State, move: Move, target: Target) -> tuple[State | None, Judged | None]:
+    """The state after a move; or None where it cannot be done, and what was broken by it."""
+    after = State(state.world.copy(), state.spent, dict(state.sections))
+    done, broken = guarded(lambda: do(after, move, target))
+    return (after if done else None), broken
+
+
+def replayed(first: State, path: Path, target: Target) -> Judged | None:
+    """What is found on a path, at its end."""
+    state: State | None = first
+    for number, move in enumerate(path, start=1):
+        assert state is not None
+        state, broken = try_move(state, move, target)
+        if broken is not None:
+            return broken if number == len(path) else None
+        if state is None:
+            return None
+    return judged_at(state, target) if state else None
+
+
+def shortened(
+    first: State, path: Path, target: Target, outcome: str, trials_max: int = 1 << 30
+) -> Path:
+    """A path to the same outcome from which no move can be taken away, if the trials suffice."""
+    shrinking, trials = True, 0
+    while shrinking:
+        shrinking = False
+        for size in (len(path) // 2, len(path) // 4, 2, 1):
+            for start in range(len(path) - size, -1, -1) if size else ():
+                trials += 1
+                if trials > trials_max:
+                    return path
+                shorter = path[:start] + path[start + size :]
+                found = replayed(first, shorter, target)
+                if found is not None and found.outcome == outcome:
+                    path, shrinking = shorter, True
+    return path
+
+
+def words(path: Path, target: Target) -> list[str]:
+    """A path in lines that people read; deliveries by their link."""
+    names = {number: name for name, number in target.names.items()} | {SERVICE: "service"}
+
+    def line(move: Move) -> str:
+        match move:
+            case Deliver(link):
+                return f"{names[link.source]}→{names[link.target]} ({link.channel}) arrives"
+            case Produce(record):
+                return f"produce {record} acks={target.acks[0]}"
+            case Kill(broker):
+                return f"kill {names[broker]}"
+            case Restart(broker):
+                return f"restart {names[broker]}"
+            case Expire(broker):
+                return f"the session of {names[broker]} ends"
+            case Register(broker):
+                return f"{names[broker]} has a new session"
+            case Fire():
+                return "the next timer fires"
+
+    return [line(move) for move in path]

@@ -1,0 +1,169 @@
+"""The hunt for mutants: each is searched by many seeds in a process of its own.
+
+Here is how long is searched and what is told of it; what is broken is in mutants, what is a find in
+explore and invariants.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import Final
+
+from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
+from nemesis.search.deliveries import Counts, first_state, shortened, words
+from nemesis.search.explore import Episode, Found, watched_world
+from nemesis.search.judge import Judged
+from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from nemesis.search.priorities import Run
+from nemesis.search.priorities import run as run_once
+from nemesis.search.shrink import shrink
+from nemesis.search.targets import Target, target_of
+from nemesis.search.words import told
+from nemesis.search.workers import begin, is_orphan
+
+SCHEDULES_PER_SEED: Final = 400
+RUNS_PER_SEED: Final = 60
+BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
+CHANGES: Final = 3
+SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long a mutant is searched: so many seeds, or for so long; whichever ends first."""
+
+    first_seed: int
+    seeds: int | None
+    time_s: float | None
+    settings: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hunted:
+    """What became of one mutant. `outcome` is empty where nothing was found."""
+
+    name: str
+    outcome: str
+    seed: int | None
+    schedules: int
+    seconds: float
+    steps: int
+    shrunk_steps: int
+    schedule: str
+
+
+def hunt(mutant: Mutant, effort: Effort) -> Hunted:
+    """Searches until something is found, or the effort is spent. Shrinks what is found."""
+    started = time.monotonic()
+    schedules = 0
+    seed = effort.first_seed
+    with applied(mutant):
+        target = _target(mutant, effort)
+        while not _is_spent(effort, seed, started):
+            episode = Episode(target, seed)
+            found = episode.explore(SCHEDULES_PER_SEED)
+            schedules += episode.schedules
+            if found is not None:
+                return _hunted(mutant, target, found, schedules, time.monotonic() - started)
+            for other in (_fetches_only(target), target):
+                run, tried = _by_priorities(other, seed)
+                schedules += tried
+                if run is not None:
+                    seconds = time.monotonic() - started
+                    return _hunted_by_priorities(mutant, other, run, seed, schedules, seconds)
+            seed += 1
+    return Hunted(mutant.name, "", None, schedules, time.monotonic() - started, 0, 0, "")
+
+
+def _is_spent(effort: Effort, seed: int, started: float) -> bool:
+    if effort.seeds is not None and seed >= effort.first_seed + effort.seeds:
+        return True
+    return effort.time_s is not None and time.monotonic() - started >= effort.time_s
+
+
+def _target(mutant: Mutant, effort: Effort) -> Target:
+    settings = {**dict(effort.settings), **mutant.settings}
+    return target_of(
+        mutant.rules, settings, mutant.topic_settings, mutant.acks, mutant.faults, watched=True
+    )
+
+
+def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, seconds: float) -> Hunted:
+    outcome = found.judged.outcome
+    ready = watched_world(target)
+    shrunk = found.schedule
+    if not isinstance(ready, Judged):
+        shrunk = shrink(target, ready, found.schedule, outcome, trials_max=SHRINK_TRIALS)
+    return Hunted(
+        mutant.name,
+        outcome,
+        found.seed,
+        schedules,
+        round(seconds, 2),
+        len(found.schedule),
+        len(shrunk),
+        told(shrunk),
+    )
+
+
+def _by_priorities(target: Target, seed: int) -> tuple[Run | None, int]:
+    """Runs of another strategy: message by message, with sessions that end."""
+    first = first_state(target)
+    if isinstance(first, Judged):
+        return Run((), first), 1
+    for number in range(RUNS_PER_SEED):
+        run = run_once(first, target, seed * RUNS_PER_SEED + number, BOUNDS, CHANGES)
+        if run.judged is not None:
+            return run, number + 1
+    return None, RUNS_PER_SEED
+
+
+def _fetches_only(target: Target) -> Target:
+    return replace(target, at_once=frozenset({CLIENTS, CONTROL, COORDINATION}))
+
+
+def _hunted_by_priorities(
+    mutant: Mutant, target: Target, run: Run, seed: int, schedules: int, seconds: float
+) -> Hunted:
+    assert run.judged is not None
+    outcome, first = run.judged.outcome, first_state(target)
+    path = run.path
+    if not isinstance(first, Judged):
+        path = shortened(first, path, target, outcome, SHRINK_TRIALS)
+    line = ", ".join(words(path, target))
+    return Hunted(
+        mutant.name, outcome, seed, schedules, round(seconds, 2), len(run.path), len(path), line
+    )
+
+
+def hunt_all(
+    effort: Effort, workers: int, tell: Callable[[int, Hunted], None]
+) -> tuple[Hunted, ...]:
+    """Every mutant, so many at a time; in the order of the table."""
+    hunted = {}
+    for done, one in enumerate(_hunt_each(effort, workers), start=1):
+        hunted[one.name] = one
+        tell(done, one)
+    return tuple(hunted[mutant.name] for mutant in MUTANTS)
+
+
+def _hunt_each(effort: Effort, workers: int) -> Iterator[Hunted]:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
+        try:
+            futures = [pool.submit(_hunt_named, one.name, effort) for one in MUTANTS]
+            for future in as_completed(futures):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _hunt_named(name: str, effort: Effort) -> Hunted:
+    if is_orphan():
+        raise SystemExit(0)
+    return hunt(BY_NAME[name], effort)

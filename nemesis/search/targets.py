@@ -1,0 +1,45 @@
+"""What a search is aimed at: a cluster, how records are sent, which faults there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clusters.broker.replication.generation import Generation
+from clusters.simulation.network import CLIENTS
+from clusters.simulation.world import WorldSpec
+from nemesis.search.worlds import world_spec
+
+TOPIC: Final = "t"
+NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
+ASSIGNMENT: Final = ("C", "B", "A")  # A, which starts first, is controller and last to lead
+BAD: Final = ("diverged", "lost", "duplicated", "reordered")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    spec: WorldSpec
+    names: Mapping[str, int]
+    acks: tuple[str, ...] = ("all",)
+    faults: tuple[str, ...] = ("kill", "hold", "cut", "pause", "wait")
+    outcomes: tuple[str, ...] = BAD
+    watched: bool = False  # the invariants are asked after every event
+    strict: bool = False  # … also those that the generation is known to break
+    at_once: frozenset[str] = frozenset({CLIENTS})  # channels whose messages do not wait
+
+
+def target_of(
+    rules: Generation,
+    settings: Mapping[str, str],
+    topic_settings: Mapping[str, str],
+    acks: tuple[str, ...],
+    faults: tuple[str, ...],
+    *,
+    watched: bool,
+) -> Target:
+    """Three brokers, one partition that all of them replicate."""
+    assignment = {0: tuple(NAMES[name] for name in ASSIGNMENT)}
+    brokers = tuple(sorted(NAMES.values()))
+    spec = world_spec(rules, settings, brokers, TOPIC, assignment, topic_settings)
+    return Target(spec, NAMES, acks, faults, watched=watched)

@@ -1,0 +1,47 @@
+"""Schedules in words: a line that people read, and one by which the same schedules are known."""
+
+from __future__ import annotations
+
+from nemesis import steps
+from nemesis.search.shrink import Schedule
+from nemesis.search.targets import NAMES
+
+
+def told(schedule: Schedule) -> str:
+    """A schedule in a line."""
+    return ", ".join(_word(step) for step in schedule)
+
+
+def _word(step: steps.Step) -> str:
+    match step:
+        case steps.Produce(records, acks):
+            return f"produce {' '.join(records)} acks={acks}"
+        case steps.Hold():
+            return f"hold {step.message} {step.source}→{step.destination}"
+        case steps.Release():
+            return "release"
+        case steps.Cut():
+            return f"cut {step.source}{'↔' if step.both else '→'}{step.destination}"
+        case steps.Heal():
+            return "heal"
+        case steps.Await():
+            return "wait"
+        case steps.Consume():
+            return "read to the end"
+        case steps.PowerOff(broker, survives):
+            return f"power off {broker}" + (f" after {survives}" if survives else "")
+        case steps.Kill(broker) | steps.Restart(broker) | steps.Pause(broker):
+            return f"{type(step).__name__.lower()} {broker}"
+        case steps.Resume(broker):
+            return f"resume {broker}"
+    return type(step).__name__.lower()
+
+
+def signature(schedule: Schedule) -> str:
+    """The same for schedules that differ in the brokers' names alone."""
+    line = told(schedule)
+    renaming: dict[str, str] = {}
+    for letter in line:
+        if letter in NAMES and letter not in renaming:
+            renaming[letter] = f"{len(renaming) + 1}"
+    return "".join(renaming.get(letter, letter) for letter in line)

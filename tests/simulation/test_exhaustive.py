@@ -1,0 +1,115 @@
+"""Every order of messages within small bounds: what is lost is found, what holds is exhausted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION, FETCH, Link
+from nemesis.search.deliveries import (
+    Counts,
+    Deliver,
+    Kill,
+    Move,
+    Produce,
+    State,
+    first_state,
+    replayed,
+    try_move,
+)
+from nemesis.search.exhaustive import Exhaustive, Limits, Searched
+from nemesis.search.priorities import run
+from nemesis.search.targets import Target, target_of
+from tests.simulation.worlds import SETTINGS, A, B, C
+
+
+def target(generation: str, *, fetches_only: bool = True) -> Target:
+    made = target_of(
+        GENERATIONS[generation],
+        SETTINGS,
+        {"min.insync.replicas": "1"},
+        ("all",),
+        ("kill",),
+        watched=True,
+    )
+    at_once = {CLIENTS, CONTROL, COORDINATION} if fetches_only else {CLIENTS}
+    return replace(made, at_once=frozenset(at_once))
+
+
+def searched(aimed: Target, bounds: Counts, states_max: int = 5_000) -> Searched:
+    return Exhaustive(aimed, Limits(bounds, states_max)).run()
+
+
+def first(aimed: Target) -> State:
+    state = first_state(aimed)
+    assert isinstance(state, State)
+    return state
+
+
+def test_the_loss_of_0_10_is_found_with_one_record_and_two_deaths() -> None:
+    aimed = target("0.10")
+    found = searched(aimed, Counts(produces=1, kills=2))
+    assert found.outcome == "lost"
+    assert [move.broker for move in found.shortest if isinstance(move, Kill)] == [C, B]
+    again = replayed(first(aimed), found.shortest, aimed)
+    assert again is not None
+    assert again.outcome == "lost"
+    aimed = target("2.1")
+    assert replayed(first(aimed), found.shortest, aimed) is None
+
+
+def test_a_small_space_of_2_1_is_exhausted_and_silent() -> None:
+    found = searched(target("2.1"), Counts(produces=1, kills=1))
+    assert found.exhausted
+    assert found.outcome == ""
+    assert 100 < found.states < found.transitions
+
+
+def test_a_limit_is_said_and_is_not_taken_for_the_end() -> None:
+    found = searched(target("2.1"), Counts(produces=1, kills=1), states_max=20)
+    assert not found.exhausted
+    assert found.ended_by == "the limit of 20 states"
+
+
+def test_all_channels_have_more_orders_than_fetches_alone() -> None:
+    few = searched(target("2.1"), Counts(kills=1))
+    assert few.exhausted
+    many = searched(target("2.1", fetches_only=False), Counts(kills=1), few.states + 1)
+    assert not many.exhausted
+
+
+def _after(state: State, order: list[Move], aimed: Target) -> State:
+    for move in order:
+        after, broken = try_move(state, move, aimed)
+        assert after is not None
+        assert broken is None
+        state = after
+    return state
+
+
+def test_orders_that_do_not_matter_lead_to_one_state() -> None:
+    aimed = target("2.1")
+    ask: list[Move] = [Deliver(Link(A, C, FETCH)), Deliver(Link(B, C, FETCH)), Produce("m1")]
+    asked = _after(first(aimed), ask, aimed)
+    answers: list[Move] = [Deliver(Link(C, A, FETCH)), Deliver(Link(C, B, FETCH))]
+    one, other = (_after(asked, order, aimed) for order in (answers, answers[::-1]))
+    assert one.name() == other.name()
+    assert one.name() != _after(asked, answers[:1], aimed).name()
+
+
+@pytest.mark.parametrize("dead", [A, B, C])
+def test_states_that_differ_have_different_names(dead: int) -> None:
+    aimed = target("2.1")
+    state = first(aimed)
+    after, _ = try_move(state, Kill(dead), aimed)
+    assert after is not None
+    assert after.name() != state.name()
+
+
+def test_one_seed_is_one_run_by_priorities() -> None:
+    aimed = target("0.10")
+    bounds = Counts(produces=2, kills=2, restarts=1)
+    runs = [run(first(aimed), aimed, seed, bounds, 3) for seed in (4, 4, 5)]
+    assert runs[0] == runs[1] != runs[2]

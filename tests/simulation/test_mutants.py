@@ -1,0 +1,59 @@
+"""A broken rule is found, the unbroken core is silent, and the rule comes back afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.broker.replication import partition
+from clusters.broker.replication.generation import GENERATIONS
+from nemesis.search.episode import Search, explore_seed
+from nemesis.search.hunt import Effort, hunt
+from nemesis.search.mutants import BY_NAME, MUTANTS, applied
+from tests.simulation.worlds import SETTINGS
+
+ONE_SEED = Effort(0, 1, None, tuple(SETTINGS.items()))
+QUICK = {
+    "hw-is-log-end": "broken: weak-isr",
+    "hw-goes-back": "broken: monotonic-high-watermark",
+    "joins-one-short": "broken: strong-isr",
+    "followers-note-no-epochs": "broken: strong-isr",
+    "epochs-not-written": "broken: core-and-disk-agree",
+    "stays-parked": "broken: answered-once",
+    "parks-unwatched": "broken: core-raises",
+}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_mutant_is_found(name: str) -> None:
+    hunted = hunt(BY_NAME[name], ONE_SEED)
+    assert hunted.outcome == QUICK[name]
+    assert hunted.shrunk_steps <= hunted.steps
+
+
+@pytest.mark.parametrize("generation", ["2.1", "4.0"])
+def test_the_unbroken_core_is_silent(generation: str) -> None:
+    search = Search(
+        GENERATIONS[generation],
+        ("all",),
+        ("kill", "hold", "cut", "pause", "wait"),
+        SETTINGS,
+        {"min.insync.replicas": "2"},
+        150,
+        watched=True,
+    )
+    assert explore_seed(search, 1).loss is None
+
+
+def test_a_mutant_is_over_when_its_search_is() -> None:
+    rule = partition.maybe_increment_high_watermark
+    with applied(BY_NAME["hw-is-log-end"]):
+        assert partition.maybe_increment_high_watermark is not rule
+    assert partition.maybe_increment_high_watermark is rule
+
+
+def test_there_are_forty_mutants_and_each_breaks_something() -> None:
+    assert len(MUTANTS) >= 40
+    assert len({mutant.sentence for mutant in MUTANTS}) == len(MUTANTS)
+    for mutant in MUTANTS:
+        assert mutant.sentence.endswith(".")
+        assert mutant.replaced or mutant.rules not in GENERATIONS.values()
