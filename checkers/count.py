@@ -30,6 +30,7 @@ from checkers import (
 from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
 from checkers.material import Material
 from checkers.verdict import Counts, PartitionCounts
+from checkers.witnesses import with_witnesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +67,9 @@ def count(
         anomalies = anomalies.unionAll(found)
     anomalies = anomalies.persist()
     try:
-        findings = _findings(anomalies, partitions).collect()
-        yield Counted(_counts(findings), anomalies)
+        counts = _counts(_findings(anomalies, partitions).collect())
+        is_any = any(of_run.anomalies for of_run in counts.values())
+        yield Counted(counts, with_witnesses(frames, anomalies) if is_any else anomalies)
     finally:
         anomalies.unpersist()
         partitions.unpersist()

@@ -75,14 +75,18 @@ def write_history(spark: SparkStart, run: Path, path: Path) -> None:
 
 
 def check_and_report(
-    spark: SparkSession, runs: Sequence[Path], *, thorough: bool = False
+    spark: SparkSession, runs: Sequence[Path], *, thorough: bool = False, plots: bool = False
 ) -> list[RunVerdict]:
     """Verdicts in the order of the runs; every run that can be read gets a report."""
     from checkers.check import check_runs
+    from checkers.material import open_run
+    from checkers.series import write_series
     from results.errors import NeaptideError
     from results.report import write_report
 
     verdicts = check_runs(spark, runs, thorough=thorough)
+    if plots:
+        write_series(spark, [open_run(run) for run in runs])
     for run in runs:
         try:
             write_report(run)

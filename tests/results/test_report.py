@@ -166,7 +166,6 @@ def test_without_run_json_there_is_no_report_but_a_sentence(run: Path) -> None:
 def test_a_run_under_load_shows_plots(run: Path) -> None:
     write_run(run, replace(RUN, kind="random", expected=None))
     texts = page(run).texts
-    assert "sends completed, by outcome" in texts
     assert "leader of each partition" in texts
     assert "followers of partition 0: LEO and HW on the wire" in texts
 
