@@ -1,6 +1,6 @@
 """A Spark session on this machine.
 
-Not needed where a cluster does the work: any session will do, `check_runs` only uses DataFrames.
+Where others do the work: `checkers.cluster_session`. `check_runs` only uses DataFrames.
 For runs of up to about a million operations the time goes into starting Java and warming it up, so
 by default Java's second compiler stays off; `large=True` turns it on, which pays off later.
 
@@ -33,9 +33,13 @@ _JAVA_LARGE: Final = "-XX:+UseParallelGC"
 
 
 def local_session(
-    master: str = "local[2]", memory: str = "2g", *, large: bool = False
+    master: str = "local[2]",
+    memory: str = "2g",
+    *,
+    large: bool = False,
+    address: str = "127.0.0.1",
 ) -> SparkSession:
-    """Start, or find, a session in this process."""
+    """Start, or find, a session in this process; executors elsewhere find it at `address`."""
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
@@ -43,7 +47,7 @@ def local_session(
     if master.startswith("local"):  # the processes that read EDN have the libraries of this one
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
-    for key, value in _settings(memory, large).items():
+    for key, value in _settings(memory, large, address).items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
         try:
@@ -59,12 +63,12 @@ def local_session(
             ) from error
 
 
-def _settings(memory: str, large: bool) -> dict[str, str]:
+def _settings(memory: str, large: bool, address: str) -> dict[str, str]:
     scratch = tempfile.gettempdir()
     return {
         "spark.driver.memory": memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": address,
+        "spark.driver.host": address,
         "spark.driver.extraJavaOptions": (
             f"{_JAVA_ALWAYS} {_JAVA_LARGE if large else _JAVA_SMALL}"
         ),

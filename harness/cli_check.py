@@ -17,14 +17,23 @@ from harness.options import Json
 
 if TYPE_CHECKING:
     from checkers.verdict import RunVerdict
+    from harness.checking import SparkStart
+    from results.report.rows import Row
 
 
 def check(
     runs: Annotated[
         list[str],
-        typer.Argument(help="Run directories, their names, latest, or .edn histories of Jepsen."),
+        typer.Argument(
+            help="Run directories, their names, latest, s3a://…, or .edn histories of Jepsen."
+        ),
     ],
-    master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
+    master: Annotated[
+        str | None, typer.Option(help="A Spark master: local[4], spark://HOST:7077, yarn.")
+    ] = None,
+    remote: Annotated[
+        str | None, typer.Option(help="A Spark Connect server: sc://HOST:15002.")
+    ] = None,
     thorough: Annotated[
         bool,
         typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md)."),
@@ -38,30 +47,64 @@ def check(
     junit: Annotated[
         Path | None, typer.Option(help="Write JUnit XML: a run is a test case.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Look at a run while it is still going.")
+    ] = False,
+    stop_on_anomaly: Annotated[
+        bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
+    ] = False,
     to_edn: Annotated[
         Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")
     ] = None,
     json: Json = False,
 ) -> None:
     """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
-    from harness.checking import SparkStart, check_and_report, histories_as_runs, write_history
+    from harness.checking import (
+        SparkStart,
+        check_and_report,
+        check_spark,
+        open_runs,
+        write_history,
+    )
 
     if to_edn is not None and len(runs) != 1:
         raise UsageError("--to-edn writes one run: name one.")
-    find_java()
+    _check_following(runs, follow, stop_on_anomaly, remote)
+    check_spark(master, remote)
+    if remote is None:
+        find_java()
     begun = time.monotonic()
-    spark = SparkStart(master)
-    with output.telling(1) as teller:
-        directories = histories_as_runs(spark, runs)
+    with output.telling(1) as teller, SparkStart(master, remote) as spark:
+        opened = open_runs(spark, runs)
+        directories = [material.directory for material in opened]
+        early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
         teller.tell(f"checking {len(directories)} runs with Spark")
-        verdicts = check_and_report(spark.session(), directories, thorough=thorough, plots=plots)
+        # What was followed has more in it now than when it was opened.
+        chosen = directories if follow else opened
+        verdicts = check_and_report(spark.session(), chosen, thorough=thorough, plots=plots)
         if to_edn is not None:
             write_history(spark, directories[0], to_edn)
-    spark.stop()
     seconds = round(time.monotonic() - begun, 3)
     write_pages(directories, verdicts, html, junit)
-    print_verdicts(directories, verdicts, seconds, json)
+    print_verdicts(directories, verdicts, seconds, json, early)
     raise typer.Exit(verdict_status(verdicts))
+
+
+def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:
+    if stop and not follow:
+        raise UsageError("--stop-on-anomaly needs --follow.")
+    if follow and (len(runs) != 1 or runs[0].endswith(".edn") or "://" in runs[0]):
+        raise UsageError("--follow follows one run that is on this machine: name one.")
+    if follow and remote is not None:
+        raise UsageError("--follow does not go with --remote: give --master, or neither.")
+
+
+def _followed(spark: SparkStart, run: Path, stop: bool) -> list[Row]:
+    from harness.following import follow_run
+
+    return follow_run(
+        spark.session(), run, stop=stop, say=lambda text: output.err.print(text, markup=False)
+    )
 
 
 def write_pages(
@@ -85,14 +128,20 @@ def write_pages(
 
 
 def print_verdicts(
-    directories: Sequence[Path], verdicts: Sequence[RunVerdict], seconds: float, json: bool
+    directories: Sequence[Path],
+    verdicts: Sequence[RunVerdict],
+    seconds: float,
+    json: bool,
+    early: Sequence[Row] | None,
 ) -> None:
+    """`early`: what was told before the run was over; None: it was not followed."""
     if json:
         listed = [
             {**verdict.to_json(), "run": str(directory)}
             for directory, verdict in zip(directories, verdicts, strict=True)
         ]
-        output.print_json({"runs": listed, "seconds": seconds})
+        told = {} if early is None else {"early": list(early)}
+        output.print_json({"runs": listed, "seconds": seconds, **told})
         return
     rows = [
         (v.run, v.verdict, v.outcome, str(v.operations), output.anomalies_text(v.anomalies))

@@ -14,6 +14,7 @@ from results.errors import (
     NeaptideError,
     RunNotFoundError,
     RunUnreadableError,
+    SparkUnreachableError,
     StoreError,
 )
 from workloads.clients import ClientsError
@@ -45,6 +46,7 @@ STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (RunNotFoundError, Exit.USAGE),
     (MissingPartError, Exit.MISSING),
     (MissingToolError, Exit.MISSING),
+    (SparkUnreachableError, Exit.MISSING),
     (StoreError, Exit.MISSING),
     (RunUnreadableError, Exit.UNKNOWN),
     (NeaptideError, Exit.UNKNOWN),
