@@ -173,6 +173,8 @@ class _Compiler:
             case ast.Set(elements):
                 members = [self.value(element) for element in elements]
                 return lambda o: frozenset(member(o) for member in members)
+            case ast.Dict([]):  # {}: in a condition there are sets only
+                return lambda o: frozenset()
             case ast.Name(name) if name in self.brokers:
                 broker = self.brokers[name]
                 return lambda o: broker

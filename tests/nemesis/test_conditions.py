@@ -112,6 +112,8 @@ class Seen:
         ("leader_epoch >= 3", Seen(), True),
         ("isr is {A, C}", Seen(in_sync=(2, 0)), True),
         ("isr is {A, C}", Seen(in_sync=(2, 0, 1)), False),
+        ("isr is {}", Seen(in_sync=()), True),
+        ("isr is {}", Seen(in_sync=(0,)), False),
         ("B in isr", Seen(in_sync=(1,)), True),
         ("B not in isr", Seen(in_sync=(1,)), False),
         ("LEO(A) >= 2", Seen(ends={0: 2}), True),
