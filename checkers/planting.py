@@ -8,33 +8,39 @@ final reads find them again. A plant changes one batch and says which anomalies 
 whoever finds more has a false alarm, whoever finds fewer has missed something. The only one that
 needs the end of a partition is `unseen`.
 
-The rule: a batch is a pure function of its place and plant. Rows are streamed; memory is bounded
-by the number of plants, not by the size of the history.
+The rule: a batch is a pure function of its place and plant; valid ones are written many at a time
+(`checkers.planting_tables`). Memory is bounded by the number of plants, not by the history.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from checkers.planting_tables import (
+    BATCH,
+    CONSUMERS,
+    FINAL,
+    TOPIC,
+    Shape,
+    final_batches,
+    polled_batches,
+    write_ops,
+)
 from results.run import Converged, FinalRead, Run
 from results.schema import OPERATIONS_READ
 from results.store import write_run
 from results.tables import TableWriter
 
-TOPIC: Final = "planted"
-BATCH: Final = 10
 _SITE: Final = 5  # where in its batch a plant is
-_STEP_NS: Final = 10
 
-# Processes, from these numbers on one a partition.
-_CONSUMERS: Final = 100_000
-_STRANGERS: Final = 200_000
-_TRANSACTIONS: Final = 300_000
-_FINAL: Final = 400_000
+# Processes that only plants have, from these numbers on.
+_TRANSACTIONS: Final = 10_000_000
+_LONERS: Final = 100_000_000  # by offset
+_STRANGERS: Final = 1_000_000_000  # by offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +79,14 @@ class Place:
 
     partition: int
     base: int
+    value_bytes: int = 0
 
     @property
     def at(self) -> int:
         return self.base + _SITE
 
     def value(self, offset: int) -> str:
-        return f"{self.partition}-{offset}"
+        return f"{self.partition}-{offset}".ljust(self.value_bytes, ".")
 
     def found(self, anomaly: str, offset: int | None, value: str | None = None) -> Planted:
         return Planted(anomaly, self.partition, offset, value)
@@ -100,7 +107,7 @@ class Place:
         return Op(by, (self.row("send", offset, value),), type)
 
     def poll(self, *records: tuple[int, str], process: int | None = None) -> Op:
-        by = _CONSUMERS + self.partition if process is None else process
+        by = CONSUMERS + self.partition if process is None else process
         return Op(by, tuple(self.row("poll", offset, value) for offset, value in records))
 
     def strangers_poll(self, *records: tuple[int, str]) -> Op:
@@ -113,7 +120,7 @@ class Place:
 
     def commit(self, offset: int) -> Op:
         row = {**self.row("commit", offset, None), "key": f"group-{self.partition}"}
-        return Op(_CONSUMERS + self.partition, (row,))
+        return Op(CONSUMERS + self.partition, (row,))
 
 
 @dataclass(slots=True)
@@ -281,7 +288,7 @@ def _g1c(d: _Draft) -> tuple[Planted, ...]:
 def _alone(op: Op | None, place: Place) -> Op:
     """By a process that does nothing else, so that its poll follows no other."""
     assert op is not None
-    return Op(op.process + 10 * _FINAL + 2 * place.at, op.rows, op.type)
+    return Op(op.process + _LONERS + 2 * place.at, op.rows, op.type)
 
 
 # name -> changes a valid batch, and says what must be found there
@@ -314,34 +321,36 @@ def plant(
     *,
     partitions: int = 4,
     seed: int = 0,
+    value_bytes: int = 0,
 ) -> list[Planted]:
-    """Write a run directory of about so many operations; what must be found in it, and no more."""
+    """Write a run directory of about so many operations; what must be found in it, and no more.
+
+    `value_bytes` is the least size of a value.
+    """
     batches = max(2, operations // (partitions * (BATCH + 1)))
     sites = _sites(batches, partitions, plants, seed)
-    tails = range(plants.get(UNSEEN, 0))
-    planted: list[Planted] = []
+    places = {n: Place(n % partitions, BATCH * (n // partitions), value_bytes) for n in sites}
+    made = {n: batch(places[n], name) for n, name in sites.items()}
+    planted = [one for n in sorted(made) for one in made[n].planted]
+    shape = Shape(partitions, batches, value_bytes)
     with TableWriter(directory / "operations", OPERATIONS_READ) as table:
-        writer = _Writer(table)
-        for number in range(batches):
-            for partition in range(partitions):
-                made = batch(Place(partition, BATCH * number), sites.get((number, partition)))
-                planted += made.planted
-                writer.write((*made.sends, *made.polls))
-        for partition in tails:
-            tail = Place(partition, BATCH * batches)
+        for tables in (polled_batches(shape, set(sites)), final_batches(shape, set(sites))):
+            for valid in tables:
+                table.write_table(valid)
+        for n, changed in sorted(made.items()):
+            write_ops(table, shape.first_operation(n), (*changed.sends, *changed.polls))
+            write_ops(table, shape.final_operation(n), (_final(places[n], changed.log),))
+        for partition in range(plants.get(UNSEEN, 0)):
+            tail = Place(partition, BATCH * batches, value_bytes)
             planted.append(tail.at_offset(UNSEEN, tail.base))
-            writer.write((tail.send(tail.base, tail.value(tail.base)),))
-        for partition in range(partitions):
-            for number in range(batches):
-                place = Place(partition, BATCH * number)
-                writer.write((_final(place, batch(place, sites.get((number, partition))).log),))
+            last = shape.first_operation(batches * partitions + partition)
+            write_ops(table, last, (tail.send(tail.base, tail.value(tail.base)),))
     write_run(directory, _run(seed, plants, BATCH * batches, partitions))
     return planted
 
 
-def _sites(
-    batches: int, partitions: int, plants: Mapping[str, int], seed: int
-) -> dict[tuple[int, int], str]:
+def _sites(batches: int, partitions: int, plants: Mapping[str, int], seed: int) -> dict[int, str]:
+    """What is planted in which batch; batches are counted partition by partition, then on."""
     unknown = sorted(set(plants) - {*PLANTS, UNSEEN})
     if unknown:
         raise ValueError(f"{unknown[0]} cannot be planted: choose among {', '.join(PLANTS)}.")
@@ -349,38 +358,12 @@ def _sites(
     if len(wanted) > batches * partitions or plants.get(UNSEEN, 0) > partitions:
         raise ValueError("There are more anomalies to plant than places: ask for more operations.")
     places = random.Random(seed).sample(range(batches * partitions), len(wanted))
-    return {divmod(n, partitions): name for n, name in zip(places, wanted, strict=True)}
+    return dict(zip(places, wanted, strict=True))
 
 
 def _final(place: Place, log: Sequence[tuple[int, str]]) -> Op:
     rows = tuple(place.row("poll", offset, value) for offset, value in log)
-    return Op(_FINAL + place.partition, rows, phase="final")
-
-
-@dataclass(slots=True)
-class _Writer:
-    """Gives operations their numbers and times."""
-
-    table: TableWriter
-    number: int = 0
-
-    def write(self, ops: Sequence[Op]) -> None:
-        for op in ops:
-            for row in self._rows(op):
-                self.table.append(tuple(row.get(name) for name in OPERATIONS_READ.names))
-            self.number += 1
-
-    def _rows(self, op: Op) -> Iterator[Mapping[str, Any]]:
-        shared = {
-            "operation": self.number,
-            "process": op.process,
-            "type": op.type,
-            "invoked_ns": _STEP_NS * self.number,
-            "completed_ns": _STEP_NS * self.number + _STEP_NS // 2,
-            "phase": op.phase,
-        }
-        for n, row in enumerate(op.rows):
-            yield {**shared, "row": n, **row}
+    return Op(FINAL + place.partition, rows, phase="final")
 
 
 def _run(seed: int, plants: Mapping[str, int], end: int, partitions: int) -> Run:

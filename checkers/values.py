@@ -207,7 +207,7 @@ _CASES: Final = (
     case(
         "'G1c-realtime'",
         "sent > 0 AND NOT transactions AND first_read_ns < sent_ns",
-        offset="least",
+        offset="least(main_least, final_least)",
         operation="read_operation",
         evidence="send_operation, sent_ns, first_read_ns",
     ),

@@ -68,9 +68,8 @@ def repro(
     from harness.repro import cells, run_cells
 
     place = parse_place(host, image, nodes)
-    todo = cells(
-        documented(scenarios or []), system or [], repeat, kafka_home, all_of_them=not scenarios
-    )
+    files = documented(scenarios or [])
+    todo = cells(files, system or [], repeat, kafka_home, place.image, all_of_them=not scenarios)
     check_place(place, _tell_line)
     number = _seed(seed)
     find_java()
@@ -115,7 +114,7 @@ def run(
     """A randomised run under faults, or a scenario of your own."""
     place = parse_place(host, image, nodes)
     number = _seed(seed)
-    [chosen] = parse_systems([system], kafka_home)
+    [chosen] = parse_systems([system], kafka_home, place.image)
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))

@@ -68,7 +68,17 @@ class Read:
     phase: str
     offset: int
     invoked_us: int
+    number: int = 1
     request: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """What one answer brought to a consumer; `read`: which of its reads, each a new consumer."""
+
+    read: int
+    phase: str
+    records: tuple[tuple[int, str], ...]  # (offset, value)
 
 
 @dataclass(slots=True)
@@ -86,6 +96,8 @@ class Clients:
     consumed: dict[str, int] = field(default_factory=dict)  # while faults were going on
     reading: Read | None = None
     found: tuple[tuple[int, str], ...] = ()  # (offset, value) of the read that goes on
+    polls: tuple[Poll, ...] = ()  # of all reads, those that brought nothing left out
+    reads_begun: int = 0
     reads_done: int = 0
     read_end: int = 0  # of the last read: where it stopped, the high watermark
     is_retrying: bool = False  # a look for a leader is due

@@ -22,6 +22,7 @@ from clusters.simulation.clients import (
     RETRY_AFTER_MS,
     Load,
     Outcome,
+    Poll,
     Read,
     Send,
 )
@@ -82,8 +83,10 @@ def stop_load(world: World) -> None:
 
 def consume(world: World, partition: int, phase: str) -> None:
     """Begins to read a partition from its start to the high watermark."""
-    world.clients.found = ()
-    world.clients.reading = Read(partition, phase, -1, world.now_us)
+    clients = world.clients
+    clients.found = ()
+    clients.reads_begun += 1
+    clients.reading = Read(partition, phase, -1, world.now_us, clients.reads_begun)
     _read_on(world)
 
 
@@ -308,9 +311,12 @@ def _on_read(world: World, body: told.FetchResponded) -> None:
         for index, value in enumerate(values_of(batch))
         if batch.base_offset + index >= reading.offset
     ]
-    clients.found += tuple((offset, str(value)) for offset, _, value in found)
+    records = tuple((offset, str(value)) for offset, _, value in found)
+    if records:
+        clients.found += records
+        clients.polls += (Poll(reading.number, reading.phase, records),)
     if reading.phase == "main":
-        clients.consumed.update((str(value), offset) for offset, _, value in found)
+        clients.consumed.update((value, offset) for offset, value in records)
     if world.recorder is not None:
         world.recorder.polled(world, found)
     next_offset = result.batches[-1].next_offset if result.batches else reading.offset

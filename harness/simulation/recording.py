@@ -22,7 +22,7 @@ from nemesis.search.observed import assigned
 from results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
 from results.tables import write_table
 
-PRODUCER, CONSUMER, NEMESIS, OBSERVER = 0, 1, -1, -2
+PRODUCER, NEMESIS, OBSERVER = 0, -1, -2
 EVENT_LOG = "events.log"
 ACKS = {0: "0", 1: "1", -1: "all"}
 _EMPTY_OPERATION: dict[str, Any] = dict.fromkeys(field.name for field in OPERATIONS)
@@ -85,13 +85,14 @@ class RunRecorder:
         reading = world.clients.reading
         assert reading is not None
         invoked_ns = (reading.invoked_us - self._origin_us) * 1_000
+        process = PRODUCER + reading.number  # each read is a consumer of its own
         if not values:
-            self._write(CONSUMER, "poll", "ok", invoked_ns, phase=reading.phase)
+            self._write(process, "poll", "ok", invoked_ns, phase=reading.phase)
             return
         self._operations += 1
         for row, (offset, epoch, value) in enumerate(values):
             self._write(
-                CONSUMER,
+                process,
                 "poll",
                 "ok",
                 invoked_ns,

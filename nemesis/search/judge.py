@@ -7,20 +7,31 @@ a test holds the two together on thousands of runs.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
 
+from clusters.simulation.clients import Outcome, Send
 from clusters.simulation.world import World
 from nemesis.search.ending import Ended, log_of
+from nemesis.search.moved import poll_anomalies
 from nemesis.search.observed import assigned
 
-WORST_FIRST = ("diverged", "lost", "duplicated", "reordered")
+WORST_FIRST = ("diverged", "lost", "duplicated", "reordered", "skipped")
+# Anomaly → the outcome that it proves; None: a broken promise that no word names.
 OUTCOMES = {
     "replica-divergence": "diverged",
     "lost-write": "lost",
     "unseen": "lost",
     "committed-then-lost": "lost",
     "inconsistent-offsets": "lost",
+    "duplicate": "duplicated",
+    "nonmonotonic-poll": "duplicated",
+    "int-nonmonotonic-poll": "reordered",
     "reordered": "reordered",
+    "poll-skip": "skipped",
+    "int-poll-skip": "skipped",
+    "G1a": None,
 }
 
 
@@ -32,52 +43,122 @@ class Judged:
 
 def judge(world: World, ended: Ended) -> Judged:
     """Never `held` for want of evidence."""
-    found: Counter[str] = Counter()
-    _count_divergence(world, ended, found)
-    if ended.final is not None:
-        _count_losses(world, ended, dict(ended.final), found)
-        _count_reorderings(world, found)
-    words = {OUTCOMES[name] for name, count in found.items() if count and name in OUTCOMES}
-    outcome = next((word for word in WORST_FIRST if word in words), None)
-    if found["unproven-difference"] or ended.final is None:
+    found: Counter[str] = Counter(_differences(world, ended))
+    values = _values(world)
+    is_complete = ended.final is not None and bool(ended.final or not ended.end_offset)
+    for value in values.values():
+        found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
+    found["reordered"] += _reordered(values)
+    known = _known(world)
+    found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
+    found.update(poll_anomalies(world.clients.polls, known, ended.start_offset))
+    has_acked = bool(world.clients.acked)
+    outcome = _worst(found, available=has_acked or not (values or world.clients.unsettled))
+    if found["unproven-difference"] or (has_acked and not is_complete):
         outcome = "unknown"
-    if outcome is None:
-        outcome = "held" if world.clients.acked or not world.clients.sends else "unavailable"
     return Judged(outcome, tuple(sorted((name, n) for name, n in found.items() if n)))
 
 
-def _count_losses(world: World, ended: Ended, final: dict[int, str], found: Counter[str]) -> None:
-    values = set(final.values())
-    highest = max(final, default=-1)
-    known: dict[int, set[str]] = {offset: {value} for offset, value in final.items()}
+def _worst(found: Counter[str], *, available: bool) -> str:
+    proved = [OUTCOMES[name] for name, count in found.items() if count and name in OUTCOMES]
+    for word in WORST_FIRST:
+        if word in proved:
+            return word
+    if proved:
+        return "unknown"
+    return "held" if available else "unavailable"
+
+
+# --- one value -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Value:
+    """What happened to one record: how its send ended, where it was read."""
+
+    send: Send
+    outcome: Outcome
+    main: list[int] = field(default_factory=list)
+    final: list[int] = field(default_factory=list)
+
+    @property
+    def is_acked(self) -> bool:
+        return self.outcome.kind == "ok"
+
+    @property
+    def places(self) -> set[int]:
+        places = {*self.main, *self.final}
+        return places if self.outcome.offset is None else {*places, self.outcome.offset}
+
+
+def _values(world: World) -> dict[str, _Value]:
+    clients = world.clients
+    values = {value: _Value(*sent) for value, sent in clients.sends.items()}
+    for send in clients.unsettled:
+        values[send.value] = _Value(send, Outcome("invoke", world.now_us))
+    for poll in clients.polls:
+        for offset, value in poll.records:
+            one = values[value]
+            (one.final if poll.phase == "final" else one.main).append(offset)
+    return values
+
+
+def _of_value(
+    value: _Value, ended: Ended, highest_read: int, *, is_complete: bool
+) -> Iterator[str]:
+    start, acked_at = ended.start_offset, value.outcome.offset
+    if value.is_acked and is_complete and not value.final and (acked_at or 0) >= start:
+        is_above = acked_at is not None and acked_at > highest_read
+        yield "unseen" if is_above and not value.main else "lost-write"
+    if is_complete and _has_moved(value, start):
+        yield "committed-then-lost"
+    if len(value.places) > 1:
+        yield "duplicate"
+    if value.outcome.kind == "fail" and (value.main or value.final):
+        yield "G1a"
+
+
+def _has_moved(value: _Value, start_offset: int) -> bool:
+    """Read before healing outside of where the final reads find it, and not deleted since."""
+    if not value.main:
+        return False
+    greatest, least = max(value.main), min(value.main)
+    if greatest >= start_offset and (not value.final or greatest > max(value.final)):
+        return True
+    return bool(value.final) and start_offset <= least < min(value.final)
+
+
+def _reordered(values: dict[str, _Value]) -> int:
+    """Acknowledged records that stand in the log before the one that was sent before them."""
+    standing = sorted(
+        (one for one in values.values() if one.is_acked and one.final),
+        key=lambda one: one.send.number,
+    )
+    places = [min(one.final) for one in standing]
+    return sum(place < before for before, place in pairwise(places))
+
+
+# --- all offsets ---------------------------------------------------------------------------------
+
+
+def _highest_read(world: World) -> int:
+    offsets = (offset for poll in world.clients.polls for offset, _ in poll.records)
+    return max(offsets, default=-1)
+
+
+def _known(world: World) -> dict[int, set[str]]:
+    """What acknowledgements and reads vouch for at each offset."""
+    known: dict[int, set[str]] = {}
     for value, offset in world.clients.acked.items():
-        is_deleted = offset is not None and offset < ended.start_offset
-        if value not in values and not is_deleted:
-            found["unseen" if offset is not None and offset > highest else "lost-write"] += 1
         if offset is not None:
             known.setdefault(offset, set()).add(value)
-    for value, offset in world.clients.consumed.items():
-        known.setdefault(offset, set()).add(value)
-        if final.get(offset) != value and offset >= ended.start_offset:
-            found["committed-then-lost"] += 1
-    found["inconsistent-offsets"] += sum(len(values) > 1 for values in known.values())
-    found["duplicate"] += sum(n > 1 for n in Counter(final.values()).values())
+    for poll in world.clients.polls:
+        for offset, value in poll.records:
+            known.setdefault(offset, set()).add(value)
+    return known
 
 
-def _count_reorderings(world: World, found: Counter[str]) -> None:
-    acked = sorted(
-        (send.number, outcome.offset)
-        for send, outcome in world.clients.sends.values()
-        if outcome.kind == "ok" and outcome.offset is not None
-    )
-    highest = -1
-    for _, offset in acked:
-        if offset < highest:
-            found["reordered"] += 1
-        highest = max(highest, offset)
-
-
-def _count_divergence(world: World, ended: Ended, found: Counter[str]) -> None:
+def _differences(world: World, ended: Ended) -> dict[str, int]:
     copies: dict[int, set[tuple[int, object]]] = {}
     replicas = assigned(world, world.partition)
     for broker_id in replicas:
@@ -86,7 +167,6 @@ def _count_divergence(world: World, ended: Ended, found: Counter[str]) -> None:
     below = min(
         (world.disks[b].high_watermarks.get(world.partition, 0) for b in replicas), default=0
     )
-    for offset, held in copies.items():
-        if len(held) > 1:
-            proved = ended.level or offset < below
-            found["replica-divergence" if proved else "unproven-difference"] += 1
+    differ = [offset for offset, held in copies.items() if len(held) > 1]
+    proved = sum(ended.level or offset < below for offset in differ)
+    return {"replica-divergence": proved, "unproven-difference": len(differ) - proved}

@@ -1,0 +1,141 @@
+"""Random runs of the simulation through both judges: the fast one of the search, and Spark.
+
+`python -m tests.simulation.judging --runs 2000` compares so many, in batches under one Spark
+session, and prints one JSON document: how many there were, and which the judges disagree about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from pyspark.sql import SparkSession
+
+from checkers.anomalies import ANOMALIES
+from checkers.check import check_runs
+from checkers.session import local_session
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.hosts.place import parse_place
+from harness.play import play
+from harness.systems import parse_systems
+from nemesis import steps
+from nemesis.scenario import Scenario, parse_scenario
+from nemesis.search.document import Cluster, document_of
+from nemesis.search.episode import Search
+from nemesis.search.explore import play_moves
+from nemesis.search.judge import Judged
+from nemesis.search.moves import FAULTS, Drawing, draw_moves
+from nemesis.search.perform import MissedError
+from nemesis.search.play import simulate
+from nemesis.search.targets import Target
+from nemesis.search.worlds import ready_world
+from tests.simulation.test_search import SETTINGS
+
+TOPIC = {"min.insync.replicas": "1"}
+MOVES = 8
+BATCH = 250
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What the two judges say of one run: the outcome, and what counts, how often."""
+
+    seed: int
+    by_spark: tuple[str, dict[str, int]]
+    fast: tuple[str, dict[str, int]]
+
+
+def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
+    """Whatever chance makes of eight moves, with acks of every kind and power failures."""
+    rng = Random(seed)
+    weights = {"produce": 4.0}
+    for moves in FAULTS.values():
+        weights.update(moves)
+    drawing = Drawing(target.names, ("0", "1", "all"), weights, 0.4)
+    ready = ready_world(target.spec)
+    world = ready.copy()
+    schedule: tuple[steps.Step, ...] = ()
+    while len(schedule) < MOVES:
+        drawn: tuple[steps.Step, ...] = draw_moves(rng, world, schedule, drawing)
+        trial = world.copy()
+        try:
+            play_moves(trial, target.names, drawn)
+        except MissedError:
+            continue
+        world, schedule = trial, schedule + drawn
+    cluster = Cluster(SETTINGS, TOPIC)
+    text = document_of(target, ready, schedule, cluster, title="t", source="s", expect={})
+    return parse_scenario(f"random-{seed}", text, "random.toml")
+
+
+def compare(spark: SparkSession, seeds: Iterable[int]) -> list[Compared]:
+    """Plays each seed on one of the generations, in turn; the runs are where runs are kept."""
+    names, place = list(GENERATIONS), parse_place("simulation")
+    seeds = list(seeds)
+    runs: list[Path] = []
+    quick: list[Judged] = []
+    for seed in seeds:
+        rules = GENERATIONS[names[seed % len(names)]]
+        search = Search(rules, ("all",), (), SETTINGS, TOPIC, 0)
+        scenario = random_scenario(search.target(), search, seed)
+        [system] = parse_systems([f"neaptide:{rules.name}"])
+        played = asyncio.run(play(scenario, system, seed, "x.toml", lambda line: None, place))
+        runs.append(played.run)
+        quick.append(simulate(scenario, rules).judged)
+    return [
+        Compared(
+            seed,
+            (verdict.outcome, _counting(verdict.anomalies)),
+            (fast.outcome, _counting(dict(fast.anomalies))),
+        )
+        for seed, verdict, fast in zip(seeds, check_runs(spark, runs), quick, strict=True)
+    ]
+
+
+def _counting(found: dict[str, int]) -> dict[str, int]:
+    return {name: count for name, count in sorted(found.items()) if ANOMALIES[name].counts}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    started = time.monotonic()
+    outcomes: Counter[str] = Counter()
+    disagree: list[Compared] = []
+    spark = local_session()
+    last = asked.seed + asked.runs
+    for first in range(asked.seed, last, BATCH):
+        with tempfile.TemporaryDirectory() as directory:
+            os.environ["NEAPTIDE_RUNS"] = directory
+            for one in compare(spark, range(first, min(first + BATCH, last))):
+                outcomes[one.fast[0]] += 1
+                if one.by_spark != one.fast:
+                    disagree.append(one)
+    spark.stop()
+    print(
+        json.dumps(
+            {
+                "runs": asked.runs,
+                "disagreements": len(disagree),
+                "outcomes": dict(sorted(outcomes.items())),
+                "seconds": round(time.monotonic() - started, 1),
+                "of": [(one.seed, one.by_spark, one.fast) for one in disagree[:20]],
+            },
+            indent=2,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
