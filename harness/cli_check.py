@@ -21,41 +21,42 @@ if TYPE_CHECKING:
     from results.report.rows import Row
 
 
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        help="Run directories, their names, latest, s3a://…, or .edn histories of Jepsen."
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option(help="A Spark master: local[4], spark://HOST:7077, yarn.")
+]
+Remote = Annotated[str | None, typer.Option(help="A Spark Connect server: sc://HOST:15002.")]
+Thorough = Annotated[
+    bool, typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md).")
+]
+Plots = Annotated[
+    bool, typer.Option("--plots", help="Draw how the load went, in each run's report.")
+]
+Html = Annotated[Path | None, typer.Option(help="Write a page of all these runs, the worst first.")]
+Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML: a run is a test case.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Look at a run while it is still going.")]
+StopOnAnomaly = Annotated[
+    bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
+]
+ToEdn = Annotated[Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")]
+
+
 def check(
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            help="Run directories, their names, latest, s3a://…, or .edn histories of Jepsen."
-        ),
-    ],
-    master: Annotated[
-        str | None, typer.Option(help="A Spark master: local[4], spark://HOST:7077, yarn.")
-    ] = None,
-    remote: Annotated[
-        str | None, typer.Option(help="A Spark Connect server: sc://HOST:15002.")
-    ] = None,
-    thorough: Annotated[
-        bool,
-        typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md)."),
-    ] = False,
-    plots: Annotated[
-        bool, typer.Option("--plots", help="Draw how the load went, in each run's report.")
-    ] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page of all these runs, the worst first.")
-    ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(help="Write JUnit XML: a run is a test case.")
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Look at a run while it is still going.")
-    ] = False,
-    stop_on_anomaly: Annotated[
-        bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
-    ] = False,
-    to_edn: Annotated[
-        Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")
-    ] = None,
+    runs: Runs,
+    master: Master = None,
+    remote: Remote = None,
+    thorough: Thorough = False,
+    plots: Plots = False,
+    html: Html = None,
+    junit: Junit = None,
+    follow: Follow = False,
+    stop_on_anomaly: StopOnAnomaly = False,
+    to_edn: ToEdn = None,
     json: Json = False,
 ) -> None:
     """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
