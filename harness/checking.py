@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from clusters.errors import UsageError
+from harness import output
 from harness.version import VERSION
 
 if TYPE_CHECKING:
@@ -64,8 +65,11 @@ class SparkStart:
         if kind is None:
             self.stop()
         elif self._session is not None:
-            self._session.interruptAll()
-            self._session.stop()
+            try:
+                self._session.interruptAll()
+                self._session.stop()
+            except Exception as error:  # what ended the check may have ended Spark, too
+                output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
 
 
 def check_spark(master: str | None, remote: str | None) -> None:
@@ -132,10 +136,17 @@ def check_and_report(
     once = list({material.directory: material for material in opened}.values())
     verdicts = check_materials(spark, once, thorough=thorough)
     if plots:
-        write_series(spark, once)
+        try:
+            write_series(spark, once)
+        except Exception as error:  # whatever Spark failed with, the verdicts stand
+            output.err.print(f"There are no plots: {_first_line(error)}", markup=False)
     for material in once:
         try:
             write_report(material.directory)
         except NeaptideError:
             continue  # its verdict says why it cannot be read
     return [verdicts[material.directory] for material in opened]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

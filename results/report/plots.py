@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.report.rows import Row, RunData
+from results.report.rows import Row, RunData, fault_of
 
 POINTS_MAX: Final = 1_500
 PARTITIONS_MAX: Final = 4
@@ -42,7 +42,7 @@ def fault_spans(faults: Sequence[Row]) -> list[tuple[float, float, str]]:
     spans: list[tuple[float, float, str]] = []
     open_: dict[tuple[str, str], tuple[float, str]] = {}
     for row in faults:
-        verb, fields = next(iter(json.loads(row["value"]).items()))
+        verb, fields = fault_of(row)
         at_s = row["invoked_ns"] / _NS
         broker = str(fields.get("broker", ""))
         if verb in undone_by:

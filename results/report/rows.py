@@ -56,6 +56,18 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
+def fault_of(row: Row) -> tuple[str, Mapping[str, Any]]:
+    """Verb and fields of a step of the nemesis; of a foreign history its text, and no fields."""
+    try:
+        step = json.loads(row["value"])
+    except (TypeError, ValueError):
+        return str(row["value"]), {}
+    if not isinstance(step, dict) or len(step) != 1:
+        return str(row["value"]), {}
+    [(verb, fields)] = step.items()
+    return verb, fields if isinstance(fields, dict) else {}
+
+
 def load(directory: Path) -> RunData:
     """Raises RunUnreadableError where there is no readable run.json."""
     return RunData(
