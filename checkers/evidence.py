@@ -11,9 +11,11 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.count import Counted
@@ -34,6 +36,10 @@ def write_evidence(counted: Counted, materials: Sequence[Material]) -> None:
         _write_from_here(counted, materials)
 
 
+def _all(counted: Counted) -> DataFrame:
+    return reduce(DataFrame.unionAll, counted.anomalies)
+
+
 def _table_of(anomaly: object) -> str:
     return "measures" if anomaly in MEASURES else "anomalies"
 
@@ -41,7 +47,7 @@ def _table_of(anomaly: object) -> str:
 def _write_from_here(counted: Counted, materials: Sequence[Material]) -> None:
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     if counted.total:
-        columns = counted.anomalies.select(*ANOMALIES.names).toArrow()
+        columns = _all(counted).select(*ANOMALIES.names).toArrow()
         for row in sorted(zip(*columns.to_pydict().values(), strict=True), key=repr):
             rows[row[0], _table_of(row[1])].append(row)
     for material in materials:
@@ -56,9 +62,9 @@ def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
     tables = F.when(is_measure, "measures").otherwise("anomalies")
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        counted.anomalies.withColumn("of", F.col("run")).withColumn(
-            "table", tables
-        ).write.partitionBy("of", "table").parquet(str(written))
+        _all(counted).withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
+            "of", "table"
+        ).parquet(str(written))
         for material in materials:
             for table in TABLES:
                 part = written / f"of={material.name}" / f"table={table}"
