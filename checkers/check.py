@@ -40,14 +40,28 @@ def check_runs(
     """
     directories = [Path(directory).resolve() for directory in run_directories]
     materials = {directory: open_run(directory) for directory in directories}
+    verdicts = check_materials(
+        spark, list(materials.values()), time_limit_s=time_limit_s, thorough=thorough
+    )
+    return [verdicts[directory] for directory in directories]
+
+
+def check_materials(
+    spark: SparkSession,
+    materials: Sequence[Material],
+    *,
+    time_limit_s: float | None = None,
+    thorough: bool = False,
+) -> Verdicts:
+    """The same for runs that were opened already; verdicts by directory."""
     limit = TimeLimit(spark, time_limit_s)
     verdicts: Verdicts = {}
-    for batch in without_namesakes(list(materials.values())):
+    for batch in without_namesakes(materials):
         verdicts |= _check(spark, batch, limit, thorough)
     for directory, verdict in verdicts.items():
         if directory.is_dir():
             write_json(directory / VERDICT_FILE, verdict.to_json())
-    return [verdicts[directory] for directory in directories]
+    return verdicts
 
 
 def without_namesakes(materials: Sequence[Material]) -> list[list[Material]]:

@@ -33,6 +33,7 @@ from checkers import (
 from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
 from checkers.material import Material
 from checkers.verdict import Counts, PartitionCounts
+from checkers.witnesses import with_witnesses
 
 SCATTERED_RUNS: Final = 20
 
@@ -46,6 +47,7 @@ class Counted:
 
     findings: list[Row] = field(default_factory=list)
     anomalies: list[DataFrame] = field(default_factory=list)
+    frames: Frames | None = None  # where witnesses are
     _kept: ExitStack = field(default_factory=ExitStack)
 
     def keep(self, frame: DataFrame) -> DataFrame:
@@ -63,6 +65,13 @@ class Counted:
             findings[finding["run"]].append(finding)
         return {run: _of_run(rows) for run, rows in findings.items()}
 
+    def rows(self) -> DataFrame:
+        """All anomalies that were found, with those who bear witness of them."""
+        rows = reduce(DataFrame.unionAll, self.anomalies)
+        frames = self.frames
+        is_witnessed = frames is not None and frames.written & {"replicas", "fetch_rounds"}
+        return with_witnesses(frames, rows) if frames is not None and is_witnessed else rows
+
     @property
     def total(self) -> int:
         return sum(finding["count"] for finding in self.findings)
@@ -74,6 +83,7 @@ def count(frames: Frames, counted: Counted, *, thorough: bool, at_once: bool) ->
     `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
     cycles over rw edges.
     """
+    counted.frames = frames
     if frames.scattered:
         frames = replace(frames, operations=counted.keep(frames.operations))
     # One row a partition, which nearly every check looks at: found once.

@@ -11,11 +11,9 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.count import Counted
@@ -36,10 +34,6 @@ def write_evidence(counted: Counted, materials: Sequence[Material]) -> None:
         _write_from_here(counted, materials)
 
 
-def _all(counted: Counted) -> DataFrame:
-    return reduce(DataFrame.unionAll, counted.anomalies)
-
-
 def _table_of(anomaly: object) -> str:
     return "measures" if anomaly in MEASURES else "anomalies"
 
@@ -47,12 +41,12 @@ def _table_of(anomaly: object) -> str:
 def _write_from_here(counted: Counted, materials: Sequence[Material]) -> None:
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     if counted.total:
-        columns = _all(counted).select(*ANOMALIES.names).toArrow()
+        columns = counted.rows().select(*ANOMALIES.names).toArrow()
         for row in sorted(zip(*columns.to_pydict().values(), strict=True), key=repr):
             rows[row[0], _table_of(row[1])].append(row)
     for material in materials:
         for table in TABLES:
-            with _replacement(material.directory, table) as directory:
+            with replacement(material.directory, table) as directory:
                 write_table(directory, ANOMALIES, rows[material.name, table])
 
 
@@ -62,13 +56,13 @@ def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
     tables = F.when(is_measure, "measures").otherwise("anomalies")
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        _all(counted).withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
+        counted.rows().withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
             "of", "table"
         ).parquet(str(written))
         for material in materials:
             for table in TABLES:
                 part = written / f"of={material.name}" / f"table={table}"
-                with _replacement(material.directory, table) as directory:
+                with replacement(material.directory, table) as directory:
                     if part.is_dir():
                         shutil.copytree(part, directory)
                     else:
@@ -76,7 +70,7 @@ def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
 
 
 @contextmanager
-def _replacement(run: Path, table: str) -> Iterator[Path]:
+def replacement(run: Path, table: str) -> Iterator[Path]:
     """A new directory that takes the place of the old one once it is whole."""
     new, final = run / f".{table}.tmp", run / table
     shutil.rmtree(new, ignore_errors=True)

@@ -79,7 +79,9 @@ def _spark_type(kind: pa.DataType) -> T.DataType:
     return _TYPES[kind.value_type if pa.types.is_dictionary(kind) else kind]
 
 
-def read_table(spark: SparkSession, name: str, files: Mapping[str, Sequence[Path]]) -> DataFrame:
+def read_table(
+    spark: SparkSession, name: str, files: Mapping[str, Sequence[Path | str]]
+) -> DataFrame:
     """One table of all runs, whose files are given by run; no files at all is an empty table."""
     columns = spark_schema(TABLES[name])
     paths = [str(path) for of_run in files.values() for path in of_run]

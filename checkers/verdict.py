@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from checkers.anomalies import ANOMALIES, Outcome, counting, worst
+from checkers.anomalies import ANOMALIES, counting, worst
 from checkers.material import Material
 from checkers.replicas import UNPROVEN
+from results.outcomes import Outcome
 
 VERDICT_FILE: Final = "verdict.json"
 
