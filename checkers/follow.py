@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.frames import literal, spark_schema
-from checkers.values import ACKED
+from checkers.places import ACKED
 from results.schema import OPERATIONS_READ
 
 LOOK_S: Final = 1

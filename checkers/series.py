@@ -28,7 +28,7 @@ from checkers.evidence import replacement
 from checkers.frames import PARTITION, Frames, literal
 from checkers.limits import sized_for
 from checkers.material import Material
-from checkers.values import ACKED, READ, SEND
+from checkers.places import ACKED, READ, SEND
 from results.schema import SERIES
 from results.tables import write_table
 

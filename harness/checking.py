@@ -5,11 +5,12 @@ A session takes seconds to start; `SparkStart` begins with it while the runs are
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from clusters.errors import UsageError
 from harness import output
@@ -22,11 +23,25 @@ if TYPE_CHECKING:
     from checkers.verdict import RunVerdict
 
 
+_EDN_ROW_BYTES: Final = 60
+_MEMORY: Final = re.compile(r"[1-9][0-9]*[mg]")
+
+
 class SparkStart:
     """A Spark session that is being started on a thread of its own; stopped after the `with`."""
 
-    def __init__(self, master: str | None = None, remote: str | None = None) -> None:
+    def __init__(
+        self,
+        master: str | None = None,
+        remote: str | None = None,
+        *,
+        rows: int = 0,
+        memory: str | None = None,
+    ) -> None:
+        """`rows`: how much it is for; `memory`: Java's heap, as "4g", where that is not enough."""
         self._master = master or "local[2]"
+        self._rows = rows
+        self._memory = memory
         self._remote = remote
         self._session: SparkSession | None = None
         self._error: Exception | None = None
@@ -40,7 +55,7 @@ class SparkStart:
             if self._remote is not None:
                 self._session = connect_session(self._remote)
             else:
-                self._session = master_session(self._master)
+                self._session = master_session(self._master, rows=self._rows, memory=self._memory)
         except Exception as error:
             self._error = error
 
@@ -72,10 +87,12 @@ class SparkStart:
                 output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
 
 
-def check_spark(master: str | None, remote: str | None) -> None:
+def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
     """Raises UsageError for what Spark cannot be told."""
     from checkers.cluster_session import is_master, is_remote
 
+    if memory is not None and not _MEMORY.fullmatch(memory):
+        raise UsageError(f"--memory {memory!r} must be a size such as 900m or 4g.")
     if master is not None and remote is not None:
         raise UsageError("--master and --remote are two ways to the same: give one.")
     if master is not None and not is_master(master):
@@ -85,6 +102,28 @@ def check_spark(master: str | None, remote: str | None) -> None:
         )
     if remote is not None and not is_remote(remote):
         raise UsageError(f"--remote {remote!r} must be of the form sc://HOST:PORT.")
+
+
+def rows_of(names: Sequence[str]) -> int:
+    """About how many rows there are to check; what is not there, or elsewhere, has none."""
+    from checkers.edn_reader import SUFFIX
+    from checkers.material import open_run
+    from checkers.remote import is_remote_path
+    from results.errors import NeaptideError
+    from results.store import find_run
+
+    rows = 0
+    for name in names:
+        if is_remote_path(name):
+            continue
+        if name.endswith(SUFFIX):
+            rows += Path(name).stat().st_size // _EDN_ROW_BYTES if Path(name).is_file() else 0
+            continue
+        try:
+            rows += open_run(find_run(name)).rows
+        except NeaptideError:
+            continue  # whoever opens it says so
+    return rows
 
 
 def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
@@ -124,6 +163,7 @@ def check_and_report(
     *,
     thorough: bool = False,
     plots: bool = False,
+    time_limit_s: float | None = None,
 ) -> list[RunVerdict]:
     """Verdicts in the order of the runs; every run that can be read gets a report."""
     from checkers.check import check_materials
@@ -134,7 +174,7 @@ def check_and_report(
 
     opened = [open_run(run) if isinstance(run, Path) else run for run in runs]
     once = list({material.directory: material for material in opened}.values())
-    verdicts = check_materials(spark, once, thorough=thorough)
+    verdicts = check_materials(spark, once, time_limit_s=time_limit_s, thorough=thorough)
     if plots:
         try:
             write_series(spark, once)

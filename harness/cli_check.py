@@ -43,6 +43,11 @@ Follow = Annotated[bool, typer.Option("--follow", help="Look at a run while it i
 StopOnAnomaly = Annotated[
     bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
 ]
+Memory = Annotated[str | None, typer.Option(help="Java's heap for the check, as 4g.")]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(min=0, help="Seconds, then the runs are unknown, with what was found so far."),
+]
 ToEdn = Annotated[Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")]
 
 
@@ -57,6 +62,8 @@ def check(
     follow: Follow = False,
     stop_on_anomaly: StopOnAnomaly = False,
     to_edn: ToEdn = None,
+    memory: Memory = None,
+    time_limit: TimeLimit = None,
     json: Json = False,
 ) -> None:
     """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
@@ -65,24 +72,28 @@ def check(
         check_and_report,
         check_spark,
         open_runs,
+        rows_of,
         write_history,
     )
 
     if to_edn is not None and len(runs) != 1:
         raise UsageError("--to-edn writes one run: name one.")
     _check_following(runs, follow, stop_on_anomaly, remote)
-    check_spark(master, remote)
+    check_spark(master, remote, memory)
     if remote is None:
         find_java()
     begun = time.monotonic()
-    with output.telling(1) as teller, SparkStart(master, remote) as spark:
+    start = SparkStart(master, remote, rows=rows_of(runs), memory=memory)
+    with output.telling(1) as teller, start as spark:
         opened = open_runs(spark, runs)
         directories = [material.directory for material in opened]
         early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
         teller.tell(f"checking {len(directories)} runs with Spark")
         # What was followed has more in it now than when it was opened.
         chosen = directories if follow else opened
-        verdicts = check_and_report(spark.session(), chosen, thorough=thorough, plots=plots)
+        verdicts = check_and_report(
+            spark.session(), chosen, thorough=thorough, plots=plots, time_limit_s=time_limit
+        )
         if to_edn is not None:
             write_history(spark, directories[0], to_edn)
     seconds = round(time.monotonic() - begun, 3)
