@@ -21,6 +21,7 @@ from results.report.rows import Row, load_anomalies
 from results.run import Run, read_run
 
 _EVIDENCE_ROWS: Final = 200
+_LISTED: Final = 4  # of a list in a sentence; all of it is in `anomalies/`
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,9 @@ def _text(key: str, value: object) -> str:
     if key.endswith("_ns") and isinstance(value, int):
         return f"{value / 1e9:.3f} s"
     if isinstance(value, list):
-        return "; ".join(_text("", item) for item in value) or "none"
+        told = [_text("", item) for item in value[:_LISTED]]
+        more = f"; and {len(value) - _LISTED} more" if len(value) > _LISTED else ""
+        return f"{'; '.join(told)}{more}" if told else "none"
     if isinstance(value, dict):
         return " ".join(_details(value))
     return str(value)

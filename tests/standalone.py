@@ -53,8 +53,9 @@ class Cluster:
     url: str
 
     def executors(self) -> list[psutil.Process]:
-        """Those that run now."""
-        return psutil.Process(self.worker.process.pid).children(recursive=True)
+        """Those that run now. (The script that became the worker leaves a dead child behind.)"""
+        children = psutil.Process(self.worker.process.pid).children(recursive=True)
+        return [child for child in children if _runs(child)]
 
     def wait_for_executors(self, *, some: bool) -> None:
         """Until there are some, or none any more."""
@@ -62,6 +63,13 @@ class Cluster:
         while bool(self.executors()) is not some:
             assert time.monotonic() < deadline, self.executors()
             time.sleep(_LOOK_S)
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager
