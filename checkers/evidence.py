@@ -6,6 +6,7 @@ never holds more than `FEW` rows.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections import defaultdict
@@ -71,9 +72,17 @@ def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
 
 @contextmanager
 def replacement(run: Path, table: str) -> Iterator[Path]:
-    """A new directory that takes the place of the old one once it is whole."""
-    new, final = run / f".{table}.tmp", run / table
+    """A new directory that takes the place of the old one once it is whole.
+
+    Two checks may be at it at once: who plays a run, and who has followed it.
+    """
+    new, final = run / f".{table}.{os.getpid()}.tmp", run / table
     shutil.rmtree(new, ignore_errors=True)
     yield new
-    shutil.rmtree(final, ignore_errors=True)
-    new.rename(final)
+    while new.exists():
+        shutil.rmtree(final, ignore_errors=True)
+        try:
+            new.rename(final)
+        except OSError:
+            if not final.exists():  # otherwise the other check was quicker: once more
+                raise

@@ -81,7 +81,7 @@ def _point_latest_at(directory: Path) -> None:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON file so that readers see the old one or the new one, never half of it."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(
             json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
