@@ -147,5 +147,7 @@ def _told_as(name: str) -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].rstrip(".:") if lines else type(error).__name__
+    """What it is about; the gateway puts a line before that says nothing."""
+    lines = [line.strip(" :.") for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith("An error occurred while")]
+    return telling[0] if telling else type(error).__name__

@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checkers.frames import literal, spark_schema
+from checkers.limits import sized_for
 from checkers.places import ACKED
 from results.schema import OPERATIONS_READ
 
@@ -51,12 +52,13 @@ def follow(
     operations = run_directory / "operations"
     with tempfile.TemporaryDirectory(prefix="neaptide-follow-") as scratch:
         rows = spark.readStream.schema(spark_schema(OPERATIONS_READ)).parquet(str(operations))
-        query = (
+        looks = (
             rows.writeStream.foreachBatch(looker.look)
             .option("checkpointLocation", scratch)
             .trigger(processingTime=f"{LOOK_S} seconds")
-            .start()
         )
+        with sized_for(spark, []):  # a look is at few rows, and takes the settings of its start
+            query = looks.start()
         try:
             while not query.awaitTermination(LOOK_S):
                 if is_over():
