@@ -52,7 +52,7 @@ def master_session(master: str, *, rows: int = 0, memory: str | None = None) -> 
     if master.startswith("spark://"):
         pairs = (pair.rpartition(":") for pair in master.removeprefix("spark://").split(","))
         addresses = [(host, int(port)) for host, _, port in pairs]
-        here = _own_address(_first_that_listens("Spark master", master, addresses))
+        here = _own_address(first_that_listens("Spark master", master, addresses))
     with _told_as(master):
         spark = local_session(master, rows=rows, memory=memory, address=here)
     try:
@@ -73,7 +73,7 @@ def connect_session(remote: str) -> SparkSession:
     matched = _REMOTE.fullmatch(remote)
     assert matched is not None
     address = (matched["host"], int(matched["port"] or CONNECT_PORT))
-    _first_that_listens("Spark Connect server", remote, [address])
+    first_that_listens("Spark Connect server", remote, [address])
     with _told_as(remote):
         spark: SparkSession = SparkSession.Builder().remote(remote).getOrCreate()
     try:
@@ -85,8 +85,8 @@ def connect_session(remote: str) -> SparkSession:
     return spark
 
 
-def _first_that_listens(kind: str, name: str, addresses: Sequence[Address]) -> Address:
-    """One of several masters is enough: the others stand by."""
+def first_that_listens(kind: str, name: str, addresses: Sequence[Address]) -> Address:
+    """One of several masters is enough: the others stand by. Raises SparkUnreachableError."""
     why = ""
     for address in addresses:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -13,6 +12,11 @@ from typing import Any
 
 import pytest
 
+from checkers.cluster_session import first_that_listens, master_session
+from clusters.errors import UsageError
+from harness.checking import check_spark
+from harness.exits import Exit, status_of
+from results.errors import SparkUnreachableError
 from tests.checkers.histories import Story, final, poll, send
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.losing_run import write_losing_run
@@ -20,7 +24,6 @@ from tests.standalone import Cluster, connect_server, standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.live]
 
-ANOMALY, UNKNOWN, USAGE, MISSING = 1, 2, 64, 69
 HELD = Story([send("a", 0), send("b", 1), poll((0, "a")), final((0, "a"), (1, "b"))])
 
 
@@ -43,7 +46,7 @@ def runs(tmp_path: Path) -> tuple[str, str]:
 
 def assert_judged(status: int, told: Any) -> None:
     losing, held = told["runs"]
-    assert status == ANOMALY
+    assert status == Exit.ANOMALY
     assert (losing["verdict"], losing["outcome"]) == ("anomalous", "lost")
     assert losing["anomalies"]["lost-write"] == losing["anomalies"]["committed-then-lost"] == 1
     assert (held["verdict"], held["anomalies"]) == ("valid", {})
@@ -52,7 +55,7 @@ def assert_judged(status: int, told: Any) -> None:
 def test_a_standalone_cluster_judges(
     cluster: Cluster, runs: tuple[str, str], tmp_path: Path
 ) -> None:
-    done, told = neaptide(tmp_path, "check", *runs, "--master", cluster.url, "--plots", "--json")
+    done, told = neaptide(tmp_path, "check", *runs, "--master", cluster.url, "--json")
     assert_judged(done.returncode, told)
     assert cluster.worker.said(r"(Asked to launch executor)")
     cluster.wait_for_executors(some=False)
@@ -76,35 +79,61 @@ def test_ctrl_c_leaves_no_executor(cluster: Cluster, runs: tuple[str, str], tmp_
     cluster.wait_for_executors(some=True)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == UNKNOWN, said
+    assert process.returncode == Exit.UNKNOWN, said
     assert "Interrupted" in said
     cluster.wait_for_executors(some=False)
 
 
-@pytest.mark.parametrize(("option", "scheme"), [("--master", "spark"), ("--remote", "sc")])
-def test_who_does_not_answer_is_told_in_one_sentence(
-    option: str, scheme: str, runs: tuple[str, str], tmp_path: Path
-) -> None:
-    with socket.socket() as taken:  # bound, but nobody listens
+def closed() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        address = f"{scheme}://127.0.0.1:{taken.getsockname()[1]}"
-        done, told = neaptide(tmp_path, "check", *runs, option, address)
-    assert done.returncode == MISSING
-    assert told is None
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_who_does_not_answer_is_told_in_one_sentence(runs: tuple[str, str], tmp_path: Path) -> None:
+    address = f"sc://{closed()}"
+    done, told = neaptide(tmp_path, "check", *runs, "--remote", address)
+    assert (done.returncode, told) == (Exit.MISSING, None)
     last = done.stderr.strip().splitlines()[-1]
-    assert re.fullmatch(rf"neaptide: No Spark .* answers at {address} \(.*\): start it.*\.", last)
+    assert last.startswith(f"neaptide: No Spark Connect server answers at {address} (")
+    assert last.endswith("): start it, or name another.")
+
+
+def test_one_master_of_several_is_enough_and_none_is_not(tmp_path: Path) -> None:
+    with pytest.raises(SparkUnreachableError, match="No Spark master answers at spark://") as told:
+        master_session(f"spark://{closed()},{closed()}")
+    assert status_of(told.value) == Exit.MISSING
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = ("127.0.0.1", listening.getsockname()[1])
+        assert first_that_listens("Spark master", "both", [("127.0.0.1", 1), address]) == address
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("master", "remote"),
     [
-        ("--master", "nonsense"),
-        ("--master", "sc://127.0.0.1"),
-        ("--remote", "spark://127.0.0.1:7077"),
-        ("--master", "local[1]", "--remote", "sc://127.0.0.1"),
+        ("nonsense", None),
+        ("sc://127.0.0.1", None),
+        ("spark://127.0.0.1", None),
+        (None, "spark://127.0.0.1:7077"),
+        ("local[1]", "sc://127.0.0.1"),
     ],
 )
-def test_what_spark_cannot_be_told_is_wrong_usage(options: tuple[str, ...], tmp_path: Path) -> None:
-    done, _ = neaptide(tmp_path, "check", "any", *options)
-    assert done.returncode == USAGE
-    assert "--" in done.stderr
+def test_what_spark_cannot_be_told_is_wrong_usage(master: str | None, remote: str | None) -> None:
+    with pytest.raises(UsageError, match="--"):
+        check_spark(master, remote)
+
+
+@pytest.mark.parametrize(
+    ("master", "remote"),
+    [
+        (None, None),
+        ("local[*]", None),
+        ("spark://one:7077,two:7077", None),
+        ("yarn", None),
+        (None, "sc://server"),
+        (None, "sc://server:15002/;token=x"),
+    ],
+)
+def test_what_spark_can_be_told(master: str | None, remote: str | None) -> None:
+    check_spark(master, remote)

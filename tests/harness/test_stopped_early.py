@@ -35,18 +35,19 @@ def test_it_ends_in_order_and_is_judged(tmp_path: Path) -> None:
         [*COMMAND, "run", "append", "--time", "100000", "--rate", "200", "--seed", "3", "--json"],
         env={**os.environ, **stores},
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
     try:
         run = begun(tmp_path / "runs", process)
         ask_to_stop(run, "a test has seen enough")
-        printed, _ = process.communicate(timeout=TIMEOUT_S)
+        printed, said = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
         process.wait()
+    assert process.returncode == 0, said
     verdict = json.loads(printed)
-    assert (process.returncode, verdict["verdict"]) == (0, "valid")
+    assert verdict["verdict"] == "valid"
     assert verdict["operations"] > 0
     recorded = read_run(run)
     assert (recorded.status, recorded.stopped_early) == ("finished", "a test has seen enough")
