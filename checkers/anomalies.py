@@ -30,6 +30,7 @@ class Anomaly:
     counts_at_least_once: bool = True
     jepsen: bool = False  # an error type of Jepsen's Kafka workload
     doubt: bool = False  # where it is found, the run cannot conclude
+    by_time: bool = False  # it rests on the order of what one clock or several told
 
 
 def _cycles(
@@ -42,7 +43,14 @@ def _cycles(
         "-realtime": ", and the order of real time",
     }
     return tuple(
-        Anomaly(f"{name}{suffix}", f"{meaning}{order}.", None, counts=counts, jepsen=jepsen)
+        Anomaly(
+            f"{name}{suffix}",
+            f"{meaning}{order}.",
+            None,
+            counts=counts,
+            jepsen=jepsen,
+            by_time=bool(suffix),
+        )
         for suffix, order in orders.items()
     )
 
@@ -90,11 +98,13 @@ _ALL: Final = (
         "duplicated",
         counts_when_subscribed=False,
         jepsen=True,
+        by_time=True,
     ),
     Anomaly(
         "reordered",
         "Two acknowledged sends of one process are in the log in the reverse of their order.",
         "reordered",
+        by_time=True,
     ),
     Anomaly(
         "int-nonmonotonic-poll",
@@ -108,6 +118,7 @@ _ALL: Final = (
         "skipped",
         counts_when_subscribed=False,
         jepsen=True,
+        by_time=True,
     ),
     Anomaly(
         "int-poll-skip",
@@ -120,6 +131,7 @@ _ALL: Final = (
         "A process's next send is in the log before the one that it sent first.",
         "reordered",
         jepsen=True,
+        by_time=True,
     ),
     Anomaly(
         "int-nonmonotonic-send",
@@ -151,6 +163,7 @@ _ALL: Final = (
         "A group's committed position went back without a seek, was lost after it had been "
         "acknowledged, or lies beyond the end of the log.",
         None,
+        by_time=True,
     ),
     Anomaly(
         "G1a",

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -31,11 +30,10 @@ from checkers import (
     values,
 )
 from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
+from checkers.limits import is_scattered
 from checkers.material import Material
 from checkers.verdict import Counts, PartitionCounts
 from checkers.witnesses import with_witnesses
-
-SCATTERED_RUNS: Final = 20
 
 Check = Callable[[], DataFrame]
 Keep = Callable[[DataFrame], DataFrame]
@@ -132,7 +130,7 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
         final_reads=literal(spark, FINAL_READS, final_reads),
         written=frozenset(n for n in TABLES if any(m.files[n] for m in materials)),
         single=len(materials) == 1,
-        scattered=len(materials) >= SCATTERED_RUNS,
+        scattered=is_scattered(materials),
         transactions=any(m.transactions for m in materials),
     )
 

@@ -20,6 +20,7 @@ from checkers.material import Material
 
 # Below this, the time goes into starting tasks and planning, not into rows.
 SMALL_ROWS: Final = 50_000
+SCATTERED_RUNS: Final = 20
 ROWS_PER_TASK: Final = 500_000
 TASKS_MIN: Final = 4
 _AGAIN_S: Final = 0.1
@@ -88,6 +89,11 @@ class TimeLimit:
 
 def is_small(materials: Sequence[Material]) -> bool:
     return _rows(materials) < SMALL_ROWS
+
+
+def is_scattered(materials: Sequence[Material]) -> bool:
+    """Whether to open the files again costs more than to keep their rows."""
+    return len(materials) >= SCATTERED_RUNS and _rows(materials) <= SMALL_ROWS * len(materials)
 
 
 def _rows(materials: Sequence[Material]) -> int:

@@ -72,7 +72,8 @@ class RunVerdict:
 def judge(material: Material, counts: Counts) -> RunVerdict:
     """Conclude from what was counted."""
     reasons = (*material.reasons, *_doubts(material, counts))
-    proved = {name: n for name, n in sorted(counts.anomalies.items()) if _is_proof(name)}
+    in_order = _went_back(counts) is None
+    proved = {name: n for name, n in sorted(counts.anomalies.items()) if _is_proof(name, in_order)}
     run = material.run
     found = counting(
         proved,
@@ -93,17 +94,24 @@ def judge(material: Material, counts: Counts) -> RunVerdict:
     )
 
 
-def _is_proof(name: str) -> bool:
-    return name in ANOMALIES and not ANOMALIES[name].doubt
+def _is_proof(name: str, in_order: bool) -> bool:
+    anomaly = ANOMALIES.get(name)
+    return anomaly is not None and not anomaly.doubt and (in_order or not anomaly.by_time)
+
+
+def _went_back(counts: Counts) -> int | None:
+    """The first operation that completed before it was invoked."""
+    backward = (p.backward_operation for p in counts.partitions)
+    return min((n for n in backward if n is not None), default=None)
 
 
 def _doubts(material: Material, counts: Counts) -> Iterator[str]:
     if material.whole:
         yield from _unread(material, counts)
-    backward = [n for p in counts.partitions if (n := p.backward_operation) is not None]
-    if backward:
+    backward = _went_back(counts)
+    if backward is not None:
         yield (
-            f"The clock went back: operation {min(backward)} completed before it was invoked, "
+            f"The clock went back: operation {backward} completed before it was invoked, "
             "so that no order can be told."
         )
     unplaced = sum(p.sends for p in counts.partitions if p.partition is None)

@@ -69,8 +69,12 @@ class SparkStart:
 
     def stop(self) -> None:
         self._thread.join()
-        if self._session is not None:
+        if self._session is None:
+            return
+        try:
             self._session.stop()
+        except Exception as error:  # of a process that is gone, perhaps for want of memory
+            output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
 
     def __enter__(self) -> Self:
         return self

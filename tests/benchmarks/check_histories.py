@@ -28,9 +28,10 @@ from typing import Any
 
 import psutil
 
-from checkers.planting import plant
+from checkers.planting import PLANTS as EVERY_KIND
+from checkers.planting import UNSEEN, plant
 
-PLANTS = {"lost-write": 3, "duplicate": 2, "poll-skip": 2, "reordered": 2, "unseen": 1}
+FEW_KINDS = {"lost-write": 3, "duplicate": 2, "poll-skip": 2, "reordered": 2, "unseen": 1}
 SAMPLE_S = 0.2
 
 
@@ -112,6 +113,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=8)
     parser.add_argument("--value-bytes", type=int, default=0)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--every-kind", action="store_true", help="Plant all that can be.")
     parser.add_argument("--warm", type=int, default=2, help="Checks in one session; 0: none.")
     parser.add_argument("--scratch", type=Path, help="Where the histories are made, and left.")
     options, more = parser.parse_known_args()
@@ -132,7 +134,7 @@ def _measure(
         planted = plant(
             base / f"run{n:05d}",
             operations,
-            PLANTS,
+            dict.fromkeys((*EVERY_KIND, UNSEEN), 3) if options.every_kind else FEW_KINDS,
             partitions=options.partitions,
             seed=n,
             value_bytes=options.value_bytes,

@@ -47,6 +47,7 @@ def false_alarms(spark: SparkSession, count: int, batch: int) -> list[Any]:
             counted = [row for row in found.rows if ANOMALIES[row["anomaly"]].counts]
             if counted or found.verdict.verdict == "anomalous":
                 wrong.append({"seed": seed, "found": counted})
+        print(f"{seeds.stop} valid, {len(wrong)} false alarms", file=sys.stderr, flush=True)
     return wrong
 
 
@@ -82,6 +83,7 @@ def disagreements(spark: SparkSession, count: int, batch: int) -> tuple[int, lis
                     {"more": repr(by_spark - expected), "fewer": repr(expected - by_spark),
                      "story": repr(story)}
                 )  # fmt: skip
+        print(f"{first + len(some)} compared, {len(wrong)} differ", file=sys.stderr, flush=True)
     return len(made), wrong
 
 

@@ -1,6 +1,7 @@
 """Histories of odd shapes are judged, or are unknown in one sentence that says where.
 
-The same shapes at their full size are in tests/benchmarks/odd_histories.py.
+At full size: tests/benchmarks/check_histories.py with --partitions 1, --partitions 200000 or
+--value-bytes 1000000. Files that are cut or wrong: test_unknown.py, test_edn_histories.py.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def test_a_clock_that_jumps_ahead_changes_nothing(spark: SparkSession, tmp_path:
 def test_a_clock_that_goes_back_makes_the_run_unknown(spark: SparkSession, tmp_path: Path) -> None:
     run = shifted(VALID.write(tmp_path / "back"), by_ns=-100, from_ns=25)
     (verdict,) = check_runs(spark, [run])
-    assert verdict.verdict == "unknown"
+    # The consumer's second poll now seems to be its first: that proves nothing.
+    assert (verdict.verdict, dict(verdict.anomalies)) == ("unknown", {})
     assert verdict.reasons == (
         "The clock went back: operation 2 completed before it was invoked, "
         "so that no order can be told.",

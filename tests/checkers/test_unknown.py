@@ -207,6 +207,21 @@ def test_a_job_that_takes_too_long_is_interrupted(
     assert verdict.reasons == ("The check ran out of its 2 s.",)
 
 
+def test_what_earlier_checks_found_stays_when_a_later_one_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> DataFrame:
+        raise MemoryError("Java heap space")
+
+    monkeypatch.setattr("checkers.check.is_small", lambda _: False)
+    monkeypatch.setattr("checkers.replicas.differences", fails)
+    run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
+    (verdict,) = check_runs(spark, [run])
+    assert verdict.reasons == ("The check failed: MemoryError: Java heap space.",)
+    assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
+    assert pq.read_table(run / "anomalies").num_rows == 2
+
+
 def test_a_second_check_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
     run = LOSS.write(tmp_path / "again")
     first = check_runs(spark, [run])
