@@ -9,12 +9,12 @@ seed's; nothing else decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from clusters.broker.replication.model import NO_LEADER
+from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from clusters.broker.replication.partition import Follower, Leader
 from clusters.simulation.world import World
 from nemesis import steps
@@ -31,7 +31,7 @@ from nemesis.search.judge import Judged, judge
 from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
 from nemesis.search.observed import assigned
 from nemesis.search.perform import MissedError, Performer
-from nemesis.search.rest import rest
+from nemesis.search.rest import rest, sessions_end
 from nemesis.search.targets import BAD, Target
 from nemesis.search.worlds import ready_world
 
@@ -129,6 +129,7 @@ def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, 
     for step in moves:
         performer.do(step)
         if isinstance(step, steps.Await):
+            sessions_end(world)
             rest(world, 2_000 * world.spec.settings.replica_lag_time_max_ms)
         elif not isinstance(step, steps.Hold):
             rest(world)
@@ -222,18 +223,39 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 
 def danger(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
-    records is, and one less where two logs hold different records at one offset."""
+    records is; two less where two logs hold different records at one offset, one less where one
+    that lives holds what its leader lacks, and where one that lives does not know the epoch."""
     state = world.service.states.get(world.partition)
-    held = [_contents(world, broker_id) for broker_id in world.spec.brokers]
-    contradicts = any(len(set(values)) > 1 for values in _by_offset(held).values())
-    if state is None or not world.clients.acked:
-        return len(held) + 1 - contradicts
-    logs = [set(_contents(world, broker_id).values()) for broker_id in state.isr]
-    copies = min(sum(value in log for log in logs) for value in world.clients.acked)
-    return copies - contradicts
+    logs = {broker_id: _contents(world, broker_id) for broker_id in world.spec.brokers}
+    contradicts = any(len(set(values)) > 1 for values in _by_offset(logs.values()).values())
+    if state is None:
+        return len(logs) + 1 - contradicts
+    nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
+    if not world.clients.acked:
+        return len(logs) + 1 - nearer
+    members = [set(logs[broker_id].values()) for broker_id in state.isr]
+    copies = min(sum(value in log for log in members) for value in world.clients.acked)
+    return copies - nearer
 
 
-def _by_offset(logs: list[dict[int, object]]) -> dict[int, list[object]]:
+def _is_stray(world: World, logs: Mapping[int, dict[int, object]], leader: int) -> bool:
+    """Whether one that lives holds a record that the leader, who lives too, has not."""
+    if leader not in world.brokers:
+        return False
+    led = logs[leader]
+    return any(not logs[broker_id].keys() <= led.keys() for broker_id in world.brokers)
+
+
+def _is_stale(world: World, state: LeaderAndIsr) -> bool:
+    """Whether one that lives follows, or leads, in an earlier epoch, and is not paused."""
+    return any(
+        broker.partitions[world.partition].leader_epoch < state.leader_epoch
+        for broker_id, broker in world.brokers.items()
+        if broker_id not in world.paused and world.partition in broker.partitions
+    )
+
+
+def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
     held: dict[int, list[object]] = {}
     for log in logs:
         for offset, value in log.items():
