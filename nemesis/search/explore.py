@@ -36,7 +36,9 @@ from nemesis.search.targets import BAD, Target
 from nemesis.search.worlds import ready_world
 
 T = TypeVar("T")
-DEPTH_MAX: Final = 14
+DEPTH_MAX: Final = 16
+DRAWN_OF_SHELF: Final = 3
+LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
@@ -66,7 +68,9 @@ class Episode:
     states: set[Hashable] = field(default_factory=set)
     shelves: dict[int, list[Node]] = field(default_factory=dict)  # by danger
 
-    def explore(self, schedules_max: int) -> Found | None:
+    def explore(
+        self, schedules_max: int, is_over: Callable[[], bool] = lambda: False
+    ) -> Found | None:
         rng = Random(self.seed)
         drawing = _swarm(rng, self.target)
         sample_every = SAMPLE_WATCHED if self.target.watched else SAMPLE_EVERY
@@ -80,6 +84,8 @@ class Episode:
             if not moves:
                 continue
             self.schedules += 1
+            if self.schedules % LOOK_EVERY == 0 and is_over():
+                return None
             world = node.world.copy()
             schedule = node.schedule + moves
             try:
@@ -105,11 +111,12 @@ class Episode:
         return True
 
     def _choose(self, rng: Random) -> Node:
-        """Each shelf half as often as the one in more danger; of a shelf, newer ones rather."""
+        """Each shelf half as often as the one in more danger; of a shelf, shorter ones rather."""
         ordered = sorted(self.shelves)
         chosen = next((copies for copies in ordered if rng.random() < 0.5), ordered[-1])
         shelf = self.shelves[chosen]
-        return shelf[max(rng.randrange(len(shelf)), rng.randrange(len(shelf)))]
+        drawn = [shelf[rng.randrange(len(shelf))] for _ in range(DRAWN_OF_SHELF)]
+        return min(drawn, key=lambda node: len(node.schedule))
 
 
 def _swarm(rng: Random, target: Target) -> Drawing:
@@ -224,7 +231,7 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 def danger(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
     records is; two less where two logs hold different records at one offset, one less where one
-    that lives holds what its leader lacks, and where one that lives does not know the epoch."""
+    that lives holds what its leader lacks, and where a follower does not know of its epoch."""
     state = world.service.states.get(world.partition)
     logs = {broker_id: _contents(world, broker_id) for broker_id in world.spec.brokers}
     contradicts = any(len(set(values)) > 1 for values in _by_offset(logs.values()).values())
@@ -247,12 +254,14 @@ def _is_stray(world: World, logs: Mapping[int, dict[int, object]], leader: int) 
 
 
 def _is_stale(world: World, state: LeaderAndIsr) -> bool:
-    """Whether one that lives follows, or leads, in an earlier epoch, and is not paused."""
-    return any(
-        broker.partitions[world.partition].leader_epoch < state.leader_epoch
-        for broker_id, broker in world.brokers.items()
-        if broker_id not in world.paused and world.partition in broker.partitions
-    )
+    """Whether one that lives follows in an earlier epoch, and is not paused."""
+    for broker_id, broker in world.brokers.items():
+        partition = broker.partitions.get(world.partition)
+        if partition is None or broker_id in world.paused:
+            continue
+        if partition.leader_epoch < state.leader_epoch and isinstance(partition.role, Follower):
+            return True
+    return False
 
 
 def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:

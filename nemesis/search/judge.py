@@ -32,6 +32,7 @@ OUTCOMES = {
     "poll-skip": "skipped",
     "int-poll-skip": "skipped",
     "G1a": None,
+    "high-watermark-regression": None,
 }
 
 
@@ -49,6 +50,7 @@ def judge(world: World, ended: Ended) -> Judged:
     for value in values.values():
         found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
     found["reordered"] += _reordered(values)
+    found["high-watermark-regression"] += world.marks_gone_back
     known = _known(world)
     found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
     found.update(poll_anomalies(world.clients.polls, known, ended.start_offset))
