@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Test processes at once. Most of a live test is waiting; each file stays in one process.
+JOBS   ?= 2
 
 .PHONY: demo test venv dev lint types imports unit fix bench clean
 
@@ -40,7 +42,7 @@ imports: dev
 	$(BIN)/lint-imports
 
 unit: dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile
 
 fix: dev
 	$(BIN)/ruff check --fix .

@@ -1,6 +1,8 @@
 """The register of anomalies: name, meaning, whether it counts, and the outcome that it proves.
 
-Names and rules follow Jepsen's Kafka workload where it has them. Not here: how each is found.
+Names, and what counts, are those of Jepsen's Kafka workload where it has them (`jepsen=True`:
+`jepsen.tests.kafka` reports this type; which it allows is its `allowed-error-types`). Not here: how
+each is found.
 
 The rule of the outcome: the worst word among the anomalies that count. Where some count and none
 has a word, the run broke a promise that no word names, and the outcome is `unknown`: never `held`.
@@ -38,6 +40,23 @@ class Anomaly:
     counts_when_subscribed: bool = True
     # Where the producer is not idempotent, it may send a record again that was appended already.
     counts_at_least_once: bool = True
+    jepsen: bool = False  # an error type of Jepsen's Kafka workload
+    doubt: bool = False  # where it is found, the run cannot conclude
+
+
+def _cycles(
+    name: str, meaning: str, *, counts: bool = True, jepsen: bool = False
+) -> tuple[Anomaly, ...]:
+    """One kind of cycle: without order, with that of each process, with that of real time."""
+    orders = {
+        "": "",
+        "-process": ", and the order of one process",
+        "-realtime": ", and the order of real time",
+    }
+    return tuple(
+        Anomaly(f"{name}{suffix}", f"{meaning}{order}.", None, counts=counts, jepsen=jepsen)
+        for suffix, order in orders.items()
+    )
 
 
 _ALL: Final = (
@@ -50,12 +69,14 @@ _ALL: Final = (
         "lost-write",
         "An acknowledged record, at or below the highest offset read, is in no final read.",
         "lost",
+        jepsen=True,
     ),
     Anomaly(
         "unseen",
         "An acknowledged record above the highest offset read was read by nobody, "
         "although the final reads reached the log end.",
         "lost",
+        jepsen=True,
     ),
     Anomaly(
         "committed-then-lost",
@@ -66,18 +87,21 @@ _ALL: Final = (
         "inconsistent-offsets",
         "One offset was acknowledged or read with two different records.",
         "lost",
+        jepsen=True,
     ),
     Anomaly(
         "duplicate",
         "One record that was sent once is at two offsets.",
         "duplicated",
         counts_at_least_once=False,
+        jepsen=True,
     ),
     Anomaly(
         "nonmonotonic-poll",
         "A consumer's next poll began at or before the offset where its last one ended.",
         "duplicated",
         counts_when_subscribed=False,
+        jepsen=True,
     ),
     Anomaly(
         "reordered",
@@ -88,22 +112,95 @@ _ALL: Final = (
         "int-nonmonotonic-poll",
         "Inside one poll the offsets go back or repeat.",
         "reordered",
+        jepsen=True,
     ),
     Anomaly(
         "poll-skip",
         "A consumer's next poll skipped a record that is known to be in the log.",
         "skipped",
         counts_when_subscribed=False,
+        jepsen=True,
     ),
     Anomaly(
         "int-poll-skip",
         "Inside one poll a record that is known to be in the log was skipped.",
         "skipped",
+        jepsen=True,
+    ),
+    Anomaly(
+        "nonmonotonic-send",
+        "A process's next send is in the log before the one that it sent first.",
+        "reordered",
+        jepsen=True,
+    ),
+    Anomaly(
+        "int-nonmonotonic-send",
+        "Inside one operation a later send is in the log before an earlier one.",
+        "reordered",
+        jepsen=True,
+    ),
+    Anomaly(
+        "send-skip",
+        "Records of others lie between two sends of one process (told once a process): normal.",
+        None,
+        counts=False,
+    ),
+    Anomaly(
+        "int-send-skip",
+        "Records of others lie between two sends of one transaction: Kafka interleaves writes.",
+        None,
+        counts=False,
+        jepsen=True,
+    ),
+    Anomaly(
+        "precommitted-read",
+        "A transaction read what itself had sent, before it committed.",
+        None,
+        jepsen=True,
+    ),
+    Anomaly(
+        "commit-regression",
+        "A group's committed position went back without a seek, was lost after it had been "
+        "acknowledged, or lies beyond the end of the log.",
+        None,
     ),
     Anomaly(
         "G1a",
         "Aborted read: a record was read whose send had surely failed.",
         None,
+        jepsen=True,
+    ),
+    *_cycles("G0", "A cycle of transactions over ww edges", counts=False, jepsen=True),
+    *_cycles("G1c", "A cycle of transactions over wr edges", jepsen=True),
+    *_cycles(
+        "G1c-ww",
+        "A cycle of transactions over ww and wr edges (Jepsen's G1c where asked for ww edges, "
+        "which it then allows: writes are not isolated)",
+        counts=False,
+    ),
+    *_cycles(
+        "G-single",
+        "A cycle of transactions with exactly one rw edge (polls are no snapshots: normal)",
+        counts=False,
+    ),
+    *_cycles(
+        "G2",
+        "A cycle of transactions with more than one rw edge (polls are no snapshots: normal)",
+        counts=False,
+    ),
+    Anomaly(
+        "cycles-unsearched",
+        "More transactions may lie on cycles over wr edges than are searched: "
+        "the run cannot conclude.",
+        None,
+        counts=False,
+        doubt=True,
+    ),
+    Anomaly(
+        "normal-cycles-unsearched",
+        "More transactions may lie on cycles that never count than are searched.",
+        None,
+        counts=False,
     ),
     Anomaly(
         "phantom",
@@ -129,6 +226,7 @@ _ALL: Final = (
         "but the run cannot conclude.",
         None,
         counts=False,
+        doubt=True,
     ),
 )
 
@@ -159,3 +257,24 @@ def worst(found: Iterable[Anomaly], *, available: bool) -> Outcome:
     if found:
         return "unknown"
     return "held" if available else "unavailable"
+
+
+def table() -> str:
+    """The register as a Markdown table: what docs/checkers.md prints."""
+    lines = ["| anomaly | meaning | outcome | counts | Jepsen's |", "|---|---|---|---|---|"]
+    for a in ANOMALIES.values():
+        jepsens = "yes" if a.jepsen else ""
+        lines.append(f"| {a.name} | {a.meaning} | {a.outcome or ''} | {_when(a)} | {jepsens} |")
+    return "\n".join(lines) + "\n"
+
+
+def _when(anomaly: Anomaly) -> str:
+    if anomaly.doubt:
+        return "makes the run unknown"
+    if not anomaly.counts:
+        return "never"
+    if not anomaly.counts_when_subscribed:
+        return "unless consumers share partitions by a group"
+    if not anomaly.counts_at_least_once:
+        return "unless producers may send twice"
+    return "always"

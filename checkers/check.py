@@ -29,14 +29,18 @@ def check_runs(
     run_directories: Iterable[Path],
     *,
     time_limit_s: float | None = None,
+    thorough: bool = False,
 ) -> list[RunVerdict]:
-    """Judge runs, and write `verdict.json` and `anomalies/` into each."""
+    """Judge runs, and write `verdict.json`, `anomalies/` and `measures/` into each.
+
+    `thorough` also takes measures, and looks for what is normal in Kafka and never counts.
+    """
     directories = [Path(directory).resolve() for directory in run_directories]
     materials = {directory: open_run(directory) for directory in directories}
     limit = TimeLimit(spark, time_limit_s)
     verdicts: Verdicts = {}
     for batch in without_namesakes(list(materials.values())):
-        verdicts |= _check(spark, batch, limit)
+        verdicts |= _check(spark, batch, limit, thorough)
     for directory, verdict in verdicts.items():
         if directory.is_dir():
             write_json(directory / VERDICT_FILE, verdict.to_json())
@@ -55,22 +59,32 @@ def without_namesakes(materials: Sequence[Material]) -> list[list[Material]]:
     return [list(batch.values()) for batch in batches]
 
 
-def _check(spark: SparkSession, materials: Sequence[Material], limit: TimeLimit) -> Verdicts:
+def _check(
+    spark: SparkSession, materials: Sequence[Material], limit: TimeLimit, thorough: bool
+) -> Verdicts:
     readable = [m for m in materials if any(m.files.values())]
     bare = [m for m in materials if not any(m.files.values())]
     verdicts = {m.directory: judge(m, Counts()) for m in bare}
     if not readable:
         return verdicts
     try:
-        with limit, sized_for(spark, readable), count(spark, readable) as counted:
+        with (
+            limit,
+            sized_for(spark, readable),
+            count(spark, readable, thorough=thorough) as counted,
+        ):
             write_evidence(counted, readable)
     except Exception as error:  # whatever Spark or its process failed with, the run is unknown
-        return verdicts | _after_failure(spark, readable, limit, error)
+        return verdicts | _after_failure(spark, readable, limit, thorough, error)
     return verdicts | {m.directory: judge(m, counted.of(m.name)) for m in readable}
 
 
 def _after_failure(
-    spark: SparkSession, materials: Sequence[Material], limit: TimeLimit, error: Exception
+    spark: SparkSession,
+    materials: Sequence[Material],
+    limit: TimeLimit,
+    thorough: bool,
+    error: Exception,
 ) -> Verdicts:
     if limit.expired:
         reason = f"The check ran out of its {limit.limit_s:g} s."
@@ -79,8 +93,8 @@ def _after_failure(
         reason = f"The check failed: {_first_line(error)}."
         return {materials[0].directory: unknown(materials[0], reason)}
     middle = len(materials) // 2
-    first = _check(spark, materials[:middle], limit)
-    return first | _check(spark, materials[middle:], limit)
+    first = _check(spark, materials[:middle], limit, thorough)
+    return first | _check(spark, materials[middle:], limit, thorough)
 
 
 def _first_line(error: Exception) -> str:

@@ -16,7 +16,17 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from checkers import fetch_rounds, offsets, polls, replicas, values
+from checkers import (
+    commits,
+    cycles,
+    fetch_rounds,
+    measures,
+    offsets,
+    polls,
+    replicas,
+    sends,
+    values,
+)
 from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
 from checkers.material import Material
 from checkers.verdict import Counts, PartitionCounts
@@ -38,16 +48,29 @@ class Counted:
 
 
 @contextmanager
-def count(spark: SparkSession, materials: Sequence[Material]) -> Iterator[Counted]:
-    """Run the job; the anomalies stay at hand inside the `with`."""
+def count(
+    spark: SparkSession, materials: Sequence[Material], *, thorough: bool = False
+) -> Iterator[Counted]:
+    """Run the job; the anomalies stay at hand inside the `with`.
+
+    `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
+    cycles over rw edges.
+    """
     frames = read_frames(spark, materials)
-    partitions = values.partitions(frames)
-    anomalies = all_anomalies(frames, partitions).persist()
+    # One row a partition, which nearly every check looks at: found once.
+    partitions = values.partitions(frames).persist()
+    anomalies = all_anomalies(frames, partitions, thorough=thorough)
+    if frames.transactions:
+        known = offsets.known_records(frames)
+        found = cycles.cycle_anomalies(spark, frames, known, rw=thorough)
+        anomalies = anomalies.unionAll(found)
+    anomalies = anomalies.persist()
     try:
         findings = _findings(anomalies, partitions).collect()
         yield Counted(_counts(findings), anomalies)
     finally:
         anomalies.unpersist()
+        partitions.unpersist()
 
 
 def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
@@ -55,7 +78,10 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
     tables = {
         name: read_table(spark, name, {m.name: m.files[name] for m in materials}) for name in TABLES
     }
-    runs = [{"run": m.name, "whole": m.whole, "level": m.level} for m in materials]
+    runs = [
+        {"run": m.name, "whole": m.whole, "level": m.level, "transactions": m.transactions}
+        for m in materials
+    ]
     final_reads = [
         {
             "run": m.name,
@@ -75,21 +101,32 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
         runs=literal(spark, RUNS, runs),
         final_reads=literal(spark, FINAL_READS, final_reads),
         single=len(materials) == 1,
+        transactions=any(m.transactions for m in materials),
     )
 
 
-def all_anomalies(frames: Frames, partitions: DataFrame) -> DataFrame:
-    """Every anomaly of every run, with its evidence."""
+def all_anomalies(frames: Frames, partitions: DataFrame, *, thorough: bool = False) -> DataFrame:
+    """Every anomaly of every run but the cycles, with its evidence, and perhaps the measures."""
     known = offsets.known_records(frames)
+    next_known = offsets.next_known(known)
+    profile = values.profiles(frames, partitions)
     rounds = fetch_rounds.told(frames)
     found = [
-        values.value_anomalies(values.profiles(frames, partitions)),
+        values.value_anomalies(profile),
         offsets.inconsistent_offsets(known),
-        polls.poll_anomalies(polls.steps(frames), offsets.next_known(known), frames.final_reads),
+        polls.poll_anomalies(polls.steps(frames), next_known, frames.final_reads),
+        commits.commit_anomalies(commits.positions(frames), partitions),
         replicas.differences(frames),
         fetch_rounds.regressions(rounds),
         fetch_rounds.regressions_at_election(rounds),
     ]
+    if thorough:
+        found += [measures.availability(frames, partitions), measures.unseen_over_time(profile)]
+    if frames.transactions:
+        found.append(sends.precommitted_reads(frames))
+    if frames.transactions or thorough:
+        steps = sends.steps(profile)
+        found.append(sends.skips(steps, next_known, between_operations=thorough))
     return reduce(DataFrame.unionAll, found)
 
 

@@ -1,4 +1,4 @@
-"""Writes each run's anomalies beside it, as Parquet, in place of those of an earlier check.
+"""Writes each run's anomalies and measures beside it as Parquet, in place of earlier ones.
 
 The rule: few anomalies (the usual case) are written from here, many by Spark itself; the driver
 never holds more than `FEW` rows.
@@ -18,52 +18,61 @@ from pyspark.sql import functions as F
 
 from checkers.count import Counted
 from checkers.material import Material
+from checkers.measures import MEASURES
 from results.schema import ANOMALIES
 from results.tables import Row, write_table
 
-DIRECTORY: Final = "anomalies"
+TABLES: Final = ("anomalies", "measures")
 FEW: Final = 20_000
 
 
 def write_evidence(counted: Counted, materials: Sequence[Material]) -> None:
-    """Write `anomalies/` into every run; it has no rows where there are none."""
+    """Write `anomalies/` and `measures/` into every run; they have no rows where there are none."""
     if counted.total > FEW:
         _write_by_spark(counted, materials)
     else:
         _write_from_here(counted, materials)
 
 
+def _table_of(anomaly: object) -> str:
+    return "measures" if anomaly in MEASURES else "anomalies"
+
+
 def _write_from_here(counted: Counted, materials: Sequence[Material]) -> None:
-    rows: dict[str, list[Row]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     if counted.total:
         columns = counted.anomalies.select(*ANOMALIES.names).toArrow()
         for row in sorted(zip(*columns.to_pydict().values(), strict=True), key=repr):
-            rows[row[0]].append(row)
+            rows[row[0], _table_of(row[1])].append(row)
     for material in materials:
-        with _replacement(material.directory) as directory:
-            write_table(directory, ANOMALIES, rows[material.name])
+        for table in TABLES:
+            with _replacement(material.directory, table) as directory:
+                write_table(directory, ANOMALIES, rows[material.name, table])
 
 
 def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
     beside = materials[0].directory.parent
+    is_measure = F.col("anomaly").isin(list(MEASURES))
+    tables = F.when(is_measure, "measures").otherwise("anomalies")
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        counted.anomalies.withColumn("of", F.col("run")).write.partitionBy("of").parquet(
-            str(written)
-        )
+        counted.anomalies.withColumn("of", F.col("run")).withColumn(
+            "table", tables
+        ).write.partitionBy("of", "table").parquet(str(written))
         for material in materials:
-            with _replacement(material.directory) as directory:
-                part = written / f"of={material.name}"
-                if part.is_dir():
-                    shutil.copytree(part, directory)
-                else:
-                    write_table(directory, ANOMALIES, [])
+            for table in TABLES:
+                part = written / f"of={material.name}" / f"table={table}"
+                with _replacement(material.directory, table) as directory:
+                    if part.is_dir():
+                        shutil.copytree(part, directory)
+                    else:
+                        write_table(directory, ANOMALIES, [])
 
 
 @contextmanager
-def _replacement(run: Path) -> Iterator[Path]:
-    """A new `anomalies/` that takes the place of the old one once it is whole."""
-    new, final = run / f".{DIRECTORY}.tmp", run / DIRECTORY
+def _replacement(run: Path, table: str) -> Iterator[Path]:
+    """A new directory that takes the place of the old one once it is whole."""
+    new, final = run / f".{table}.tmp", run / table
     shutil.rmtree(new, ignore_errors=True)
     yield new
     shutil.rmtree(final, ignore_errors=True)

@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from results import schema
 
 TABLES: Final[Mapping[str, pa.Schema]] = {
-    "operations": schema.OPERATIONS,
+    "operations": schema.OPERATIONS_READ,
     "fetch_rounds": schema.FETCH_ROUNDS,
     "replicas": schema.REPLICAS,
 }
@@ -41,7 +41,8 @@ OFFSET: Final = (*PARTITION, "offset")
 
 # whole: all operations were recorded and are readable.
 # level: all replicas were level when their logs were read.
-RUNS: Final = "run STRING, whole BOOLEAN, level BOOLEAN"
+# transactions: some of its operations are transactions.
+RUNS: Final = "run STRING, whole BOOLEAN, level BOOLEAN, transactions BOOLEAN"
 
 # complete: the run is whole and these reads reached the log end.
 FINAL_READS: Final = (
@@ -60,6 +61,7 @@ class Frames:
     runs: DataFrame
     final_reads: DataFrame
     single: bool  # of one run only
+    transactions: bool  # some run has transactions
 
     def spread(self, frame: DataFrame) -> DataFrame:
         """Bring together what is of one partition; the name of an only run is a constant."""

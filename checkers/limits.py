@@ -21,6 +21,7 @@ from checkers.material import Material
 # Below this, the time goes into starting tasks and planning, not into rows.
 SMALL_ROWS: Final = 50_000
 ROWS_PER_TASK: Final = 500_000
+_AGAIN_S: Final = 0.1
 
 # What is spread by partition may be joined by offset without a second shuffle.
 _ALWAYS: Final[Mapping[str, str]] = {
@@ -47,7 +48,8 @@ class TimeLimit:
         self._spark = spark
         self._left_s = limit_s
         self._entered_s = 0.0
-        self._timer: threading.Timer | None = None
+        self._over = threading.Event()
+        self._watch: threading.Thread | None = None
 
     def __enter__(self) -> None:
         if self._left_s is None:
@@ -56,9 +58,9 @@ class TimeLimit:
             self.expired = True
             raise TimeoutError("no time is left")
         self._entered_s = time.monotonic()
-        self._timer = threading.Timer(self._left_s, self._expire)
-        self._timer.daemon = True
-        self._timer.start()
+        self._over.clear()
+        self._watch = threading.Thread(target=self._expire_after, args=(self._left_s,), daemon=True)
+        self._watch.start()
 
     def __exit__(
         self,
@@ -66,15 +68,20 @@ class TimeLimit:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._timer is None or self._left_s is None:
+        if self._watch is None or self._left_s is None:
             return
-        self._timer.cancel()
-        self._timer = None
+        self._over.set()
+        self._watch.join()
+        self._watch = None
         self._left_s -= time.monotonic() - self._entered_s
 
-    def _expire(self) -> None:
+    def _expire_after(self, left_s: float) -> None:
+        """Interrupt until it is over: between two jobs there is nothing to interrupt."""
+        if self._over.wait(left_s):
+            return
         self.expired = True
-        self._spark.interruptAll()
+        while not self._over.wait(_AGAIN_S):
+            self._spark.interruptAll()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from checkers.frames import TABLES
 from results.errors import RunUnreadableError
 from results.run import FinalRead, Run, read_run
+from results.schema import OPERATIONS_OPTIONAL
 from results.tables import table_files
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -35,6 +36,7 @@ class Material:
     reasons: tuple[str, ...]  # why it can only be unknown
     whole: bool  # the record of its operations is complete
     rows: int = 0  # in all readable files
+    transactions: bool = False  # some of its operations are transactions
 
     @property
     def name(self) -> str:
@@ -67,10 +69,12 @@ def open_run(directory: Path) -> Material:
     files: dict[str, tuple[Path, ...]] = {}
     damaged: dict[str, list[str]] = {}
     rows = 0
+    transactions = False
     for table in TABLES:
         opened = _open_table(directory, table)
         files[table], damaged[table] = opened.good, opened.bad
         rows += opened.rows
+        transactions = transactions or opened.transactions
     if not files["operations"] and not damaged["operations"]:
         damaged["operations"].append(f"{directory / 'operations'} has no Parquet file.")
     if run is not None and run.replicas_written and not files["replicas"]:
@@ -79,7 +83,7 @@ def open_run(directory: Path) -> Material:
         )
     reasons += [sentence for table in TABLES for sentence in damaged[table]]
     whole = run is not None and run.status == "finished" and not damaged["operations"]
-    return Material(directory, run, files, tuple(reasons), whole, rows)
+    return Material(directory, run, files, tuple(reasons), whole, rows, transactions)
 
 
 def _nothing(directory: Path, reason: str) -> Material:
@@ -106,12 +110,14 @@ class _Table:
     good: tuple[Path, ...]
     bad: list[str]  # sentences
     rows: int
+    transactions: bool
 
 
 def _open_table(directory: Path, table: str) -> _Table:
     good: list[Path] = []
     bad: list[str] = []
     rows = 0
+    transactions = False
     for path in table_files(directory / table):
         try:
             footer = pq.read_metadata(path)
@@ -123,15 +129,32 @@ def _open_table(directory: Path, table: str) -> _Table:
         if fault is None:
             good.append(path)
             rows += footer.num_rows
+            transactions = transactions or _has_values(footer, "mop")
         else:
             bad.append(f"{path} {fault}.")
     bad += [f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))]
-    return _Table(tuple(good), bad, rows)
+    return _Table(tuple(good), bad, rows, transactions)
+
+
+def _has_values(footer: pq.FileMetaData, name: str) -> bool:
+    """Whether a column is there and not all null; where nothing tells, it may be."""
+    if name not in footer.schema.names:
+        return False
+    index = footer.schema.names.index(name)
+    chunks = (footer.row_group(n).column(index) for n in range(footer.num_row_groups))
+    return any(
+        chunk.statistics is None
+        or not chunk.statistics.has_null_count
+        or chunk.statistics.null_count < chunk.num_values
+        for chunk in chunks
+    )
 
 
 def _fault(found: pa.Schema, expected: pa.Schema) -> str | None:
     for field in expected:
         index = found.get_field_index(field.name)
+        if index < 0 and field.name in OPERATIONS_OPTIONAL.names:
+            continue
         if index < 0:
             return f"lacks the column {field.name!r}"
         is_type, wanted = _plain(found.field(index).type), _plain(field.type)

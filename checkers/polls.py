@@ -1,9 +1,11 @@
 """Where each consumer went: back, or over a record that it should have read.
 
 A consumer's reads of one partition are taken in the order in which it did them; a seek, and the
-beginning of the final reads, start a new sequence. The rules are Jepsen's: `int-` inside one poll,
-without the prefix between two. A gap in the offsets is no skip by itself, since transaction markers
-take offsets that no consumer sees: only a record that is known to lie in the gap proves one.
+beginning of the final reads, start a new sequence. The rules are Jepsen's: `int-` inside one poll
+or transaction, without the prefix between two; a poll that is not known to have succeeded moves
+nobody; what was reassigned during an operation is not judged inside it. A gap in the offsets is no
+skip by itself, since transaction markers take offsets that no consumer sees: only a record that is
+known to lie in the gap proves one.
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ from checkers.values import READ
 def steps(frames: Frames) -> DataFrame:
     """Each read with the read before it in its sequence; none after a seek."""
     moves = frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL")
-    previous = f"lag(struct(f, offset, operation)) OVER ({_DONE_IN_ORDER}) AS previous"
     with_previous = frames.spread(moves).selectExpr(
-        *PARTITION, "process", "operation", "offset", "value", "f", previous
-    )
-    return with_previous.where("f = 'poll' AND previous.f = 'poll'")
+        *PARTITION, "process", "operation", "offset", "value", "f", "rebalanced",
+        f"lag({_MOVE}) OVER ({_DONE_IN_ORDER}) AS inside",
+        f"last(IF(type = 'ok', {_MOVE}, NULL), true) OVER ({_DONE_IN_ORDER} {_BEFORE}) AS settled",
+    )  # fmt: skip
+    return (
+        with_previous.where("f = 'poll'")
+        .selectExpr("*", "IF(operation = inside.operation, inside, settled) AS previous")
+        .where("previous.f = 'poll' AND NOT (operation = previous.operation AND "
+               "coalesce(rebalanced, false))")
+    )  # fmt: skip
 
 
 def poll_anomalies(step: DataFrame, next_known: DataFrame, final_reads: DataFrame) -> DataFrame:
@@ -49,6 +57,9 @@ def poll_anomalies(step: DataFrame, next_known: DataFrame, final_reads: DataFram
 _DONE_IN_ORDER: Final = (
     "PARTITION BY run, topic, partition, process, phase ORDER BY invoked_ns, operation, row"
 )
+
+_MOVE: Final = "struct(f, offset, operation)"
+_BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 
 _BACK: Final = case(
     "concat(prefix, 'nonmonotonic-poll')",

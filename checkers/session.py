@@ -40,6 +40,8 @@ def local_session(
     if running is not None:
         return running
     _require_java()
+    if master.startswith("local"):  # the processes that read EDN have the libraries of this one
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
     for key, value in _settings(memory, large).items():
         builder = builder.config(key, value)

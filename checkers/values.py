@@ -1,4 +1,4 @@
-"""What became of each value: lost, unseen, duplicated, aborted, invented, reordered.
+"""What became of each value: lost, unseen, duplicated, aborted, invented, out of order.
 
 One grouped pass over all operations makes a profile of every (run, topic, partition, value): how
 it was sent, where it was acknowledged, where it was read before healing and in the final reads.
@@ -36,6 +36,7 @@ def partitions(frames: Frames) -> DataFrame:
         F.expr(f"count_if({ACKED}) AS acked"),
         F.expr(f"count_if({FINAL_READ}) AS final_records"),
         F.expr(f"max(IF({READ}, offset, NULL)) AS highest_read"),
+        F.expr("max(coalesce(completed_ns, invoked_ns)) AS last_ns"),
     )
     return (
         seen.join(F.broadcast(frames.runs), "run", "left")
@@ -47,7 +48,9 @@ def partitions(frames: Frames) -> DataFrame:
             "acked",
             "final_records",
             "highest_read",
+            "last_ns",
             "whole",
+            "coalesce(transactions, false) AS transactions",
             "coalesce(complete, false) AND (final_records > 0 OR coalesce(end_offset, 0) = 0)"
             " AS complete",
             "coalesce(start_offset, 0) AS start_offset",
@@ -64,13 +67,13 @@ def profiles(frames: Frames, partition_facts: DataFrame) -> DataFrame:
         .groupBy(*PARTITION, "value")
         .agg(*[F.expr(f"{how} AS {name}") for name, how in _PROFILE.items()])
     )
-    facts = partition_facts.select(
-        *PARTITION, "whole", "complete", "highest_read", "start_offset", "end_offset"
-    )
+    facts = partition_facts.select(*PARTITION, *_FACTS)
     return by_value.join(F.broadcast(facts), list(PARTITION)).selectExpr(
         "*",
         "CASE acks_number WHEN -1 THEN 'all' ELSE CAST(acks_number AS STRING) END AS acks",
-        f"lag(struct(value, final_least)) OVER ({_SENT_IN_ORDER}) AS sent_before",
+        f"lag(struct(value, final_least)) OVER ({_STANDING_IN_ORDER}) AS sent_before",
+        f"lag(struct(value, {_PLACE} AS place, send_operation AS operation))"
+        f" OVER ({_SENT_IN_ORDER}) AS previous_send",
     )
 
 
@@ -82,6 +85,10 @@ def value_anomalies(profile: DataFrame) -> DataFrame:
 def _only(when: str, column: str) -> str:
     return f"min(IF({when}, {column}, NULL))"
 
+
+_FACTS: Final = (
+    "whole", "transactions", "complete", "highest_read", "last_ns", "start_offset", "end_offset"
+)  # fmt: skip
 
 # Only numbers are aggregated: a hash aggregation cannot hold strings, and would sort instead.
 _PROFILE: Final = {
@@ -96,6 +103,7 @@ _PROFILE: Final = {
     "acked_offset": _only(ACKED, "offset"),
     "acks_number": _only(ACKED, "IF(acks = 'all', -1, try_cast(acks AS INT))"),
     "reads": f"count_if({READ})",
+    "ok_reads": f"count_if({READ} AND type = 'ok')",
     "final_reads": f"count_if({FINAL_READ})",
     "read_operation": _only(READ, "operation"),
     "first_read_ns": _only(READ, "completed_ns"),
@@ -110,10 +118,17 @@ _PROFILE: Final = {
 
 # Acknowledged and still there: only among these can an order be told.
 _STANDS: Final = "(acked > 0 AND final_reads > 0)"
-_SENT_IN_ORDER: Final = (
+_STANDING_IN_ORDER: Final = (
     f"PARTITION BY run, topic, partition, process, {_STANDS} "
     "ORDER BY sent_ns, send_operation, send_row"
 )
+# Perhaps there: among these Jepsen tells the order of a process's sends.
+MAY_STAND: Final = "sent > failed"
+_SENT_IN_ORDER: Final = (
+    f"PARTITION BY run, topic, partition, process, {MAY_STAND} "
+    "ORDER BY sent_ns, send_operation, send_row"
+)
+_PLACE: Final = "coalesce(acked_offset, least)"
 
 # Without an acknowledged offset (acks=0) it can only be told where nothing was deleted.
 _GONE: Final = (
@@ -159,7 +174,7 @@ _CASES: Final = (
     ),
     case(
         "'G1a'",
-        "failed > 0 AND failed = sent AND reads > 0",
+        "failed > 0 AND failed = sent AND ok_reads > 0",
         offset="least",
         operation="read_operation",
         evidence="send_operation, reads",
@@ -178,5 +193,22 @@ _CASES: Final = (
         operation="send_operation",
         evidence="process, sent_before.value AS sent_before, "
         "sent_before.final_least AS sent_before_offset",
+    ),
+    case(
+        "IF(send_operation = previous_send.operation, 'int-nonmonotonic-send', "
+        "'nonmonotonic-send')",
+        f"{MAY_STAND} AND {_PLACE} < previous_send.place",
+        offset=_PLACE,
+        operation="send_operation",
+        evidence="process, previous_send.value AS previous_value, "
+        "previous_send.place AS previous_offset, previous_send.operation AS previous_operation",
+    ),
+    # The shortest cycle of wr and real time; where there are transactions, cycles are searched.
+    case(
+        "'G1c-realtime'",
+        "sent > 0 AND NOT transactions AND first_read_ns < sent_ns",
+        offset="least(main_least, final_least)",
+        operation="read_operation",
+        evidence="send_operation, sent_ns, first_read_ns",
     ),
 )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from checkers.anomalies import Outcome, counting, worst
+from checkers.anomalies import ANOMALIES, Outcome, counting, worst
 from checkers.material import Material
 from checkers.replicas import UNPROVEN
 
@@ -70,7 +70,7 @@ class RunVerdict:
 def judge(material: Material, counts: Counts) -> RunVerdict:
     """Conclude from what was counted."""
     reasons = (*material.reasons, *_doubts(material, counts))
-    proved = {name: n for name, n in sorted(counts.anomalies.items()) if name != UNPROVEN}
+    proved = {name: n for name, n in sorted(counts.anomalies.items()) if _is_proof(name)}
     run = material.run
     found = counting(
         proved,
@@ -91,6 +91,10 @@ def judge(material: Material, counts: Counts) -> RunVerdict:
     )
 
 
+def _is_proof(name: str) -> bool:
+    return name in ANOMALIES and not ANOMALIES[name].doubt
+
+
 def unknown(material: Material, reason: str) -> RunVerdict:
     """The verdict of a run that could not be checked."""
     return RunVerdict(material.name, "unknown", "unknown", {}, 0, (*material.reasons, reason))
@@ -102,6 +106,11 @@ def _doubts(material: Material, counts: Counts) -> Iterator[str]:
     unplaced = sum(p.sends for p in counts.partitions if p.partition is None)
     if unplaced:
         yield f"{unplaced} sends do not name their partition."
+    if "cycles-unsearched" in counts.anomalies:
+        yield (
+            "More transactions may lie on cycles over write-read edges than are searched: "
+            "check a shorter run."
+        )
     unproven = counts.anomalies.get(UNPROVEN, 0)
     if unproven:
         run = material.run

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from harness.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,13 +51,38 @@ class SparkStart:
             self._session.stop()
 
 
-def check_and_report(spark: SparkSession, runs: Sequence[Path]) -> list[RunVerdict]:
+def histories_as_runs(spark: SparkStart, names: Sequence[str]) -> list[Path]:
+    """Run directories by their names; a history of Jepsen's is made into one first."""
+    from checkers.edn_reader import SUFFIX, import_history
+    from results.errors import RunNotFoundError
+    from results.store import find_run
+
+    missing = [name for name in names if name.endswith(SUFFIX) and not Path(name).is_file()]
+    if missing:
+        raise RunNotFoundError(f"There is no file {missing[0]}.")
+    known = {name: find_run(name) for name in names if not name.endswith(SUFFIX)}
+    return [
+        known.get(name)
+        or import_history(spark.session(), Path(name), version=VERSION, utc=datetime.now(UTC))
+        for name in names
+    ]
+
+
+def write_history(spark: SparkStart, run: Path, path: Path) -> None:
+    from checkers.edn_writer import export_history
+
+    export_history(spark.session(), run, path)
+
+
+def check_and_report(
+    spark: SparkSession, runs: Sequence[Path], *, thorough: bool = False
+) -> list[RunVerdict]:
     """Verdicts in the order of the runs; every run that can be read gets a report."""
     from checkers.check import check_runs
     from results.errors import NeaptideError
     from results.report import write_report
 
-    verdicts = check_runs(spark, runs)
+    verdicts = check_runs(spark, runs, thorough=thorough)
     for run in runs:
         try:
             write_report(run)

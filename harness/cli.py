@@ -69,9 +69,8 @@ def repro(
     from harness.repro import cells, run_cells
 
     place = parse_place(host, image, nodes)
-    todo = cells(
-        documented(scenarios or []), system or [], repeat, kafka_home, all_of_them=not scenarios
-    )
+    files = documented(scenarios or [])
+    todo = cells(files, system or [], repeat, kafka_home, place.image, all_of_them=not scenarios)
     check_place(place, _tell_line)
     number = _seed(seed)
     find_java()
@@ -116,7 +115,7 @@ def run(
     """A randomised run under faults, or a scenario of your own."""
     place = parse_place(host, image, nodes)
     number = _seed(seed)
-    [chosen] = parse_systems([system], kafka_home)
+    [chosen] = parse_systems([system], kafka_home, place.image)
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))
@@ -220,21 +219,34 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
 
 @app.command()
 def check(
-    runs: Annotated[list[str], typer.Argument(help="Run directories, their names, or latest.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(help="Run directories, their names, latest, or .edn histories of Jepsen."),
+    ],
     master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
+    thorough: Annotated[
+        bool,
+        typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md)."),
+    ] = False,
+    to_edn: Annotated[
+        Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Check saved runs with Spark."""
-    from harness.checking import SparkStart, check_and_report
-    from results.store import find_run
+    """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
+    from harness.checking import SparkStart, check_and_report, histories_as_runs, write_history
 
-    directories = [find_run(name) for name in runs]
+    if to_edn is not None and len(runs) != 1:
+        raise UsageError("--to-edn writes one run: name one.")
     find_java()
     begun = time.monotonic()
     spark = SparkStart(master)
     with output.telling(1) as teller:
+        directories = histories_as_runs(spark, runs)
         teller.tell(f"checking {len(directories)} runs with Spark")
-        verdicts = check_and_report(spark.session(), directories)
+        verdicts = check_and_report(spark.session(), directories, thorough=thorough)
+        if to_edn is not None:
+            write_history(spark, directories[0], to_edn)
     spark.stop()
     seconds = round(time.monotonic() - begun, 3)
     if json:

@@ -41,7 +41,7 @@ def replay(
 
     place = parse_place(host, image, nodes)
     scenario = load_scenario(file)
-    systems = parse_systems(system or ["neaptide:0.11"], kafka_home)
+    systems = parse_systems(system or ["neaptide:0.11"], kafka_home, place.image)
     for one in systems:
         check_system_on(one, place)
         fetch(one)

@@ -65,6 +65,7 @@ def cells(
     systems: list[str],
     repeat: int,
     kafka_home: Path | None = None,
+    image: str | None = None,
     *,
     all_of_them: bool = False,
 ) -> list[Cell]:
@@ -73,7 +74,7 @@ def cells(
     Where nobody named scenarios (`all_of_them`) or systems, only those of which something is
     predicted.
     """
-    wanted = parse_systems(systems or KNOWN, kafka_home)
+    wanted = parse_systems(systems or KNOWN, kafka_home, image)
     for system in wanted:
         fetch(system)
     return [

@@ -21,6 +21,7 @@ from clusters.hosts.host import Host
 from clusters.hosts.place import Place
 from clusters.kafka.cluster import KafkaCluster
 from clusters.kafka.home import Home, read_home
+from clusters.kafka.image import read_image
 from clusters.kafka.kraft import KraftCluster
 from clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
 from clusters.placed_cluster import PlacedCluster
@@ -28,6 +29,7 @@ from clusters.placed_cluster import PlacedCluster
 KAFKA = "kafka"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
 HOME_VERSION = "home"
+IMAGE_VERSION = "image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +46,31 @@ class System:
     @property
     def options(self) -> str:
         """What names it on a command line."""
-        where = "" if self.home is None else f" --kafka-home {quote(str(self.home.directory))}"
-        return f"--system {self}{where}"
+        if self.home is None:
+            return f"--system {self}"
+        if self.home.image is not None:  # which is named with the host
+            _, hyphen, variant = self.version.partition("-")
+            return f"--system {self.kind}:{IMAGE_VERSION}{hyphen}{variant}"
+        return f"--system {self} --kafka-home {quote(str(self.home.directory))}"
 
 
-def parse_systems(texts: Iterable[str], kafka_home: Path | None = None) -> list[System]:
-    """Raises UsageError with what there is, and where nobody asks for the installation."""
+def parse_systems(
+    texts: Iterable[str], kafka_home: Path | None = None, image: str | None = None
+) -> list[System]:
+    """Raises UsageError with what there is, and where nobody asks for the installation.
+
+    `image`: of Docker, where `kafka:image` is looked for.
+    """
+    texts = list(texts)
+    from_image = None
+    for text in filter(_is_of_image, texts):
+        if image is None:
+            raise UsageError(f"{text} needs --host docker --image NAME.")
+        from_image = from_image or read_image(image)
     if kafka_home is None:
-        return [parse_system(text) for text in texts]
+        return [parse_system(text, from_image) for text in texts]
     home = read_home(kafka_home)
-    systems = [parse_system(text, home) for text in texts]
+    systems = [parse_system(text, from_image if _is_of_image(text) else home) for text in texts]
     if all(system.home is None for system in systems):
         raise UsageError(
             f"No --system asks for --kafka-home {kafka_home}; add --system kafka:{HOME_VERSION},"
@@ -62,17 +79,27 @@ def parse_systems(texts: Iterable[str], kafka_home: Path | None = None) -> list[
     return systems
 
 
+def _is_of_image(text: str) -> bool:
+    kind, _, version = text.partition(":")
+    return kind == KAFKA and version.partition("-")[0] == IMAGE_VERSION
+
+
 def parse_system(text: str, home: Home | None = None) -> System:
-    """Raises UsageError with what there is. `kafka:home` is the version of the installation."""
+    """Raises UsageError with what there is.
+
+    `kafka:home` and `kafka:image` are the version of the installation.
+    """
     kind, _, version = text.partition(":")
     if kind == KAFKA:
         name, hyphen, variant = version.partition("-")
-        if name == HOME_VERSION:
+        if name in (HOME_VERSION, IMAGE_VERSION):
             if home is None:
                 raise UsageError(f"{text} needs --kafka-home DIR, the folder of an Apache Kafka.")
-            version = f"{home.number}{hyphen}{variant}"
+            parse_release(version := f"{home.number}{hyphen}{variant}")
+            return System(kind, version, home)
         number = parse_release(version).number
-        return System(kind, version, home if home is not None and home.number == number else None)
+        is_home = home is not None and home.image is None and home.number == number
+        return System(kind, version, home if is_home else None)
     if text not in KNOWN:
         raise UsageError(
             f"There is no system {text!r}; it must be one of {', '.join(KNOWN)},"

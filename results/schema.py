@@ -21,7 +21,9 @@ OPERATIONS: Final = pa.schema(
         pa.field(
             "process", pa.int32(), nullable=False
         ),  # logical single-threaded client; -1 nemesis
-        # send | poll | seek | commit | nemesis
+        # send | poll | seek | commit | committed | nemesis | leader
+        # commit: a group's position was committed; committed: it was asked for. Of both, `offset`
+        # is the position (null: the group has none) and `key` the group (null: the process alone).
         pa.field("f", _text, nullable=False),
         # ok: surely happened. fail: surely did not. info: indeterminate (Jepsen's meanings).
         # A row of type "invoke" is an operation of which no completion was recorded.
@@ -44,6 +46,18 @@ OPERATIONS: Final = pa.schema(
         pa.field("error", pa.string()),  # Kafka's error name or a sentence; null: no error
     ]
 )
+
+# Columns that a table of operations may lack, or have in some of its files only: absent is null.
+OPERATIONS_OPTIONAL: Final = pa.schema(
+    [
+        # Position of the micro-operation in its transaction, from 0. Rows of one transaction share
+        # `operation`, process, type and times, and are `send` or `poll` like any other.
+        # Null: the operation is no transaction.
+        pa.field("mop", pa.int32()),
+        pa.field("rebalanced", pa.bool_()),  # poll: the partition was reassigned during it
+    ]
+)
+OPERATIONS_READ: Final = pa.schema([*OPERATIONS, *OPERATIONS_OPTIONAL])
 
 FETCH_ROUNDS: Final = pa.schema(
     [
@@ -90,6 +104,8 @@ REPLICAS: Final = pa.schema(
     ]
 )
 
+# Also the columns of `measures/`: what is told about a run without judging it, see
+# checkers/measures.py.
 ANOMALIES: Final = pa.schema(
     [
         pa.field("run", pa.string(), nullable=False),  # name of the run directory

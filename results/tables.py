@@ -64,6 +64,11 @@ class TableWriter:
         for row in rows:
             self.append(row)
 
+    def write_table(self, table: pa.Table) -> None:
+        """Add rows that are columns already, as one row group."""
+        self._write_chunk()
+        self._write(table)
+
     def flush(self) -> None:
         """Make all rows so far visible to readers."""
         self._write_chunk()
@@ -92,14 +97,16 @@ class TableWriter:
             pa.array(column, type=field.type)
             for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
         ]
-        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        self._write(pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def _write(self, table: pa.Table) -> None:
         try:
             if self._open is None:
                 self._open = _OpenFile(self._next_path(), self._schema)
             self._open.write(table)
         except OSError as error:
             raise _store_error(self._directory, error) from error
-        self.rows_written += len(rows)
+        self.rows_written += table.num_rows
         if self._open.rows >= self._file_rows:
             self._close_file()
 

@@ -19,11 +19,12 @@ _JAR: Final = re.compile(r"(?P<artifact>.+?)-(?P<version>\d[^-]*.*)\.jar")
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """`number` is the version, as 3.9.1."""
+    """`number` is the version, as 3.9.1; `image` where the jars were copied from, if they were."""
 
     directory: Path
     number: str
     jars: tuple[Path, ...]
+    image: str | None = None
 
     def lacks(self, coordinate: str) -> bool:
         """Whether there is no version of this artifact at all."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from results.run import Aim, Converged, FinalRead, Run
-from results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
+from results.schema import FETCH_ROUNDS, OPERATIONS_READ, REPLICAS
 from results.store import write_run
 from results.tables import write_table
 
@@ -52,6 +52,41 @@ def poll(
 
 def final(*records: tuple[int, str], process: int = 9, partition: int = 0) -> Op:
     return poll(*records, phase="final", process=process, partition=partition)
+
+
+def txn(
+    *mops: tuple[str, int | None, str] | tuple[str, int | None, str, int],
+    process: int = 0,
+    type: str = "ok",
+) -> Op:
+    """A transaction: ("send", offset, value) and ("poll", offset, value), perhaps with a partition.
+
+    Records polled in a row are of one poll.
+    """
+    rows: list[dict[str, Any]] = []
+    mop = -1
+    for n, (f, offset, value, *partition) in enumerate(mops):
+        mop += f == "send" or n == 0 or mops[n - 1][0] != f
+        rows.append(
+            {
+                "f": f, "mop": mop, "offset": offset, "value": value, "topic": "t",
+                "partition": partition[0] if partition else 0,
+            }
+        )  # fmt: skip
+    return Op("txn", process, type, tuple(rows))
+
+
+def commit(offset: int | None, *, f: str = "commit", group: str = "g", process: int = 1) -> Op:
+    row = {"topic": "t", "partition": 0, "offset": offset, "key": group}
+    return Op(f, process, "ok", (row,))
+
+
+def committed(offset: int | None, *, group: str = "g", process: int = 1) -> Op:
+    return commit(offset, f="committed", group=group, process=process)
+
+
+def nemesis(step: str) -> Op:
+    return Op("nemesis", -1, "info", ({"value": step},))
 
 
 def seek(process: int = 1, partition: int = 0) -> Op:
@@ -157,10 +192,10 @@ class Story:
         run = run_of(**({"replicas_written": bool(logs)} | self.run))
         write_run(directory, run)
         rows = [row for n, op in enumerate(self.ops) for row in operation_rows(n, op)]
-        write_table(directory / "operations", OPERATIONS, _tuples(OPERATIONS, rows))
+        write_table(directory / "operations", OPERATIONS_READ, _tuples(OPERATIONS_READ, rows))
         if not rows:
             # A table without rows still has a file.
-            write_empty(directory / "operations", OPERATIONS)
+            write_empty(directory / "operations", OPERATIONS_READ)
         if logs:
             write_table(directory / "replicas", REPLICAS, _tuples(REPLICAS, logs))
         if self.rounds:
@@ -177,7 +212,7 @@ def operation_rows(n: int, op: Op) -> list[dict[str, Any]]:
         "f": op.f,
         "type": op.type,
         "invoked_ns": 10 * n,
-        "completed_ns": 10 * n + 5,
+        "completed_ns": None if op.type == "invoke" else 10 * n + 5,
         "phase": op.phase,
     }
     return [shared | {"row": i} | row for i, row in enumerate(op.rows)]

@@ -44,6 +44,7 @@ def judge(story: Story) -> Counter[Found]:
     found += _about_readers(sends, reads, complete)
     found += _about_offsets(sends, reads)
     found += _about_order(sends, reads)
+    found += _about_places(sends, reads)
     for process in {(op.process, op.phase) for op in story.ops}:
         found += _about_moves(story.ops, process, sends, reads)
     return Counter(found)
@@ -116,6 +117,26 @@ def _about_order(sends: list[Sent], reads: list[Read]) -> Iterator[Found]:
         for (before, _), (after, value) in itertools.pairwise(standing):
             if after < before:
                 yield ("reordered", after, value)
+
+
+def _about_places(sends: list[Sent], reads: list[Read]) -> Iterator[Found]:
+    """Where sends are in the log, by their acknowledgement or else by who read them."""
+
+    def place(send: Sent) -> int | None:
+        read = min((r.offset for r in reads if r.value == send.value), default=None)
+        return send.offset if send.type == "ok" and send.offset is not None else read
+
+    for process in sorted({s.process for s in sends}):
+        mine = [s for s in sends if s.process == process and s.type != "fail"]
+        for before, after in itertools.pairwise(mine):
+            one, other = place(before), place(after)
+            if one is not None and other is not None and other < one:
+                inside = "int-" if before.operation == after.operation else ""
+                yield (f"{inside}nonmonotonic-send", other, after.value)
+    for send in sends:
+        its_reads = [r for r in reads if r.value == send.value]
+        if any(r.operation < send.operation for r in its_reads):
+            yield ("G1c-realtime", min(r.offset for r in its_reads), send.value)
 
 
 def _about_moves(

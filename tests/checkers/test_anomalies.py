@@ -231,7 +231,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     "one-process-overtaken-by-its-retry": (
         story(send("a", 1), send("b", 0), final((0, "b"), (1, "a"))),
         "reordered",
-        {("reordered", 0, "b")},
+        {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b")},
     ),
     "two-processes-in-any-order": (
         story(send("a", 1), send("b", 0, process=5), final((0, "b"), (1, "a"))),
@@ -241,7 +241,10 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     "sent-at-a-lower-offset-after-a-loss": (
         story(send("a", 0), send("b", 1), send("c", 2), send("d", 1), final((0, "a"), (1, "d"))),
         "lost",
-        {("lost-write", 1, "b"), ("unseen", 2, "c"), ("inconsistent-offsets", 1, "b")},
+        {
+            ("lost-write", 1, "b"), ("unseen", 2, "c"), ("inconsistent-offsets", 1, "b"),
+            ("nonmonotonic-send", 1, "d"),
+        },
     ),
     # G1a: surely failed, and there
     "failed-but-read": (

@@ -195,7 +195,7 @@ def test_a_job_that_takes_too_long_is_interrupted(
 ) -> None:
     """Far more work than fits: every offset against every offset, many times over."""
 
-    def endless(*_: object) -> DataFrame:
+    def endless(*_: object, **__: object) -> DataFrame:
         many = spark.range(1_000_000_000)
         return many.crossJoin(many.withColumnRenamed("id", "other")).selectExpr(
             "'slow' AS run", "'x' AS anomaly", "'t' AS topic", "0 AS partition",

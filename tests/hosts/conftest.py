@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import os
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from clusters.cache import cache_directory
-from clusters.hosts import docker_host
+from clusters.hosts import docker_host, docker_image
 from clusters.hosts.docker_host import DockerHost
 from clusters.hosts.here import LocalNodes
 from clusters.hosts.host import Host
@@ -16,6 +19,7 @@ from clusters.hosts.local import LocalHost
 from clusters.hosts.netns import NetnsHost
 from clusters.hosts.ssh_host import SshHost
 from clusters.hosts.ssh_nodes import load_nodes
+from clusters.kafka.versions import kafka_class_path
 from tests.hosts.machines import Machines, machines
 
 
@@ -32,6 +36,26 @@ def three_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine
 def node_image() -> None:
     """Docker has the image of the nodes."""
     docker_host.check(None, cache_directory() / "docker", print)
+
+
+@pytest.fixture(scope="session")
+def kafka_image(node_image: None) -> Iterator[str]:
+    """An image as those of Apache Kafka are: a Java, and the jars in /opt/kafka/libs."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for jar in kafka_class_path("0.10.2.2").split(os.pathsep):
+            tar.add(jar, f"kafka/libs/{Path(jar).name}")
+    client, name = docker_host.connect(), f"neaptide-test-kafka:{os.getpid()}"
+    container = client.containers.create(docker_image.tag(), command=["true"])
+    try:
+        container.put_archive("/opt", archive.getvalue())
+        repository, _, tag = name.partition(":")
+        image = container.commit(repository, tag)
+        yield name
+        client.images.remove(image.id, force=True)
+    finally:
+        container.remove()
+        client.close()
 
 
 @pytest.fixture

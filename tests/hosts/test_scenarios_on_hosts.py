@@ -17,7 +17,7 @@ import pytest
 from clusters.hosts.place import Place, parse_place
 from harness.catalog import scenario_files
 from harness.play import play
-from harness.systems import parse_system
+from harness.systems import parse_systems
 from nemesis.scenario import load_scenario
 from tests.harness.command import neaptide
 from tests.hosts.machines import Machines
@@ -34,7 +34,7 @@ EXPECTED = {
     ("netns", "hw-truncation-loss", "neaptide:0.10"): "lost",
     ("netns", "hw-truncation-loss", "kafka:3.9.1"): "held",
     ("netns", "isr-of-one", "neaptide:0.11"): "lost",
-    ("docker", "hw-truncation-loss", "kafka:0.10.2.2"): "lost",
+    ("docker", "hw-truncation-loss", "kafka:image"): "lost",
     ("docker", "isr-of-one", "neaptide:0.11"): "lost",
     ("ssh", "same-offset-divergence", "neaptide:0.10"): "diverged",
     ("ssh", "hw-truncation-loss", "kafka:0.10.2.2"): "lost",
@@ -56,13 +56,17 @@ class Judged:
         return [json.loads(row["value"]) for row in sorted(done, key=lambda r: r["invoked_ns"])]
 
 
-def place_on(host: str, machines: Machines) -> Place:
-    return parse_place(host, nodes=machines.nodes if host == "ssh" else None)
+def place_on(host: str, system: str, image: str, machines: Machines) -> Place:
+    return parse_place(
+        host,
+        image if system == "kafka:image" else None,
+        machines.nodes if host == "ssh" else None,
+    )
 
 
 @pytest.fixture(scope="module")
 def judged(
-    tmp_path_factory: pytest.TempPathFactory, three_machines: Machines, node_image: None
+    tmp_path_factory: pytest.TempPathFactory, three_machines: Machines, kafka_image: str
 ) -> dict[Key, Judged]:
     directory = tmp_path_factory.mktemp("hosts")
     files = {**scenario_files(), "isr-of-one": CUT}
@@ -70,17 +74,11 @@ def judged(
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("NEAPTIDE_RUNS", str(directory / "runs"))
         patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        for host, scenario, system in EXPECTED:
-            file = files[scenario]
-            work = play(
-                load_scenario(file),
-                parse_system(system),
-                1,
-                str(file),
-                lambda _: None,
-                place_on(host, three_machines),
-            )
-            played[host, scenario, system] = asyncio.run(work)
+        for host, scenario, name in EXPECTED:
+            file, place = files[scenario], place_on(host, name, kafka_image, three_machines)
+            [system] = parse_systems([name], image=place.image)
+            work = play(load_scenario(file), system, 1, str(file), lambda _: None, place)
+            played[host, scenario, name] = asyncio.run(work)
     runs = [str(one.run) for one in played.values()]
     _, document = neaptide(directory, "check", *runs, "--json")
     return {

@@ -79,6 +79,8 @@ def test_a_kafka_that_nobody_asks_for_is_refused(home: Path) -> None:
 
 
 def test_home_without_a_folder_is_refused() -> None:
+    with pytest.raises(UsageError, match="kafka:image-kraft needs --host docker --image NAME"):
+        parse_systems(["kafka:image-kraft"])
     with pytest.raises(UsageError, match="kafka:home needs --kafka-home DIR"):
         parse_systems(["kafka:home"])
 

@@ -1,0 +1,173 @@
+"""A run as a history of Jepsen's Kafka workload: our tables in, one EDN file out.
+
+One line an invocation, one a completion, in the order of time, so that `jepsen.tests.kafka` can
+judge the same history. Keys are the topic partitions, numbered from 0 in the order of their names.
+
+What Jepsen has no word for: a seek becomes an `assign` to all other keys of its process (its
+checker then expects nothing of that key's next poll); the reads after healing are done by processes
+of their own, numbered from `FINAL_PROCESSES`; committed positions are left out.
+
+The rule: Spark makes and sorts the text; the driver only puts files one behind the other.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from checkers.frames import read_table
+from checkers.material import open_run
+from results.errors import RunUnreadableError
+
+FINAL_PROCESSES: Final = 1_000_000
+_OPERATION: Final = ("operation", "at_process", "type", "invoked_ns", "completed_ns")
+
+
+def export_history(spark: SparkSession, run: Path, path: Path) -> None:
+    """Write the operations of a run as EDN."""
+    material = open_run(run)
+    if not material.files["operations"]:
+        raise RunUnreadableError(" ".join(material.reasons))
+    operations = read_table(spark, "operations", {material.name: material.files["operations"]})
+    with tempfile.TemporaryDirectory(prefix=".edn-", dir=path.absolute().parent) as staging:
+        parts = Path(staging) / "parts"
+        lines(operations).write.text(str(parts))
+        whole = Path(staging) / path.name
+        with whole.open("wb") as target:
+            for part in sorted(parts.glob("part-*")):
+                with part.open("rb") as source:
+                    shutil.copyfileobj(source, target)
+        whole.replace(path)
+
+
+def lines(operations: DataFrame) -> DataFrame:
+    """The lines of the history, sorted."""
+    numbered = "CAST(row_number() OVER (ORDER BY topic, partition) - 1 AS INT) AS key_number"
+    keys = (
+        operations.where("partition IS NOT NULL")
+        .select("topic", "partition")
+        .distinct()
+        .selectExpr("*", numbered)
+    )
+    ours = operations.join(F.broadcast(keys), ["topic", "partition"], "left").selectExpr(
+        "*", f"process + IF(phase = 'final', {FINAL_PROCESSES}, 0) AS at_process"
+    )
+    told = _of_clients(ours).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
+    return told.orderBy("at_ns", "operation", "turn").select("line")
+
+
+def _of_clients(ours: DataFrame) -> DataFrame:
+    """Invocation and completion of every operation that sends or polls."""
+    rows = ours.where("process >= 0 AND f IN ('send', 'poll')").select(
+        *_OPERATION, "f", "row", "key_number", "mop",
+        F.expr("coalesce(mop, IF(f = 'send', row, 0)) AS mop_number"),
+        _quoted(F.col("value")).alias("quoted"), "offset",
+    )  # fmt: skip
+    pair = "concat('[', coalesce(CAST(offset AS STRING), 'nil'), ' ', coalesce(quoted, 'nil'), ']')"
+    by_key = rows.groupBy(*_OPERATION, "mop_number", "f", "key_number").agg(
+        F.expr("min(row) AS row"),
+        F.expr("max(mop IS NOT NULL) AS transaction"),
+        F.expr(f"{_joined(f'struct(row, {pair} AS text)')} AS pairs"),
+        F.expr("min(quoted) AS quoted"),
+    )
+    by_mop = by_key.groupBy(*_OPERATION, "mop_number", "f").agg(
+        F.expr("max(transaction) AS transaction"),
+        F.expr("concat('[:send ', min(key_number), ' ', min(quoted), ']') AS sent"),
+        F.expr("concat('[:send ', min(key_number), ' ', min(pairs), ']') AS acked"),
+        F.expr(f"{_joined(_POLLED, ', ')} AS polled"),
+    )
+    completed = (
+        "CASE WHEN f = 'poll' THEN concat('[:poll {', polled, '}]')"
+        " WHEN type = 'ok' THEN acked ELSE sent END"
+    )
+    whole = by_mop.groupBy(*_OPERATION).agg(
+        F.expr("IF(max(transaction), ':txn', concat(':', min(f))) AS f"),
+        F.expr(f"{_joined(f'struct(mop_number, {_INVOKED} AS text)')} AS invoked"),
+        F.expr(f"{_joined(f'struct(mop_number, {completed} AS text)')} AS completed"),
+    )
+    invocation = whole.selectExpr(
+        "invoked_ns AS at_ns", "operation", "0 AS turn",
+        _line("':invoke'", "f", "invoked", "invoked_ns"),
+    )  # fmt: skip
+    completion = whole.where("type <> 'invoke'").selectExpr(
+        "coalesce(completed_ns, invoked_ns) AS at_ns", "operation", "1 AS turn",
+        _line("concat(':', type)", "f", "completed", "coalesce(completed_ns, invoked_ns)"),
+    )  # fmt: skip
+    return invocation.unionAll(completion)
+
+
+def _assignments(ours: DataFrame) -> DataFrame:
+    """A process that seeks is assigned to all that it polls, and at a seek to all but that."""
+    seeks = ours.where("f = 'seek' AND key_number IS NOT NULL")
+    polled = (
+        ours.where("f = 'poll' AND key_number IS NOT NULL")
+        .groupBy("process")
+        .agg(
+            F.expr("array_sort(collect_set(key_number)) AS all_keys"),
+            F.expr("min(invoked_ns) AS first_ns"),
+        )
+    )
+    of_seekers = polled.join(seeks.select("process").distinct(), "process")
+    first = of_seekers.selectExpr(
+        "first_ns AS at_ns", "-1L AS operation", "process AS at_process", "all_keys AS keys"
+    )
+    later = seeks.join(F.broadcast(of_seekers), "process").selectExpr(
+        "invoked_ns AS at_ns", "operation", "process AS at_process",
+        "array_except(all_keys, array(key_number)) AS keys",
+    )  # fmt: skip
+    assigned = first.unionAll(later).selectExpr(
+        "at_ns", "operation", "at_process", "concat('[', array_join(keys, ' '), ']') AS value",
+    )  # fmt: skip
+    both = [
+        assigned.selectExpr(
+            "at_ns", "operation", f"{turn} AS turn", _line(kind, "':assign'", "value", "at_ns")
+        )
+        for turn, kind in enumerate(("':invoke'", "':ok'"))
+    ]
+    return both[0].unionAll(both[1])
+
+
+def _of_nemesis(ours: DataFrame) -> DataFrame:
+    """Steps of the nemesis, as text."""
+    steps = ours.where("f = 'nemesis' AND row = 0").select(
+        "operation", "invoked_ns", F.lit(":nemesis").alias("at_process"),
+        F.coalesce(_quoted(F.col("value")), F.lit("nil")).alias("value"),
+    )  # fmt: skip
+    return steps.selectExpr(
+        "invoked_ns AS at_ns", "operation", "0 AS turn",
+        _line("':info'", "':nemesis'", "value", "invoked_ns"),
+    )  # fmt: skip
+
+
+def _quoted(text: Column) -> Column:
+    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r")):
+        text = F.replace(text, F.lit(plain), F.lit(escaped))
+    return F.concat(F.lit('"'), text, F.lit('"'))
+
+
+def _joined(struct: str, between: str = " ") -> str:
+    """The texts of a group, in the order of what stands before them."""
+    return (
+        f"array_join(transform(array_sort(collect_list({struct})), one -> one.text), '{between}')"
+    )
+
+
+def _line(kind: str, f: str, value: str, at_ns: str) -> str:
+    """One operation; `value` is the inside of a vector unless it is a whole value."""
+    inside = value in ("invoked", "completed")
+    whole = f"'[', {value}, ']'" if inside else value
+    return (
+        f"concat('{{:type ', {kind}, ', :f ', {f}, ', :value ', {whole}, ', :time ', {at_ns}, "
+        "', :process ', at_process, '}') AS line"
+    )
+
+
+_POLLED: Final = (
+    "IF(key_number IS NULL, NULL, struct(row, concat(key_number, ' [', pairs, ']') AS text))"
+)
+_INVOKED: Final = "IF(f = 'poll', '[:poll]', sent)"
