@@ -15,6 +15,7 @@ from nemesis.search.campaign import Campaign, Until, run_campaign
 from nemesis.search.episode import Loss, Search
 from nemesis.search.explore import BROKEN
 from nemesis.search.invariants import SENTENCES
+from nemesis.search.judge import WORST_FIRST
 from nemesis.search.moves import FAULTS
 from nemesis.search.targets import BAD
 from nemesis.search.words import told
@@ -61,8 +62,8 @@ def search_of(asked: Asked) -> Search:
         )
     if asked.acks not in ("1", "all"):
         raise UsageError(f"--acks {asked.acks!r} must be 1 or all.")
-    if asked.outcome is not None and asked.outcome not in BAD:
-        raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(BAD)}.")
+    if asked.outcome is not None and asked.outcome not in WORST_FIRST:
+        raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(WORST_FIRST)}.")
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
     topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
     try:

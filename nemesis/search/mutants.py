@@ -42,6 +42,8 @@ from nemesis.search import broken_rules as broken
 Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
 USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
 POWER: Final = ("kill", "power_off", "hold", "wait")
+ZOMBIES: Final = ("kill", "hold", "zombie")
+TORN: Final = ("stop", "power_off", "kill")
 READS: Final = (*USUAL, "consume")
 TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
@@ -167,12 +169,14 @@ _EPOCHS: Final = (
         "A request that is meant for another leader epoch is answered.",
         replace(_V2_1, fences_leader_epochs=False),
         topic_settings=ONE,
+        faults=ZOMBIES,
     ),
     _row(
         "same-leader-fetches-on",
         "A follower that missed an epoch goes on fetching from the leader that it had.",
         replace(_V2_0, same_leader=SameLeader.FETCHES_ON),
         topic_settings=ONE,
+        faults=ZOMBIES,
     ),
     _row(
         "fetches-on-in-the-old-epoch",
@@ -527,7 +531,7 @@ _ELIGIBLE: Final = (
         broken.trusts_the_torn,
         "A replica that comes back from an unclean shutdown stays eligible.",
         rules=_V4_0,
-        faults=POWER,
+        faults=TORN,
     ),
     _rule(
         "torn-not-seen-by-a-new-controller",
@@ -536,7 +540,7 @@ _ELIGIBLE: Final = (
         broken.nobody_came_back_torn,
         "A new controller does not ask who came back torn before it was one.",
         rules=_V4_0,
-        faults=POWER,
+        faults=TORN,
     ),
     Mutant(
         "eligible-for-ever",
@@ -554,7 +558,7 @@ _ELIGIBLE: Final = (
         broken.prefers_the_last_leader,
         "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
         rules=_V4_0,
-        faults=POWER,
+        faults=TORN,
     ),
 )
 _ANSWERS: Final = (
