@@ -64,6 +64,7 @@ class Mutant:
     topic_settings: Mapping[str, str] = field(default_factory=lambda: TWO)
     settings: Mapping[str, str] = field(default_factory=dict)
     hidden: str = ""
+    steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
 
 
 def _row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
@@ -170,6 +171,7 @@ _EPOCHS: Final = (
         replace(_V2_1, fences_leader_epochs=False),
         topic_settings=ONE,
         faults=ZOMBIES,
+        steps_only=True,
     ),
     _row(
         "same-leader-fetches-on",
@@ -177,6 +179,7 @@ _EPOCHS: Final = (
         replace(_V2_0, same_leader=SameLeader.FETCHES_ON),
         topic_settings=ONE,
         faults=ZOMBIES,
+        steps_only=True,
     ),
     _row(
         "fetches-on-in-the-old-epoch",
@@ -406,6 +409,7 @@ _ACKS: Final = (
         broken.reads_to_log_end,
         "Consumers read what is not committed.",
         faults=READS,
+        steps_only=True,
     ),
     _rule(
         "parks-unwatched",
@@ -532,6 +536,7 @@ _ELIGIBLE: Final = (
         "A replica that comes back from an unclean shutdown stays eligible.",
         rules=_V4_0,
         faults=TORN,
+        steps_only=True,
     ),
     _rule(
         "torn-not-seen-by-a-new-controller",
@@ -541,6 +546,7 @@ _ELIGIBLE: Final = (
         "A new controller does not ask who came back torn before it was one.",
         rules=_V4_0,
         faults=TORN,
+        steps_only=True,
     ),
     Mutant(
         "eligible-for-ever",
@@ -559,6 +565,7 @@ _ELIGIBLE: Final = (
         "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
         rules=_V4_0,
         faults=TORN,
+        steps_only=True,
     ),
 )
 _ANSWERS: Final = (

@@ -24,7 +24,9 @@ SEEDS = ["--seed", "3", "--seeds", "2"]
 
 def _explored(directory: Path, *options: str) -> dict[str, Any]:
     done = CliRunner().invoke(app, [*SEARCH, *SEEDS, "--save", str(directory), *options])
-    assert done.exit_code == 1, done.output
+    if not isinstance(done.exception, SystemExit):
+        raise AssertionError(done.output) from done.exception
+    assert done.exit_code == 1
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
