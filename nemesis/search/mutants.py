@@ -43,7 +43,7 @@ Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
 USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
 POWER: Final = ("kill", "power_off", "hold", "wait")
 ZOMBIES: Final = ("kill", "hold", "zombie")
-TORN: Final = ("stop", "power_off", "kill")
+TORN: Final = ("stop", "power_off")
 READS: Final = (*USUAL, "consume")
 TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
@@ -449,6 +449,8 @@ _CONTROL: Final = (
         "_become",
         broken.becomes_where(lambda epoch, known: False),
         "A state of an earlier leader epoch is obeyed.",
+        hidden="controllers alone tell of leader epochs: an earlier one is refused by its own"
+        " epoch, and what one of them tells arrives in order",
     ),
     _rule(
         "equal-leader-epoch-obeyed",
@@ -535,7 +537,7 @@ _ELIGIBLE: Final = (
         broken.trusts_the_torn,
         "A replica that comes back from an unclean shutdown stays eligible.",
         rules=_V4_0,
-        faults=TORN,
+        faults=POWER,
         steps_only=True,
     ),
     _rule(
