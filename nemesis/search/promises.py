@@ -47,12 +47,13 @@ def reads_below_high_watermark(step: Step) -> str | None:
 
 
 def high_watermark_waits(step: Step) -> str | None:
-    """Looked at when it moves: who joins later is behind, and that is no matter."""
+    """Looked at when it moves: who joins later is behind, and that is no matter. A process that
+    starts moves nothing: it knows what it had checkpointed."""
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None
-    mark = partition.high_watermark
-    if mark <= step.memory.high_watermarks.get(step.broker_id, 0):
+    mark, before = partition.high_watermark, step.memory.high_watermarks.get(step.broker_id)
+    if before is None or mark <= before:
         return None
     for member in sorted(partition.role.isr.maximal):
         remote = partition.role.remotes.get(member)
