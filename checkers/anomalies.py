@@ -12,21 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-Outcome = Literal[
-    "diverged", "lost", "duplicated", "reordered", "skipped", "unavailable", "held", "unknown"
-]
-
-WORST_FIRST: Final[tuple[Outcome, ...]] = (
-    "diverged",
-    "lost",
-    "duplicated",
-    "reordered",
-    "skipped",
-    "unavailable",
-    "held",
-)
+from results.outcomes import WORST_FIRST, Outcome
 
 
 @dataclass(frozen=True, slots=True)

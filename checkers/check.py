@@ -3,22 +3,25 @@
 Here: the order of the work, and what happens when it fails. What is counted is in `count` and the
 modules that it names, what follows from it in `verdict`.
 
-The rule: one job answers for all runs. Where it fails, the runs are halved until the one that makes
-it fail is alone, which is then unknown; a check never ends in a traceback, nor in a guess.
+The rule: all runs are judged together. Where that fails, they are halved until the one that makes
+it fail is alone, which is then unknown, with what was found so far; a check never ends in a
+traceback, nor in a guess.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from checkers.count import count
+from checkers.count import Counted, count, read_frames
 from checkers.evidence import write_evidence
-from checkers.limits import TimeLimit, sized_for
+from checkers.limits import TimeLimit, is_small, sized_for
 from checkers.material import Material, open_run
-from checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge, unknown
+from checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
 from results.store import write_json
 
 Verdicts = dict[Path, RunVerdict]
@@ -37,14 +40,28 @@ def check_runs(
     """
     directories = [Path(directory).resolve() for directory in run_directories]
     materials = {directory: open_run(directory) for directory in directories}
+    verdicts = check_materials(
+        spark, list(materials.values()), time_limit_s=time_limit_s, thorough=thorough
+    )
+    return [verdicts[directory] for directory in directories]
+
+
+def check_materials(
+    spark: SparkSession,
+    materials: Sequence[Material],
+    *,
+    time_limit_s: float | None = None,
+    thorough: bool = False,
+) -> Verdicts:
+    """The same for runs that were opened already; verdicts by directory."""
     limit = TimeLimit(spark, time_limit_s)
     verdicts: Verdicts = {}
-    for batch in without_namesakes(list(materials.values())):
+    for batch in without_namesakes(materials):
         verdicts |= _check(spark, batch, limit, thorough)
     for directory, verdict in verdicts.items():
         if directory.is_dir():
             write_json(directory / VERDICT_FILE, verdict.to_json())
-    return [verdicts[directory] for directory in directories]
+    return verdicts
 
 
 def without_namesakes(materials: Sequence[Material]) -> list[list[Material]]:
@@ -67,16 +84,23 @@ def _check(
     verdicts = {m.directory: judge(m, Counts()) for m in bare}
     if not readable:
         return verdicts
+    counted = Counted()
     try:
-        with (
-            limit,
-            sized_for(spark, readable),
-            count(spark, readable, thorough=thorough) as counted,
-        ):
+        with sized_for(spark, readable):
+            with limit:
+                frames = read_frames(spark, readable)
+                count(frames, counted, thorough=thorough, at_once=is_small(readable))
             write_evidence(counted, readable)
     except Exception as error:  # whatever Spark or its process failed with, the run is unknown
-        return verdicts | _after_failure(spark, readable, limit, thorough, error)
-    return verdicts | {m.directory: judge(m, counted.of(m.name)) for m in readable}
+        return verdicts | _after_failure(spark, readable, limit, thorough, counted, error)
+    finally:
+        _let_go(counted)
+    return verdicts | _judged(readable, counted)
+
+
+def _judged(materials: Sequence[Material], counted: Counted) -> Verdicts:
+    counts = counted.by_run()
+    return {m.directory: judge(m, counts.get(m.name, Counts())) for m in materials}
 
 
 def _after_failure(
@@ -84,17 +108,33 @@ def _after_failure(
     materials: Sequence[Material],
     limit: TimeLimit,
     thorough: bool,
+    counted: Counted,
     error: Exception,
 ) -> Verdicts:
     if limit.expired:
         reason = f"The check ran out of its {limit.limit_s:g} s."
-        return {m.directory: unknown(m, reason) for m in materials}
+        return _found_so_far(materials, counted, reason)
     if len(materials) == 1:
-        reason = f"The check failed: {_first_line(error)}."
-        return {materials[0].directory: unknown(materials[0], reason)}
+        return _found_so_far(materials, counted, f"The check failed: {_first_line(error)}.")
     middle = len(materials) // 2
     first = _check(spark, materials[:middle], limit, thorough)
     return first | _check(spark, materials[middle:], limit, thorough)
+
+
+def _found_so_far(materials: Sequence[Material], counted: Counted, reason: str) -> Verdicts:
+    """Unknown, with what earlier checks of these runs have proved, if it can still be had."""
+    try:
+        write_evidence(counted, materials)
+    except Exception as error:  # Spark's process is gone, and with it the rows
+        logging.getLogger(__name__).info("no evidence is left: %s", _first_line(error))
+    return _judged([replace(m, reasons=(*m.reasons, reason)) for m in materials], counted)
+
+
+def _let_go(counted: Counted) -> None:
+    try:
+        counted.let_go()
+    except Exception as error:  # then there is nothing to let go of
+        logging.getLogger(__name__).info("Spark is gone: %s", _first_line(error))
 
 
 def _first_line(error: Exception) -> str:

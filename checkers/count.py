@@ -1,6 +1,7 @@
-"""The one Spark job: all anomalies of all runs, and the few numbers that a verdict needs.
+"""All checks put together: all anomalies of all runs, and the few numbers that a verdict needs.
 
-Here the checks are put together; each is a function of DataFrames in a module of its own.
+Each check is a function of DataFrames in a module of its own. They are run one after the other, so
+that what was found so far is known if a later one fails or the time is over.
 
 The rule: what is brought to the driver is one row per run and kind of anomaly, and one per run and
 partition; never one per record.
@@ -8,11 +9,12 @@ partition; never one per record.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Final
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -22,6 +24,7 @@ from checkers import (
     fetch_rounds,
     measures,
     offsets,
+    places,
     polls,
     replicas,
     sends,
@@ -30,47 +33,74 @@ from checkers import (
 from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
 from checkers.material import Material
 from checkers.verdict import Counts, PartitionCounts
+from checkers.witnesses import with_witnesses
+
+SCATTERED_RUNS: Final = 20
+
+Check = Callable[[], DataFrame]
+Keep = Callable[[DataFrame], DataFrame]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Counted:
-    """What was counted, and the anomalies themselves for as long as they are kept."""
+    """What was counted so far, and the anomalies themselves for as long as Spark keeps them."""
 
-    counts: Mapping[str, Counts]
-    anomalies: DataFrame
+    findings: list[Row] = field(default_factory=list)
+    anomalies: list[DataFrame] = field(default_factory=list)
+    frames: Frames | None = None  # where witnesses are
+    _kept: ExitStack = field(default_factory=ExitStack)
 
-    def of(self, run: str) -> Counts:
-        return self.counts.get(run, Counts())
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Have Spark keep its rows, when it has made them, until all is let go."""
+        frame = frame.persist()
+        self._kept.callback(frame.unpersist)
+        return frame
+
+    def let_go(self) -> None:
+        self._kept.close()
+
+    def by_run(self) -> dict[str, Counts]:
+        findings: dict[str, list[Row]] = defaultdict(list)
+        for finding in self.findings:
+            findings[finding["run"]].append(finding)
+        return {run: _of_run(rows) for run, rows in findings.items()}
+
+    def rows(self) -> DataFrame:
+        """All anomalies that were found, with those who bear witness of them."""
+        rows = reduce(DataFrame.unionAll, self.anomalies)
+        frames = self.frames
+        is_witnessed = frames is not None and frames.written & {"replicas", "fetch_rounds"}
+        return with_witnesses(frames, rows) if frames is not None and is_witnessed else rows
 
     @property
     def total(self) -> int:
-        return sum(sum(c.anomalies.values()) for c in self.counts.values())
+        return sum(finding["count"] for finding in self.findings)
 
 
-@contextmanager
-def count(
-    spark: SparkSession, materials: Sequence[Material], *, thorough: bool = False
-) -> Iterator[Counted]:
-    """Run the job; the anomalies stay at hand inside the `with`.
+def count(frames: Frames, counted: Counted, *, thorough: bool, at_once: bool) -> None:
+    """Run the checks: one after the other, or all of them in one job, which is for few rows.
 
     `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
     cycles over rw edges.
     """
-    frames = read_frames(spark, materials)
+    counted.frames = frames
+    if frames.scattered:
+        frames = replace(frames, operations=counted.keep(frames.operations))
     # One row a partition, which nearly every check looks at: found once.
-    partitions = values.partitions(frames).persist()
-    anomalies = all_anomalies(frames, partitions, thorough=thorough)
-    if frames.transactions:
-        known = offsets.known_records(frames)
-        found = cycles.cycle_anomalies(spark, frames, known, rw=thorough)
-        anomalies = anomalies.unionAll(found)
-    anomalies = anomalies.persist()
-    try:
-        findings = _findings(anomalies, partitions).collect()
-        yield Counted(_counts(findings), anomalies)
-    finally:
-        anomalies.unpersist()
-        partitions.unpersist()
+    partitions = counted.keep(values.partitions(frames))
+    counted.findings += _of_partitions(partitions).collect()
+    place = counted.keep(places.places(frames))
+    commits_too = any(finding["commits"] for finding in counted.findings)
+    checks = [
+        *_of_records(frames, partitions, place, counted.keep, thorough),
+        *([lambda: commits.commit_anomalies(commits.positions(frames), partitions)] * commits_too),
+        *_of_replication(frames, counted.keep),
+    ]
+    found = (check() for check in checks)
+    for anomalies in [reduce(DataFrame.unionAll, found)] if at_once else found:
+        kept = counted.keep(anomalies)
+        counted.findings += _by_name(kept).collect()
+        counted.anomalies.append(kept)
 
 
 def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
@@ -100,55 +130,71 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
         replicas=tables["replicas"],
         runs=literal(spark, RUNS, runs),
         final_reads=literal(spark, FINAL_READS, final_reads),
+        written=frozenset(n for n in TABLES if any(m.files[n] for m in materials)),
         single=len(materials) == 1,
+        scattered=len(materials) >= SCATTERED_RUNS,
         transactions=any(m.transactions for m in materials),
     )
 
 
-def all_anomalies(frames: Frames, partitions: DataFrame, *, thorough: bool = False) -> DataFrame:
-    """Every anomaly of every run but the cycles, with its evidence, and perhaps the measures."""
-    known = offsets.known_records(frames)
-    next_known = offsets.next_known(known)
-    profile = values.profiles(frames, partitions)
-    rounds = fetch_rounds.told(frames)
-    found = [
-        values.value_anomalies(profile),
-        offsets.inconsistent_offsets(known),
-        polls.poll_anomalies(polls.steps(frames), next_known, frames.final_reads),
-        commits.commit_anomalies(commits.positions(frames), partitions),
-        replicas.differences(frames),
-        fetch_rounds.regressions(rounds),
-        fetch_rounds.regressions_at_election(rounds),
+def _of_records(
+    frames: Frames, partitions: DataFrame, place: DataFrame, keep: Keep, thorough: bool
+) -> list[Check]:
+    """Checks of what was sent and read, to be made when their turn comes."""
+    profile = values.profiles(place, partitions)
+    known = offsets.known_records(place)
+    neighbour = offsets.neighbours(known)
+    next_known = offsets.next_known(neighbour)
+    if frames.transactions or thorough:
+        profile = keep(profile)
+    odd = keep(polls.odd_steps(polls.steps(frames)))
+    checks: list[Check] = [
+        lambda: values.value_anomalies(profile),
+        lambda: offsets.inconsistent_offsets(neighbour),
+        lambda: polls.backward(odd),
+        lambda: polls.skips(odd, next_known, frames.final_reads),
     ]
     if thorough:
-        found += [measures.availability(frames, partitions), measures.unseen_over_time(profile)]
-    if frames.transactions:
-        found.append(sends.precommitted_reads(frames))
+        checks += [
+            lambda: measures.availability(frames, partitions),
+            lambda: measures.unseen_over_time(profile),
+        ]
     if frames.transactions or thorough:
         steps = sends.steps(profile)
-        found.append(sends.skips(steps, next_known, between_operations=thorough))
-    return reduce(DataFrame.unionAll, found)
+        checks.append(lambda: sends.skips(steps, next_known, between_operations=thorough))
+    if frames.transactions:
+        checks += [
+            lambda: sends.precommitted_reads(frames),
+            lambda: cycles.cycle_anomalies(frames, known, rw=thorough),
+        ]
+    return checks
 
 
-def _findings(anomalies: DataFrame, partitions: DataFrame) -> DataFrame:
-    """Anomalies by run and name; then, with a null name, what each partition saw."""
-    by_name = anomalies.groupBy("run", "anomaly").count()
-    return by_name.selectExpr(
-        "run", "anomaly", "count", "NULL AS topic", "NULL AS partition", "0L AS operations",
-        "0L AS sends", "0L AS acked", "false AS complete", "0L AS final_records",
-    ).unionAll(
-        partitions.selectExpr(
-            "run", "NULL AS anomaly", "0L AS count", "topic", "partition", "operations",
-            "sends", "acked", "complete", "final_records",
-        )
+def _of_replication(frames: Frames, keep: Keep) -> list[Check]:
+    """Checks of the replicas' logs and of the fetch rounds, where there are any."""
+    checks: list[Check] = []
+    if "replicas" in frames.written:
+        checks.append(lambda: replicas.differences(frames))
+    if "fetch_rounds" in frames.written:
+        rounds = keep(fetch_rounds.told(frames))
+        checks += [
+            lambda: fetch_rounds.regressions(rounds),
+            lambda: fetch_rounds.regressions_at_election(rounds),
+        ]
+    return checks
+
+
+def _by_name(anomalies: DataFrame) -> DataFrame:
+    return anomalies.groupBy("run", "anomaly").count()
+
+
+def _of_partitions(partitions: DataFrame) -> DataFrame:
+    """With a null name, what each partition saw."""
+    return partitions.selectExpr(
+        "run", "CAST(NULL AS STRING) AS anomaly", "0L AS count", "topic", "partition",
+        "operations", "sends", "acked", "complete", "final_records", "backward_operation",
+        "commits",
     )  # fmt: skip
-
-
-def _counts(findings: Sequence[Row]) -> dict[str, Counts]:
-    by_run: dict[str, list[Row]] = defaultdict(list)
-    for finding in findings:
-        by_run[finding["run"]].append(finding)
-    return {run: _of_run(rows) for run, rows in by_run.items()}
 
 
 def _of_run(findings: Sequence[Row]) -> Counts:
@@ -161,11 +207,13 @@ def _of_run(findings: Sequence[Row]) -> Counts:
             acked=row["acked"],
             complete=row["complete"],
             final_records=row["final_records"],
+            backward_operation=row["backward_operation"],
         )
         for row in findings
         if row["anomaly"] is None
     ]
-    return Counts(
-        anomalies={row["anomaly"]: row["count"] for row in findings if row["anomaly"] is not None},
-        partitions=tuple(partitions),
-    )
+    anomalies: Counter[str] = Counter()
+    for row in findings:
+        if row["anomaly"] is not None:
+            anomalies[row["anomaly"]] += row["count"]
+    return Counts(anomalies, tuple(partitions))

@@ -18,12 +18,12 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, literal
 from checkers.graph import Cycle, Edge, When, ordered_cycles, plain_cycles
-from checkers.values import READ, SEND
+from checkers.places import READ, SEND
 
 EDGES_MAX: Final = 300_000
 ROUNDS_MAX: Final = 8  # of trimming; a round shortens a chain by its ends only
@@ -38,9 +38,7 @@ _EDGE: Final = ("source", "target", "kind", "topic", "partition", "value")
 _WHEN: Final = ("operation", "process", "invoked_ns", "completed_ns")
 
 
-def cycle_anomalies(
-    spark: SparkSession, frames: Frames, known: DataFrame, *, rw: bool
-) -> DataFrame:
+def cycle_anomalies(frames: Frames, known: DataFrame, *, rw: bool) -> DataFrame:
     """All cycles of the runs with transactions, one row per component."""
     those = frames.runs.where("transactions").select("run")
     operations = frames.operations.join(F.broadcast(those), "run", "left_semi")
@@ -55,7 +53,7 @@ def cycle_anomalies(
     finally:
         edges.unpersist()
     unique = {(row["run"], row["anomaly"], row["evidence"]): row for row in rows}
-    return literal(spark, _ROW, [unique[key] for key in sorted(unique)])
+    return literal(frames.runs.sparkSession, _ROW, [unique[key] for key in sorted(unique)])
 
 
 def data_edges(operations: DataFrame, known: DataFrame, *, rw: bool) -> DataFrame:

@@ -41,12 +41,12 @@ def _table_of(anomaly: object) -> str:
 def _write_from_here(counted: Counted, materials: Sequence[Material]) -> None:
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
     if counted.total:
-        columns = counted.anomalies.select(*ANOMALIES.names).toArrow()
+        columns = counted.rows().select(*ANOMALIES.names).toArrow()
         for row in sorted(zip(*columns.to_pydict().values(), strict=True), key=repr):
             rows[row[0], _table_of(row[1])].append(row)
     for material in materials:
         for table in TABLES:
-            with _replacement(material.directory, table) as directory:
+            with replacement(material.directory, table) as directory:
                 write_table(directory, ANOMALIES, rows[material.name, table])
 
 
@@ -56,13 +56,13 @@ def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
     tables = F.when(is_measure, "measures").otherwise("anomalies")
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        counted.anomalies.withColumn("of", F.col("run")).withColumn(
-            "table", tables
-        ).write.partitionBy("of", "table").parquet(str(written))
+        counted.rows().withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
+            "of", "table"
+        ).parquet(str(written))
         for material in materials:
             for table in TABLES:
                 part = written / f"of={material.name}" / f"table={table}"
-                with _replacement(material.directory, table) as directory:
+                with replacement(material.directory, table) as directory:
                     if part.is_dir():
                         shutil.copytree(part, directory)
                     else:
@@ -70,7 +70,7 @@ def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
 
 
 @contextmanager
-def _replacement(run: Path, table: str) -> Iterator[Path]:
+def replacement(run: Path, table: str) -> Iterator[Path]:
     """A new directory that takes the place of the old one once it is whole."""
     new, final = run / f".{table}.tmp", run / table
     shutil.rmtree(new, ignore_errors=True)

@@ -60,7 +60,9 @@ class Frames:
     replicas: DataFrame
     runs: DataFrame
     final_reads: DataFrame
+    written: frozenset[str]  # tables of which there are files
     single: bool  # of one run only
+    scattered: bool  # to open so many files again costs more than to keep their rows
     transactions: bool  # some run has transactions
 
     def spread(self, frame: DataFrame) -> DataFrame:
@@ -77,7 +79,9 @@ def _spark_type(kind: pa.DataType) -> T.DataType:
     return _TYPES[kind.value_type if pa.types.is_dictionary(kind) else kind]
 
 
-def read_table(spark: SparkSession, name: str, files: Mapping[str, Sequence[Path]]) -> DataFrame:
+def read_table(
+    spark: SparkSession, name: str, files: Mapping[str, Sequence[Path | str]]
+) -> DataFrame:
     """One table of all runs, whose files are given by run; no files at all is an empty table."""
     columns = spark_schema(TABLES[name])
     paths = [str(path) for of_run in files.values() for path in of_run]
@@ -97,23 +101,34 @@ def literal(spark: SparkSession, columns: str, rows: Sequence[Mapping[str, Any]]
     return spark.range(1, numPartitions=1).select(F.inline(array))
 
 
-def case(name: str, when: str, *, offset: str, operation: str, evidence: str) -> str:
-    """An SQL expression: an anomaly where the condition holds, else null.
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An anomaly, and the SQL condition under which a row is one."""
 
-    `evidence` is a list of columns, which become the keys of a JSON object; nulls are left out.
-    """
-    return (
-        f"CASE WHEN {when} THEN named_struct("
-        f"'anomaly', {name}, "
-        f"'offset', CAST({offset} AS BIGINT), "
-        f"'operation', CAST({operation} AS BIGINT), "
-        f"'evidence', to_json(struct({evidence}))) END"
+    when: str
+    anomaly: str  # an SQL struct
+
+    @property
+    def sql(self) -> str:
+        return f"CASE WHEN {self.when} THEN {self.anomaly} END"
+
+
+def case(name: str, when: str, *, offset: str, operation: str, evidence: str) -> Case:
+    """`evidence` is a list of columns, which become the keys of a JSON object, without nulls."""
+    return Case(
+        when,
+        f"named_struct('anomaly', {name}, 'offset', CAST({offset} AS BIGINT), "
+        f"'operation', CAST({operation} AS BIGINT), 'evidence', to_json(struct({evidence})))",
     )
 
 
-def found(frame: DataFrame, value: str, *cases: str) -> DataFrame:
-    """The cases that hold, as rows of `results.schema.ANOMALIES`."""
-    those = f"filter(array({', '.join(cases)}), found -> found IS NOT NULL)"
-    return frame.selectExpr(
+def found(frame: DataFrame, value: str, *cases: Case) -> DataFrame:
+    """The cases that hold, as rows of `results.schema.ANOMALIES`.
+
+    Nearly all rows are none, and Spark compiles a condition but interprets a filter of an array.
+    """
+    odd = frame.where(" OR ".join(f"({one.when})" for one in cases))
+    those = f"array_compact(array({', '.join(one.sql for one in cases)}))"
+    return odd.selectExpr(
         *PARTITION, f"CAST({value} AS STRING) AS value", f"inline({those})"
     ).select(*schema.ANOMALIES.names)

@@ -21,6 +21,7 @@ from checkers.material import Material
 # Below this, the time goes into starting tasks and planning, not into rows.
 SMALL_ROWS: Final = 50_000
 ROWS_PER_TASK: Final = 500_000
+TASKS_MIN: Final = 4
 _AGAIN_S: Final = 0.1
 
 # What is spread by partition may be joined by offset without a second shuffle.
@@ -35,7 +36,8 @@ _SMALL: Final[Mapping[str, str]] = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _LARGE: Final[Mapping[str, str]] = {
-    "spark.sql.adaptive.enabled": "true",
+    # How much there is was counted before; to plan anew after every stage costs more than it saves.
+    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -84,12 +86,20 @@ class TimeLimit:
             self._spark.interruptAll()
 
 
+def is_small(materials: Sequence[Material]) -> bool:
+    return _rows(materials) < SMALL_ROWS
+
+
+def _rows(materials: Sequence[Material]) -> int:
+    return sum(material.rows for material in materials)
+
+
 @contextmanager
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
-    rows = sum(material.rows for material in materials)
-    large = {**_LARGE, "spark.sql.shuffle.partitions": str(2 + rows // ROWS_PER_TASK)}
-    settings = {**_ALWAYS, **(_SMALL if rows < SMALL_ROWS else large)}
+    rows = _rows(materials)
+    large = {**_LARGE, "spark.sql.shuffle.partitions": str(TASKS_MIN + rows // ROWS_PER_TASK)}
+    settings = {**_ALWAYS, **(_SMALL if is_small(materials) else large)}
     before = {key: spark.conf.get(key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -23,7 +23,7 @@ from results.run import FinalRead, Run, read_run
 from results.schema import OPERATIONS_OPTIONAL
 from results.tables import table_files
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Material:
 
     directory: Path
     run: Run | None
-    files: Mapping[str, tuple[Path, ...]]  # readable ones, by table
+    files: Mapping[str, tuple[Path | str, ...]]  # readable ones, by table; a str is an URI
     reasons: tuple[str, ...]  # why it can only be unknown
     whole: bool  # the record of its operations is complete
     rows: int = 0  # in all readable files
@@ -59,14 +59,14 @@ def open_run(directory: Path) -> Material:
     directory = directory.resolve()
     if not directory.is_dir():
         return _nothing(directory, f"{directory} is not a directory.")
-    if not _PLAIN_NAME.fullmatch(directory.name):
+    if not PLAIN_NAME.fullmatch(directory.name):
         return _nothing(
             directory,
             f"The directory name {directory.name!r} has characters other than letters, digits, "
             "dot, dash and underscore: rename it.",
         )
     run, reasons = _read(directory)
-    files: dict[str, tuple[Path, ...]] = {}
+    files: dict[str, tuple[Path | str, ...]] = {}
     damaged: dict[str, list[str]] = {}
     rows = 0
     transactions = False
@@ -95,10 +95,10 @@ def _read(directory: Path) -> tuple[Run | None, list[str]]:
         run = read_run(directory)
     except RunUnreadableError as error:
         return None, [f"{error}."]
-    return run, list(_shortcomings(run))
+    return run, list(shortcomings(run))
 
 
-def _shortcomings(run: Run) -> Iterator[str]:
+def shortcomings(run: Run) -> Iterator[str]:
     if run.status != "finished":
         yield f"The run did not finish: its status is {run.status}."
     if run.aim is not None and not run.aim.hit:

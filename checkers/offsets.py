@@ -8,44 +8,47 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
-from checkers.frames import OFFSET, Frames, case, found
-from checkers.values import ACKED, READ
+from checkers.frames import OFFSET, case, found
+from checkers.places import VOUCHED
 
 
-def known_records(frames: Frames) -> DataFrame:
+def known_records(place: DataFrame) -> DataFrame:
     """Every (offset, value) that an acknowledgement or a read vouches for."""
-    vouched = f"({ACKED} OR {READ}) AND offset IS NOT NULL AND value IS NOT NULL"
-    known = frames.operations.where(vouched).select(*OFFSET, "value", "f", "operation")
-    return frames.spread(known)
-
-
-def inconsistent_offsets(known: DataFrame) -> DataFrame:
-    """Offsets with two values, and who vouches for them."""
-    extremes = known.groupBy(*OFFSET).agg(
-        F.expr("min(struct(value, f, operation)) AS one"),
-        F.expr("max(struct(value, f, operation)) AS other"),
-    )
-    return found(extremes, "one.value", _TWO_VALUES)
-
-
-def next_known(known: DataFrame) -> DataFrame:
-    """Each known offset with the next one."""
-    return (
-        known.select(*OFFSET)
-        .distinct()
-        .selectExpr(
-            *OFFSET,
-            "lead(offset) OVER (PARTITION BY run, topic, partition ORDER BY offset) AS next_known",
-        )
+    return place.where(VOUCHED).select(
+        *OFFSET, "value", "acked", "reads", "send_operation", "read_operation"
     )
 
 
+def neighbours(known: DataFrame) -> DataFrame:
+    """Each of them with the one before and the one behind it in the log."""
+    return known.selectExpr(
+        *OFFSET,
+        f"{_WITNESS} AS one",
+        f"lead(struct(offset, {_WITNESS} AS witness)) OVER ({_IN_LOG_ORDER}) AS next",
+        f"lag(offset) OVER ({_IN_LOG_ORDER}) AS previous_offset",
+    )
+
+
+def inconsistent_offsets(neighbour: DataFrame) -> DataFrame:
+    """Offsets with two values, and who vouches for them: the least value and the next."""
+    return found(neighbour, "one.value", _TWO_VALUES)
+
+
+def next_known(neighbour: DataFrame) -> DataFrame:
+    """Each known offset but the last with the next one."""
+    return neighbour.where("next.offset > offset").selectExpr(*OFFSET, "next.offset AS next_known")
+
+
+_WITNESS: Final = (
+    "struct(value, IF(acked > 0, 'send', 'poll') AS f,"
+    " IF(acked > 0, send_operation, read_operation) AS operation)"
+)
+_IN_LOG_ORDER: Final = "PARTITION BY partition, topic, run ORDER BY offset, value"
 _TWO_VALUES: Final = case(
     "'inconsistent-offsets'",
-    "one.value < other.value",
+    "next.offset = offset AND NOT coalesce(previous_offset = offset, false)",
     offset="offset",
     operation="one.operation",
-    evidence="one, other",
+    evidence="one, next.witness AS other",
 )

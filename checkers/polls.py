@@ -16,49 +16,62 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, case, found
-from checkers.values import READ
+from checkers.places import READ
 
 
 def steps(frames: Frames) -> DataFrame:
     """Each read with the read before it in its sequence; none after a seek."""
-    moves = frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL")
+    moves = frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL").selectExpr(
+        *PARTITION, "process", "operation", "row", "value", "rebalanced", "invoked_ns",
+        "IF(f = 'poll', offset, NULL) AS offset", "type = 'ok' AS ok", "phase = 'final' AS final",
+    )  # fmt: skip
     with_previous = frames.spread(moves).selectExpr(
-        *PARTITION, "process", "operation", "offset", "value", "f", "rebalanced",
+        *PARTITION, "process", "operation", "offset", "value", "rebalanced",
         f"lag({_MOVE}) OVER ({_DONE_IN_ORDER}) AS inside",
-        f"last(IF(type = 'ok', {_MOVE}, NULL), true) OVER ({_DONE_IN_ORDER} {_BEFORE}) AS settled",
+        f"last(IF(ok, {_MOVE}, NULL), true) OVER ({_DONE_IN_ORDER} {_BEFORE}) AS settled",
     )  # fmt: skip
     return (
-        with_previous.where("f = 'poll'")
+        with_previous.where("offset IS NOT NULL")
         .selectExpr("*", "IF(operation = inside.operation, inside, settled) AS previous")
-        .where("previous.f = 'poll' AND NOT (operation = previous.operation AND "
+        .where("previous.offset IS NOT NULL AND NOT (operation = previous.operation AND "
                "coalesce(rebalanced, false))")
     )  # fmt: skip
 
 
-def poll_anomalies(step: DataFrame, next_known: DataFrame, final_reads: DataFrame) -> DataFrame:
-    """Steps that go back or stay, and steps over a record that is known to be there.
-
-    A step to the log start or to what lies below it is over records that were deleted meanwhile.
-    """
-    odd = step.where("offset <> previous.offset + 1").selectExpr(
+def odd_steps(step: DataFrame) -> DataFrame:
+    """Those that do not lead to the very next offset."""
+    return step.where("offset <> previous.offset + 1").selectExpr(
         "*",
         "previous.offset AS previous_offset",
         "previous.operation AS previous_operation",
         "IF(operation = previous.operation, 'int-', '') AS prefix",
     )
+
+
+def backward(odd: DataFrame) -> DataFrame:
+    """Steps that go back or stay."""
+    return found(odd, "value", _BACK)
+
+
+def skips(odd: DataFrame, next_known: DataFrame, final_reads: DataFrame) -> DataFrame:
+    """Steps over a record that is known to be there.
+
+    A step to the log start or to what lies below it is over records that were deleted meanwhile.
+    """
     known = next_known.withColumnRenamed("offset", "previous_offset")
     starts = final_reads.select(*PARTITION, "start_offset")
-    judged = odd.join(known, [*PARTITION, "previous_offset"], "left").join(
+    judged = odd.join(known, [*PARTITION, "previous_offset"]).join(
         F.broadcast(starts), list(PARTITION), "left"
     )
-    return found(judged, "value", _BACK, _SKIP)
+    return found(judged, "value", _SKIP)
 
 
+# Numbers first: rows are told apart sooner.
 _DONE_IN_ORDER: Final = (
-    "PARTITION BY run, topic, partition, process, phase ORDER BY invoked_ns, operation, row"
+    "PARTITION BY process, partition, topic, run, final ORDER BY invoked_ns, operation, row"
 )
 
-_MOVE: Final = "struct(f, offset, operation)"
+_MOVE: Final = "struct(offset, operation)"  # of a seek without an offset
 _BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 
 _BACK: Final = case(

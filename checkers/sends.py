@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, case, found
-from checkers.values import MAY_STAND, READ, SEND
+from checkers.places import READ, SEND
+from checkers.values import MAY_STAND
 
 _STEP: Final = (*PARTITION, "process", "value", "send_operation", "place", "previous_send")
 

@@ -1,8 +1,8 @@
 """A Spark session on this machine.
 
-Not needed where a cluster does the work: any session will do, `check_runs` only uses DataFrames.
-For runs of up to about a million operations the time goes into starting Java and warming it up, so
-by default Java's second compiler stays off; `large=True` turns it on, which pays off later.
+Where others do the work: `checkers.cluster_session`. `check_runs` only uses DataFrames.
+For runs of up to some million operations the time goes into starting Java and warming it up, so
+Java's second compiler stays off; above `LARGE_ROWS` it is on, which pays off later.
 
 The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
 writes to its standard error goes to a file without a name, shown only if Java does not start.
@@ -30,12 +30,22 @@ _NEEDS_JAVA: Final = (
 _JAVA_ALWAYS: Final = "-XX:-UsePerfData -Xshare:auto"
 _JAVA_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _JAVA_LARGE: Final = "-XX:+UseParallelGC"
+LARGE_ROWS: Final = 8_000_000
+_HEAP_SMALL: Final = "2g"
+_HEAP_LARGE: Final = "5g"
 
 
 def local_session(
-    master: str = "local[2]", memory: str = "2g", *, large: bool = False
+    master: str = "local[2]",
+    *,
+    rows: int = 0,
+    memory: str | None = None,
+    address: str = "127.0.0.1",
 ) -> SparkSession:
-    """Start, or find, a session in this process."""
+    """Start, or find, a session in this process, made for so many rows.
+
+    `memory` is Java's heap, as "4g"; executors elsewhere find the session at `address`.
+    """
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
@@ -43,7 +53,9 @@ def local_session(
     if master.startswith("local"):  # the processes that read EDN have the libraries of this one
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
-    for key, value in _settings(memory, large).items():
+    large = rows > LARGE_ROWS
+    heap = memory or (_HEAP_LARGE if large else _HEAP_SMALL)
+    for key, value in _settings(heap, large, address).items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
         try:
@@ -59,12 +71,12 @@ def local_session(
             ) from error
 
 
-def _settings(memory: str, large: bool) -> dict[str, str]:
+def _settings(memory: str, large: bool, address: str) -> dict[str, str]:
     scratch = tempfile.gettempdir()
     return {
         "spark.driver.memory": memory,
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": address,
+        "spark.driver.host": address,
         "spark.driver.extraJavaOptions": (
             f"{_JAVA_ALWAYS} {_JAVA_LARGE if large else _JAVA_SMALL}"
         ),

@@ -1,8 +1,8 @@
 """What became of each value: lost, unseen, duplicated, aborted, invented, out of order.
 
-One grouped pass over all operations makes a profile of every (run, topic, partition, value): how
-it was sent, where it was acknowledged, where it was read before healing and in the final reads.
-Each rule is then a condition on one profile.
+The places of a value (`checkers.places`) make its profile: how it was sent, where it was
+acknowledged, where it was read before healing and in the final reads. Each rule is then a condition
+on one profile.
 
 The rules of lost-write and unseen are those of `jepsen.tests.kafka`, sharpened where final reads
 reached the log end: what they do not hold is gone, even if someone had read it earlier. Where they
@@ -17,12 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, case, found
-
-SEND: Final = "f = 'send'"
-ACKED: Final = "(f = 'send' AND type = 'ok')"
-READ: Final = "(f = 'poll' AND offset IS NOT NULL)"
-MAIN_READ: Final = f"({READ} AND phase = 'main')"
-FINAL_READ: Final = f"({READ} AND phase = 'final')"
+from checkers.places import ACKED, FINAL_READ, READ, SEND, VOUCHED, aggregated, only
 
 
 def partitions(frames: Frames) -> DataFrame:
@@ -34,9 +29,11 @@ def partitions(frames: Frames) -> DataFrame:
         F.expr("count_if(row = 0 AND process >= 0) AS operations"),
         F.expr(f"count_if({SEND}) AS sends"),
         F.expr(f"count_if({ACKED}) AS acked"),
+        F.expr("count_if(f IN ('commit', 'committed')) AS commits"),
         F.expr(f"count_if({FINAL_READ}) AS final_records"),
         F.expr(f"max(IF({READ}, offset, NULL)) AS highest_read"),
         F.expr("max(coalesce(completed_ns, invoked_ns)) AS last_ns"),
+        F.expr(f"{only('completed_ns < invoked_ns', 'operation')} AS backward_operation"),
     )
     return (
         seen.join(F.broadcast(frames.runs), "run", "left")
@@ -46,9 +43,11 @@ def partitions(frames: Frames) -> DataFrame:
             "operations",
             "sends",
             "acked",
+            "commits",
             "final_records",
             "highest_read",
             "last_ns",
+            "backward_operation",
             "whole",
             "coalesce(transactions, false) AS transactions",
             "coalesce(complete, false) AND (final_records > 0 OR coalesce(end_offset, 0) = 0)"
@@ -59,22 +58,18 @@ def partitions(frames: Frames) -> DataFrame:
     )
 
 
-def profiles(frames: Frames, partition_facts: DataFrame) -> DataFrame:
+def profiles(place: DataFrame, partition_facts: DataFrame) -> DataFrame:
     """One row per value, with all that happened to it and the facts of its partition."""
-    about_values = frames.operations.where(f"({SEND} OR {READ}) AND value IS NOT NULL")
-    by_value = (
-        frames.spread(about_values)
-        .groupBy(*PARTITION, "value")
-        .agg(*[F.expr(f"{how} AS {name}") for name, how in _PROFILE.items()])
-    )
-    facts = partition_facts.select(*PARTITION, *_FACTS)
-    return by_value.join(F.broadcast(facts), list(PARTITION)).selectExpr(
+    in_order = aggregated(place, (*PARTITION, "value"), _PROFILE).selectExpr(
         "*",
         "CASE acks_number WHEN -1 THEN 'all' ELSE CAST(acks_number AS STRING) END AS acks",
-        f"lag(struct(value, final_least)) OVER ({_STANDING_IN_ORDER}) AS sent_before",
+        f"last(IF({_STANDS}, struct(value, final_least), NULL), true)"
+        f" OVER ({_SENT_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS sent_before",
         f"lag(struct(value, {_PLACE} AS place, send_operation AS operation))"
         f" OVER ({_SENT_IN_ORDER}) AS previous_send",
     )
+    facts = partition_facts.select(*PARTITION, *_FACTS)
+    return in_order.join(F.broadcast(facts), list(PARTITION))
 
 
 def value_anomalies(profile: DataFrame) -> DataFrame:
@@ -82,50 +77,43 @@ def value_anomalies(profile: DataFrame) -> DataFrame:
     return found(profile, "value", *_CASES)
 
 
-def _only(when: str, column: str) -> str:
-    return f"min(IF({when}, {column}, NULL))"
-
-
 _FACTS: Final = (
     "whole", "transactions", "complete", "highest_read", "last_ns", "start_offset", "end_offset"
 )  # fmt: skip
 
-# Only numbers are aggregated: a hash aggregation cannot hold strings, and would sort instead.
+_MAIN: Final = "reads > final_reads"
+_FINAL: Final = "final_reads > 0"
 _PROFILE: Final = {
-    "sent": f"count_if({SEND})",
-    "acked": f"count_if({ACKED})",
-    "failed": f"count_if({SEND} AND type = 'fail')",
-    "send_operation": _only(SEND, "operation"),
-    "send_row": _only(SEND, "row"),
-    "process": _only(SEND, "process"),
-    "sent_ns": _only(SEND, "invoked_ns"),
-    "acknowledged_ns": _only(ACKED, "completed_ns"),
-    "acked_offset": _only(ACKED, "offset"),
-    "acks_number": _only(ACKED, "IF(acks = 'all', -1, try_cast(acks AS INT))"),
-    "reads": f"count_if({READ})",
-    "ok_reads": f"count_if({READ} AND type = 'ok')",
-    "final_reads": f"count_if({FINAL_READ})",
-    "read_operation": _only(READ, "operation"),
-    "first_read_ns": _only(READ, "completed_ns"),
-    "main_operation": _only(MAIN_READ, "operation"),
-    "main_least": _only(MAIN_READ, "offset"),
-    "main_greatest": f"max(IF({MAIN_READ}, offset, NULL))",
-    "final_least": _only(FINAL_READ, "offset"),
-    "final_greatest": f"max(IF({FINAL_READ}, offset, NULL))",
-    "least": _only(f"{READ} OR {ACKED}", "offset"),
-    "greatest": f"max(IF({READ} OR {ACKED}, offset, NULL))",
+    "sent": "sum(sent)",
+    "acked": "sum(acked)",
+    "failed": "sum(failed)",
+    "send_operation": "min(send_operation)",
+    "send_row": "min(send_row)",
+    "process": "min(process)",
+    "sent_ns": "min(sent_ns)",
+    "acknowledged_ns": "min(acknowledged_ns)",
+    "acked_offset": only("acked > 0", "offset"),
+    "acks_number": "min(acks_number)",
+    "reads": "sum(reads)",
+    "ok_reads": "sum(ok_reads)",
+    "final_reads": "sum(final_reads)",
+    "read_operation": "min(read_operation)",
+    "first_read_ns": "min(first_read_ns)",
+    "main_operation": "min(main_operation)",
+    "main_least": only(_MAIN, "offset"),
+    "main_greatest": f"max(IF({_MAIN}, offset, NULL))",
+    "final_least": only(_FINAL, "offset"),
+    "final_greatest": f"max(IF({_FINAL}, offset, NULL))",
+    "least": only(VOUCHED, "offset"),
+    "greatest": f"max(IF({VOUCHED}, offset, NULL))",
 }
 
-# Acknowledged and still there: only among these can an order be told.
+# Acknowledged and still there: only among these can `reordered` be told.
 _STANDS: Final = "(acked > 0 AND final_reads > 0)"
-_STANDING_IN_ORDER: Final = (
-    f"PARTITION BY run, topic, partition, process, {_STANDS} "
-    "ORDER BY sent_ns, send_operation, send_row"
-)
 # Perhaps there: among these Jepsen tells the order of a process's sends.
 MAY_STAND: Final = "sent > failed"
 _SENT_IN_ORDER: Final = (
-    f"PARTITION BY run, topic, partition, process, {MAY_STAND} "
+    f"PARTITION BY process, partition, topic, run, {MAY_STAND} "
     "ORDER BY sent_ns, send_operation, send_row"
 )
 _PLACE: Final = "coalesce(acked_offset, least)"

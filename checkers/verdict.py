@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from checkers.anomalies import ANOMALIES, Outcome, counting, worst
+from checkers.anomalies import ANOMALIES, counting, worst
 from checkers.material import Material
 from checkers.replicas import UNPROVEN
+from results.outcomes import Outcome
 
 VERDICT_FILE: Final = "verdict.json"
 
@@ -34,6 +35,7 @@ class PartitionCounts:
     acked: int
     complete: bool  # its final reads are all there is to read
     final_records: int
+    backward_operation: int | None = None  # one that completed before it was invoked
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +97,15 @@ def _is_proof(name: str) -> bool:
     return name in ANOMALIES and not ANOMALIES[name].doubt
 
 
-def unknown(material: Material, reason: str) -> RunVerdict:
-    """The verdict of a run that could not be checked."""
-    return RunVerdict(material.name, "unknown", "unknown", {}, 0, (*material.reasons, reason))
-
-
 def _doubts(material: Material, counts: Counts) -> Iterator[str]:
     if material.whole:
         yield from _unread(material, counts)
+    backward = [n for p in counts.partitions if (n := p.backward_operation) is not None]
+    if backward:
+        yield (
+            f"The clock went back: operation {min(backward)} completed before it was invoked, "
+            "so that no order can be told."
+        )
     unplaced = sum(p.sends for p in counts.partitions if p.partition is None)
     if unplaced:
         yield f"{unplaced} sends do not name their partition."

@@ -5,35 +5,57 @@ A session takes seconds to start; `SparkStart` begins with it while the runs are
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Self
 
+from clusters.errors import UsageError
+from harness import output
 from harness.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from checkers.material import Material
     from checkers.verdict import RunVerdict
 
 
-class SparkStart:
-    """A Spark session that is being started on a thread of its own."""
+_EDN_ROW_BYTES: Final = 60
+_MEMORY: Final = re.compile(r"[1-9][0-9]*[mg]")
 
-    def __init__(self, master: str | None = None) -> None:
-        self._master = master
+
+class SparkStart:
+    """A Spark session that is being started on a thread of its own; stopped after the `with`."""
+
+    def __init__(
+        self,
+        master: str | None = None,
+        remote: str | None = None,
+        *,
+        rows: int = 0,
+        memory: str | None = None,
+    ) -> None:
+        """`rows`: how much it is for; `memory`: Java's heap, as "4g", where that is not enough."""
+        self._master = master or "local[2]"
+        self._rows = rows
+        self._memory = memory
+        self._remote = remote
         self._session: SparkSession | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._start, daemon=True)
         self._thread.start()
 
     def _start(self) -> None:
-        from checkers.session import local_session
+        from checkers.cluster_session import connect_session, master_session
 
         try:
-            self._session = local_session(self._master or "local[2]")
+            if self._remote is not None:
+                self._session = connect_session(self._remote)
+            else:
+                self._session = master_session(self._master, rows=self._rows, memory=self._memory)
         except Exception as error:
             self._error = error
 
@@ -50,22 +72,83 @@ class SparkStart:
         if self._session is not None:
             self._session.stop()
 
+    def __enter__(self) -> Self:
+        return self
 
-def histories_as_runs(spark: SparkStart, names: Sequence[str]) -> list[Path]:
-    """Run directories by their names; a history of Jepsen's is made into one first."""
-    from checkers.edn_reader import SUFFIX, import_history
-    from results.errors import RunNotFoundError
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Whoever is interrupted does not wait for a start that may take a minute."""
+        if kind is None:
+            self.stop()
+        elif self._session is not None:
+            try:
+                self._session.interruptAll()
+                self._session.stop()
+            except Exception as error:  # what ended the check may have ended Spark, too
+                output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
+
+
+def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
+    """Raises UsageError for what Spark cannot be told."""
+    from checkers.cluster_session import is_master, is_remote
+
+    if memory is not None and not _MEMORY.fullmatch(memory):
+        raise UsageError(f"--memory {memory!r} must be a size such as 900m or 4g.")
+    if master is not None and remote is not None:
+        raise UsageError("--master and --remote are two ways to the same: give one.")
+    if master is not None and not is_master(master):
+        raise UsageError(
+            f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS"
+            " (Spark Connect, sc://HOST, is --remote)."
+        )
+    if remote is not None and not is_remote(remote):
+        raise UsageError(f"--remote {remote!r} must be of the form sc://HOST:PORT.")
+
+
+def rows_of(names: Sequence[str]) -> int:
+    """About how many rows there are to check; what is not there, or elsewhere, has none."""
+    from checkers.edn_reader import SUFFIX
+    from checkers.material import open_run
+    from checkers.remote import is_remote_path
+    from results.errors import NeaptideError
     from results.store import find_run
 
-    missing = [name for name in names if name.endswith(SUFFIX) and not Path(name).is_file()]
+    rows = 0
+    for name in names:
+        if is_remote_path(name):
+            continue
+        if name.endswith(SUFFIX):
+            rows += Path(name).stat().st_size // _EDN_ROW_BYTES if Path(name).is_file() else 0
+            continue
+        try:
+            rows += open_run(find_run(name)).rows
+        except NeaptideError:
+            continue  # whoever opens it says so
+    return rows
+
+
+def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
+    """Runs by their names; a history of Jepsen's is made into one first."""
+    from checkers.edn_reader import SUFFIX, import_history
+    from checkers.material import open_run
+    from checkers.remote import is_remote_path, open_remote
+    from results.errors import RunNotFoundError
+    from results.store import find_run, runs_directory
+
+    local = [name for name in names if not is_remote_path(name)]
+    missing = [name for name in local if name.endswith(SUFFIX) and not Path(name).is_file()]
     if missing:
         raise RunNotFoundError(f"There is no file {missing[0]}.")
-    known = {name: find_run(name) for name in names if not name.endswith(SUFFIX)}
-    return [
-        known.get(name)
-        or import_history(spark.session(), Path(name), version=VERSION, utc=datetime.now(UTC))
-        for name in names
-    ]
+    known = {name: find_run(name) for name in local if not name.endswith(SUFFIX)}
+
+    def opened(name: str) -> Material:
+        if is_remote_path(name):
+            return open_remote(spark.session(), name, runs_directory())
+        return open_run(
+            known.get(name)
+            or import_history(spark.session(), Path(name), version=VERSION, utc=datetime.now(UTC))
+        )
+
+    return [opened(name) for name in names]
 
 
 def write_history(spark: SparkStart, run: Path, path: Path) -> None:
@@ -75,17 +158,35 @@ def write_history(spark: SparkStart, run: Path, path: Path) -> None:
 
 
 def check_and_report(
-    spark: SparkSession, runs: Sequence[Path], *, thorough: bool = False
+    spark: SparkSession,
+    runs: Sequence[Path | Material],
+    *,
+    thorough: bool = False,
+    plots: bool = False,
+    time_limit_s: float | None = None,
 ) -> list[RunVerdict]:
     """Verdicts in the order of the runs; every run that can be read gets a report."""
-    from checkers.check import check_runs
+    from checkers.check import check_materials
+    from checkers.material import open_run
+    from checkers.series import write_series
     from results.errors import NeaptideError
     from results.report import write_report
 
-    verdicts = check_runs(spark, runs, thorough=thorough)
-    for run in runs:
+    opened = [open_run(run) if isinstance(run, Path) else run for run in runs]
+    once = list({material.directory: material for material in opened}.values())
+    verdicts = check_materials(spark, once, time_limit_s=time_limit_s, thorough=thorough)
+    if plots:
         try:
-            write_report(run)
+            write_series(spark, once)
+        except Exception as error:  # whatever Spark failed with, the verdicts stand
+            output.err.print(f"There are no plots: {_first_line(error)}", markup=False)
+    for material in once:
+        try:
+            write_report(material.directory)
         except NeaptideError:
             continue  # its verdict says why it cannot be read
-    return verdicts
+    return [verdicts[material.directory] for material in opened]
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

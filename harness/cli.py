@@ -10,7 +10,6 @@ import logging
 import secrets
 import signal
 import sys
-import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,9 +21,9 @@ from clusters.errors import UsageError
 from clusters.hosts.java import find_java
 from clusters.hosts.ledger import reap_orphans
 from clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
-from harness import cli_replay, cli_search, output
+from harness import cli_check, cli_replay, cli_search, output
 from harness.catalog import documented, scenario_files
-from harness.exits import Exit, status_of
+from harness.exits import Exit, status_of, verdict_status
 from harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
 from harness.systems import KNOWN, parse_systems
 from harness.version import VERSION
@@ -180,7 +179,7 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
         directory = asyncio.run(run_random(asked, tell))
         teller.tell("checking with Spark", asked.time_s)
         spark = SparkStart()
-        [verdict] = check_and_report(spark.session(), [directory])
+        [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
     _finish_run(directory, verdict, (), json)
 
@@ -195,13 +194,6 @@ def _settings(given: list[str]) -> dict[str, str]:
     return settings
 
 
-def _verdict_status(verdicts: list[Any]) -> Exit:
-    words = {verdict.verdict for verdict in verdicts}
-    if "anomalous" in words:
-        return Exit.ANOMALY
-    return Exit.UNKNOWN if "unknown" in words else Exit.AGREES
-
-
 def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: bool) -> None:
     if json:
         output.print_json({**verdict.to_json(), "run": str(run)})
@@ -213,58 +205,8 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
         for reason in (*verdict.reasons, *disagreements):
             output.out.print(f"  {reason}", markup=False)
         output.out.print(f"report: {output.shown(run / 'report.html')}", markup=False)
-    status = _verdict_status([verdict])
+    status = verdict_status([verdict])
     raise typer.Exit(Exit.ANOMALY if disagreements and status is Exit.AGREES else status)
-
-
-@app.command()
-def check(
-    runs: Annotated[
-        list[str],
-        typer.Argument(help="Run directories, their names, latest, or .edn histories of Jepsen."),
-    ],
-    master: Annotated[str | None, typer.Option(help="A Spark master, as local[4].")] = None,
-    thorough: Annotated[
-        bool,
-        typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md)."),
-    ] = False,
-    to_edn: Annotated[
-        Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
-    from harness.checking import SparkStart, check_and_report, histories_as_runs, write_history
-
-    if to_edn is not None and len(runs) != 1:
-        raise UsageError("--to-edn writes one run: name one.")
-    find_java()
-    begun = time.monotonic()
-    spark = SparkStart(master)
-    with output.telling(1) as teller:
-        directories = histories_as_runs(spark, runs)
-        teller.tell(f"checking {len(directories)} runs with Spark")
-        verdicts = check_and_report(spark.session(), directories, thorough=thorough)
-        if to_edn is not None:
-            write_history(spark, directories[0], to_edn)
-    spark.stop()
-    seconds = round(time.monotonic() - begun, 3)
-    if json:
-        listed = [
-            {**verdict.to_json(), "run": str(directory)}
-            for directory, verdict in zip(directories, verdicts, strict=True)
-        ]
-        output.print_json({"runs": listed, "seconds": seconds})
-    else:
-        rows = [
-            (v.run, v.verdict, v.outcome, str(v.operations), output.anomalies_text(v.anomalies))
-            for v in verdicts
-        ]
-        output.print_table(("run", "verdict", "outcome", "operations", "anomalies"), rows)
-        for verdict in verdicts:
-            for reason in verdict.reasons:
-                output.out.print(f"  {verdict.run}: {reason}", markup=False)
-    raise typer.Exit(_verdict_status(verdicts))
 
 
 @app.command("matrix")
@@ -365,6 +307,7 @@ def common(
         output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
 
+app.command()(cli_check.check)
 app.command()(cli_search.explore)
 app.command()(cli_replay.replay)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from clusters.errors import HostError, MissingPartError, RefusedError, UsageError
 from harness.guard import ProcessEndedError
@@ -13,9 +14,13 @@ from results.errors import (
     NeaptideError,
     RunNotFoundError,
     RunUnreadableError,
+    SparkUnreachableError,
     StoreError,
 )
 from workloads.clients import ClientsError
+
+if TYPE_CHECKING:
+    from checkers.verdict import RunVerdict
 
 
 class Exit(IntEnum):
@@ -41,11 +46,20 @@ STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (RunNotFoundError, Exit.USAGE),
     (MissingPartError, Exit.MISSING),
     (MissingToolError, Exit.MISSING),
+    (SparkUnreachableError, Exit.MISSING),
     (StoreError, Exit.MISSING),
     (RunUnreadableError, Exit.UNKNOWN),
     (NeaptideError, Exit.UNKNOWN),
     *((failure, Exit.UNKNOWN) for failure in RUN_FAILURES),
 )
+
+
+def verdict_status(verdicts: Iterable[RunVerdict]) -> Exit:
+    """Of many runs: an anomaly counts more than what is not known."""
+    words = {verdict.verdict for verdict in verdicts}
+    if "anomalous" in words:
+        return Exit.ANOMALY
+    return Exit.AGREES if words <= {"valid"} else Exit.UNKNOWN
 
 
 def status_of(error: Exception) -> Exit | None:

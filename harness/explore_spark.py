@@ -58,11 +58,13 @@ def run_on_spark(
     histories: Path | None,
 ) -> tuple[Campaign, float, tuple[Path, ...]]:
     """As nemesis.search.campaign.run_campaign; and the run directories of what was found."""
-    from checkers.session import local_session
+    from checkers.cluster_session import is_master, master_session
 
-    if not master.startswith(("local", "spark://", "yarn", "k8s://")):
-        raise UsageError(f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://")
-    spark = local_session(master)
+    if not is_master(master):
+        raise UsageError(
+            f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS."
+        )
+    spark = master_session(master)
     try:
         with tempfile.TemporaryDirectory() as directory:
             spark.addArtifacts(str(_own_code(Path(directory))), pyfile=True)

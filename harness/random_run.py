@@ -31,6 +31,7 @@ from nemesis.random_schedule import (
     draw_schedule,
 )
 from results.run import Aim
+from results.stop import asked_to_stop
 
 WORKLOADS: Final = ("append",)
 _TOPIC: Final = "t"
@@ -128,7 +129,8 @@ async def run_random(
             ending = await guarded(
                 _load_and_end(stage, faults, asked, schedule, progress), directory, stage.find_ended
             )
-        return Finished(Aim(not stage.problems, "; ".join(stage.problems)), ending)
+        aim = Aim(not stage.problems, "; ".join(stage.problems))
+        return Finished(aim, ending, stopped_early=asked_to_stop(directory) or "")
 
     directory, _ = await record(run, asked.system, work)
     return directory
@@ -165,23 +167,28 @@ async def _load(
     )
     begun = time.monotonic()
     doing = "load"
+    stopping = asyncio.Event()
 
     async def tell() -> None:
         while True:
             counts = await stage.clients.do("progress")
             progress(doing, time.monotonic() - begun, counts)
+            if asked_to_stop(stage.run) is not None:
+                stopping.set()
             await asyncio.sleep(_PROGRESS_S)
 
     telling = asyncio.create_task(tell())
     try:
         for scheduled in schedule:
-            await _until_s(begun + scheduled.at_s)
+            await _until_s(begun + scheduled.at_s, stopping)
+            if stopping.is_set():
+                break
             doing = scheduled.fault.kind
             await _inject(faults, scheduled.fault)
-            await _until_s(begun + scheduled.at_s + scheduled.lasts_s)
+            await _until_s(begun + scheduled.at_s + scheduled.lasts_s, stopping)
             await _undo(faults, scheduled.fault)
             doing = "load"
-        await _until_s(begun + asked.time_s)
+        await _until_s(begun + asked.time_s, stopping)
     finally:
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -189,9 +196,13 @@ async def _load(
     await stage.clients.do("stop_load")
 
 
-async def _until_s(moment: float) -> None:
-    """The schedule of a random run is in seconds: this is the one place that waits for time."""
-    await asyncio.sleep(max(0.0, moment - time.monotonic()))
+async def _until_s(moment: float, stopping: asyncio.Event) -> None:
+    """The schedule of a random run is in seconds: this is the one place that waits for time.
+
+    Somebody may ask the run to stop before (`results.stop`).
+    """
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stopping.wait(), max(0.0, moment - time.monotonic()))
 
 
 async def _inject(faults: Faults, fault: Fault) -> None:

@@ -28,6 +28,7 @@ class Finished:
     aim: Aim
     ending: Ending
     disagreements: tuple[str, ...] = ()
+    stopped_early: str = ""
 
 
 def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
@@ -73,6 +74,7 @@ async def record(
         final_reads=done.ending.final_reads,
         replicas_written=done.ending.replicas_written,
         disagreements=done.disagreements,
+        stopped_early=done.stopped_early,
     )
     write_run(directory, finished)
     return directory, finished

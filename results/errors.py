@@ -21,3 +21,7 @@ class StoreError(NeaptideError):
 
 class MissingToolError(NeaptideError):
     """Something outside Python that is needed is not on this machine."""
+
+
+class SparkUnreachableError(NeaptideError):
+    """The Spark cluster that was named does not answer, or does no work."""

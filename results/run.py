@@ -72,6 +72,7 @@ class Run:
     converged: Converged | None = None
     replicas_written: bool = False
     disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
+    stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
     repeat: str = ""  # the command that repeats this run
     clients: Any = None
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -118,3 +118,14 @@ ANOMALIES: Final = pa.schema(
         pa.field("evidence", pa.string(), nullable=False),  # JSON, keys by anomaly
     ]
 )
+
+# `series/`: what happened over time, in stretches of equal width, a bounded number of them.
+SERIES: Final = pa.schema(
+    [
+        pa.field("run", pa.string(), nullable=False),
+        pa.field("series", pa.string(), nullable=False),  # see checkers/series.py
+        pa.field("at_ns", pa.int64(), nullable=False),  # when the stretch begins
+        pa.field("width_ns", pa.int64(), nullable=False),  # how long it is, the same in one run
+        pa.field("value", pa.float64(), nullable=False),
+    ]
+)

@@ -109,6 +109,8 @@ def _daemon(log: Path, *arguments: str) -> Iterator[Daemon]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(log.parent),
         "SPARK_DAEMON_MEMORY": "1g",
+        # Otherwise the master also listens on one port that is always the same.
+        "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
         "SPARK_NO_DAEMONIZE": "1",
     }
     command = ("setpriv", "--pdeathsig", "TERM", str(_HOME / "bin" / "spark-class"), *arguments)

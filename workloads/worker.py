@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from results.errors import NeaptideError
+from results.without_pandas import forgo_pandas
 from workloads.polling import Poller, read_to_end
 from workloads.protocol import ClientsConfig
 from workloads.recorder import Recorder
@@ -198,6 +199,7 @@ class _Load:
 
 
 def main() -> int:
+    forgo_pandas()
     config = ClientsConfig(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     try:
         Worker(config).serve()

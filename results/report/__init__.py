@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from results.errors import StoreError
-from results.report import evidence, plots
+from results.report import evidence, over_time, plots
 from results.report.diagram import draw
 from results.report.layout import lay_out
 from results.report.rows import Row, RunData, load
@@ -81,7 +81,7 @@ def _page(data: RunData) -> dict[str, Any]:
         "plots": [
             svg
             for svg in (
-                plots.load(data) if under_load else None,
+                over_time.load(data),
                 plots.leaders(data) if under_load else None,
                 plots.watermarks(data),
             )

@@ -102,7 +102,11 @@ def _evidence(
 def _details(row: Row) -> str:
     """The evidence of an anomaly that is about no record."""
     found: dict[str, Any] = json.loads(row["evidence"])
-    return ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in found.items())
+    return ", ".join(
+        f"{key.replace('_', ' ')} {value}"
+        for key, value in found.items()
+        if not isinstance(value, list)
+    )
 
 
 def _reads(polls: Iterable[Row]) -> str:

@@ -35,6 +35,7 @@ class RunData:
     fetch_rounds: pa.Table
     replicas: pa.Table
     anomalies: list[Row]
+    series: pa.Table
 
     @property
     def names(self) -> dict[int, str]:
@@ -55,6 +56,18 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
+def fault_of(row: Row) -> tuple[str, Mapping[str, Any]]:
+    """Verb and fields of a step of the nemesis; of a foreign history its text, and no fields."""
+    try:
+        step = json.loads(row["value"])
+    except (TypeError, ValueError):
+        return str(row["value"]), {}
+    if not isinstance(step, dict) or len(step) != 1:
+        return str(row["value"]), {}
+    [(verb, fields)] = step.items()
+    return verb, fields if isinstance(fields, dict) else {}
+
+
 def load(directory: Path) -> RunData:
     """Raises RunUnreadableError where there is no readable run.json."""
     return RunData(
@@ -63,10 +76,17 @@ def load(directory: Path) -> RunData:
         operations=_table(directory / "operations", schema.OPERATIONS),
         fetch_rounds=_table(directory / "fetch_rounds", schema.FETCH_ROUNDS),
         replicas=_table(directory / "replicas", schema.REPLICAS),
-        anomalies=_table(
-            directory / "anomalies", schema.ANOMALIES, rows_max=ANOMALIES_MAX
-        ).to_pylist(),
+        anomalies=load_anomalies(directory, ANOMALIES_MAX),
+        series=_table(directory / "series", schema.SERIES, rows_max=ANOMALIES_MAX),
     )
+
+
+def load_anomalies(directory: Path, rows_max: int) -> list[Row]:
+    """The first anomalies of a run, whether it can be read otherwise or not."""
+    rows: list[Row] = _table(
+        directory / "anomalies", schema.ANOMALIES, rows_max=rows_max
+    ).to_pylist()
+    return rows
 
 
 def _verdict(file: Path) -> Mapping[str, Any]:

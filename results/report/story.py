@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Row = Mapping[str, Any]
+from results.report.rows import Row, fault_of
+
 PRODUCER: Final = "producer"
 CONSUMER: Final = "consumer"
 Tone = Literal["plain", "good", "bad", "quiet"]
@@ -219,7 +220,7 @@ class Story:
     # --- faults and leaders ---
 
     def _fault(self, at_ns: int, row: Row) -> None:
-        verb, fields = next(iter(json.loads(row["value"]).items()))
+        verb, fields = fault_of(row)
         broker = fields.get("broker")
         if broker is not None:
             name = str(broker)

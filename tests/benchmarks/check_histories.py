@@ -82,9 +82,10 @@ def whole(runs: Sequence[Path], expected: Mapping[str, int], options: Sequence[s
 def warm(runs: Sequence[Path], times: int) -> list[dict[str, float]]:
     """The same check again and again in one session."""
     from checkers.check import check_runs
+    from checkers.material import open_run
     from checkers.session import local_session
 
-    spark = local_session()
+    spark = local_session(rows=sum(open_run(run).rows for run in runs))
     tree = psutil.Process(os.getpid())
 
     def cpu_s() -> float:

@@ -195,14 +195,14 @@ def test_a_job_that_takes_too_long_is_interrupted(
 ) -> None:
     """Far more work than fits: every offset against every offset, many times over."""
 
-    def endless(*_: object, **__: object) -> DataFrame:
+    def endless(*_: object) -> DataFrame:
         many = spark.range(1_000_000_000)
         return many.crossJoin(many.withColumnRenamed("id", "other")).selectExpr(
             "'slow' AS run", "'x' AS anomaly", "'t' AS topic", "0 AS partition",
             "id + other AS offset", "'' AS value", "id AS operation", "'' AS evidence",
         )  # fmt: skip
 
-    monkeypatch.setattr("checkers.count.all_anomalies", endless)
+    monkeypatch.setattr("checkers.replicas.differences", endless)
     (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=2.0)
     assert verdict.reasons == ("The check ran out of its 2 s.",)
 

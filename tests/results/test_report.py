@@ -13,7 +13,9 @@ from results.errors import RunUnreadableError
 from results.report import diagram_of, write_report
 from results.report.layout import ROWS_MAX, lay_out
 from results.report.story import Line
+from results.schema import OPERATIONS
 from results.store import write_json, write_run
+from results.tables import TableWriter
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
 
 
@@ -166,7 +168,6 @@ def test_without_run_json_there_is_no_report_but_a_sentence(run: Path) -> None:
 def test_a_run_under_load_shows_plots(run: Path) -> None:
     write_run(run, replace(RUN, kind="random", expected=None))
     texts = page(run).texts
-    assert "sends completed, by outcome" in texts
     assert "leader of each partition" in texts
     assert "followers of partition 0: LEO and HW on the wire" in texts
 
@@ -183,3 +184,18 @@ def test_a_story_that_is_too_long_is_cut_in_the_middle_and_says_so() -> None:
 
 def test_a_story_that_fits_is_told_whole() -> None:
     assert lay_out([Line(n, f"line {n}") for n in range(ROWS_MAX)], ["A"]).left_out == 0
+
+
+def test_a_history_of_jepsen_shows_its_faults_as_they_are_written(run: Path) -> None:
+    values = ["{:start-partition nil}", '"odd"', "{}", None]
+    rows = [
+        {
+            "operation": 90 + n, "row": 0, "process": -1, "f": "nemesis", "type": "info",
+            "invoked_ns": 9_700_000_000 + n, "value": value, "phase": "main",
+        }
+        for n, value in enumerate(values)
+    ]  # fmt: skip
+    tuples = [tuple(row.get(name) for name in OPERATIONS.names) for row in rows]
+    with TableWriter(run / "operations", OPERATIONS, writer="jepsen") as writer:
+        writer.extend(tuples)
+    assert "{:start-partition nil}" in " ".join(page(run).texts)

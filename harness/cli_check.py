@@ -1,0 +1,165 @@
+"""`neaptide check`: saved runs and histories in; a table, JSON, JUnit XML, pages out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from clusters.errors import UsageError
+from clusters.hosts.java import find_java
+from harness import output
+from harness.exits import verdict_status
+from harness.options import Json
+
+if TYPE_CHECKING:
+    from checkers.verdict import RunVerdict
+    from harness.checking import SparkStart
+    from results.report.rows import Row
+
+
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        help="Run directories, their names, latest, s3a://…, or .edn histories of Jepsen."
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option(help="A Spark master: local[4], spark://HOST:7077, yarn.")
+]
+Remote = Annotated[str | None, typer.Option(help="A Spark Connect server: sc://HOST:15002.")]
+Thorough = Annotated[
+    bool, typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md).")
+]
+Plots = Annotated[
+    bool, typer.Option("--plots", help="Draw how the load went, in each run's report.")
+]
+Html = Annotated[Path | None, typer.Option(help="Write a page of all these runs, the worst first.")]
+Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML: a run is a test case.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Look at a run while it is still going.")]
+StopOnAnomaly = Annotated[
+    bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
+]
+Memory = Annotated[str | None, typer.Option(help="Java's heap for the check, as 4g.")]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(min=0, help="Seconds, then the runs are unknown, with what was found so far."),
+]
+ToEdn = Annotated[Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")]
+
+
+def check(
+    runs: Runs,
+    master: Master = None,
+    remote: Remote = None,
+    thorough: Thorough = False,
+    plots: Plots = False,
+    html: Html = None,
+    junit: Junit = None,
+    follow: Follow = False,
+    stop_on_anomaly: StopOnAnomaly = False,
+    to_edn: ToEdn = None,
+    memory: Memory = None,
+    time_limit: TimeLimit = None,
+    json: Json = False,
+) -> None:
+    """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
+    from harness.checking import (
+        SparkStart,
+        check_and_report,
+        check_spark,
+        open_runs,
+        rows_of,
+        write_history,
+    )
+
+    if to_edn is not None and len(runs) != 1:
+        raise UsageError("--to-edn writes one run: name one.")
+    _check_following(runs, follow, stop_on_anomaly, remote)
+    check_spark(master, remote, memory)
+    if remote is None:
+        find_java()
+    begun = time.monotonic()
+    start = SparkStart(master, remote, rows=rows_of(runs), memory=memory)
+    with output.telling(1) as teller, start as spark:
+        opened = open_runs(spark, runs)
+        directories = [material.directory for material in opened]
+        early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
+        teller.tell(f"checking {len(directories)} runs with Spark")
+        # What was followed has more in it now than when it was opened.
+        chosen = directories if follow else opened
+        verdicts = check_and_report(
+            spark.session(), chosen, thorough=thorough, plots=plots, time_limit_s=time_limit
+        )
+        if to_edn is not None:
+            write_history(spark, directories[0], to_edn)
+    seconds = round(time.monotonic() - begun, 3)
+    write_pages(directories, verdicts, html, junit)
+    print_verdicts(directories, verdicts, seconds, json, early)
+    raise typer.Exit(verdict_status(verdicts))
+
+
+def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:
+    if stop and not follow:
+        raise UsageError("--stop-on-anomaly needs --follow.")
+    if follow and (len(runs) != 1 or runs[0].endswith(".edn") or "://" in runs[0]):
+        raise UsageError("--follow follows one run that is on this machine: name one.")
+    if follow and remote is not None:
+        raise UsageError("--follow does not go with --remote: give --master, or neither.")
+
+
+def _followed(spark: SparkStart, run: Path, stop: bool) -> list[Row]:
+    from harness.following import follow_run
+
+    return follow_run(
+        spark.session(), run, stop=stop, say=lambda text: output.err.print(text, markup=False)
+    )
+
+
+def write_pages(
+    directories: Sequence[Path],
+    verdicts: Sequence[RunVerdict],
+    html: Path | None,
+    junit: Path | None,
+) -> None:
+    """What was asked for beside the table. Raises StoreError."""
+    if html is None and junit is None:
+        return
+    from results.cases import cases
+    from results.junit import write_junit
+    from results.report.runs_page import write_runs_page
+
+    judged = cases(zip(directories, (v.to_json() for v in verdicts), strict=True))
+    if junit is not None:
+        write_junit(judged, junit)
+    if html is not None:
+        write_runs_page(judged, html)
+
+
+def print_verdicts(
+    directories: Sequence[Path],
+    verdicts: Sequence[RunVerdict],
+    seconds: float,
+    json: bool,
+    early: Sequence[Row] | None,
+) -> None:
+    """`early`: what was told before the run was over; None: it was not followed."""
+    if json:
+        listed = [
+            {**verdict.to_json(), "run": str(directory)}
+            for directory, verdict in zip(directories, verdicts, strict=True)
+        ]
+        told = {} if early is None else {"early": list(early)}
+        output.print_json({"runs": listed, "seconds": seconds, **told})
+        return
+    rows = [
+        (v.run, v.verdict, v.outcome, str(v.operations), output.anomalies_text(v.anomalies))
+        for v in verdicts
+    ]
+    output.print_table(("run", "verdict", "outcome", "operations", "anomalies"), rows)
+    for verdict in verdicts:
+        for reason in verdict.reasons:
+            output.out.print(f"  {verdict.run}: {reason}", markup=False)

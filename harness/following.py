@@ -1,0 +1,84 @@
+"""Follows a run that another process plays: tells what is proved, and may ask the run to end.
+
+Not the verdict: that is the check's, once the run is over. What tells that a run is over is its
+`run.json`; one that was killed never says so, and is given up when it writes nothing any more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from results.cases import sentence
+from results.report.rows import Row
+from results.run import read_run
+from results.stop import ask_to_stop
+from results.tables import table_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Longer than a run may wait for its replicas to be level, and for its final reads.
+QUIET_S: Final = 300.0
+_LOOK_S: Final = 0.2  # a directory tells nobody that it was made
+
+Say = Callable[[str], None]
+
+
+class Followed:
+    """A run under way: whether it is over, and since when it has written nothing."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self._files = -1
+        self._wrote = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Raises RunUnreadableError."""
+        return read_run(self.run).status != "running" or self.is_quiet()
+
+    def is_quiet(self) -> bool:
+        files = len(table_files(self.run / "operations"))
+        if files != self._files:
+            self._files, self._wrote = files, time.monotonic()
+        return time.monotonic() - self._wrote > QUIET_S
+
+    def has_begun(self) -> bool:
+        """Waits until there are operations to look at; False: there will be none."""
+        while not (self.run / "operations").is_dir():
+            if self.is_over():
+                return False
+            time.sleep(_LOOK_S)
+        return True
+
+
+def follow_run(spark: SparkSession, run: Path, *, stop: bool, say: Say) -> list[Row]:
+    """Returns when the run is over, with what was told meanwhile; `stop` asks it to end then."""
+    from pyspark.errors import PySparkException
+
+    from checkers.follow import follow
+
+    followed = Followed(run)
+    told: list[Row] = []
+
+    def tell(found: Row) -> None:
+        if stop and not told:
+            ask_to_stop(run, f"neaptide check --follow has found {sentence(found)}")
+        told.append(found)
+        say(sentence(found))
+
+    if not followed.has_begun() or followed.is_over():
+        return told
+    say(f"following {run.name}")
+    try:
+        follow(spark, run, is_over=followed.is_over, tell=tell)
+    except PySparkException as error:
+        first_line = str(error).strip().splitlines()[0]
+        say(f"It can be followed no further ({first_line}), and is judged when it is over.")
+        while not followed.is_over():
+            time.sleep(_LOOK_S)
+    if followed.is_quiet():
+        say(f"{run.name} has written nothing for {QUIET_S:g} s: it is taken for dead.")
+    return told

@@ -1,0 +1,139 @@
+"""The same verdicts where others do the work: on a standalone cluster, and behind Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkers.cluster_session import first_that_listens, master_session
+from clusters.errors import UsageError
+from harness.checking import check_spark
+from harness.exits import Exit, status_of
+from results.errors import SparkUnreachableError
+from tests.checkers.histories import Story, final, poll, send
+from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
+from tests.results.losing_run import write_losing_run
+from tests.standalone import Cluster, connect_server, standalone_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.live]
+
+HELD = Story([send("a", 0), send("b", 1), poll((0, "a")), final((0, "a"), (1, "b"))])
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with standalone_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    return str(write_losing_run(tmp_path / "losing")), str(HELD.write(tmp_path / "held"))
+
+
+def assert_judged(status: int, told: Any) -> None:
+    losing, held = told["runs"]
+    assert status == Exit.ANOMALY
+    assert (losing["verdict"], losing["outcome"]) == ("anomalous", "lost")
+    assert losing["anomalies"]["lost-write"] == losing["anomalies"]["committed-then-lost"] == 1
+    assert (held["verdict"], held["anomalies"]) == ("valid", {})
+
+
+def test_a_standalone_cluster_judges(
+    cluster: Cluster, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    done, told = neaptide(tmp_path, "check", *runs, "--master", cluster.url, "--json")
+    assert_judged(done.returncode, told)
+    assert cluster.worker.said(r"(Asked to launch executor)")
+    cluster.wait_for_executors(some=False)
+
+
+def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Path) -> None:
+    options = ("--plots", "--thorough", "--json")
+    done, told = neaptide(tmp_path, "check", *runs, "--remote", connect, *options)
+    assert_judged(done.returncode, told)
+
+
+def test_ctrl_c_leaves_no_executor(cluster: Cluster, runs: tuple[str, str], tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "check", *runs, "--master", cluster.url],
+        env={**os.environ, "NEAPTIDE_STATE": str(tmp_path / "state")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    cluster.wait_for_executors(some=True)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == Exit.UNKNOWN, said
+    assert "Interrupted" in said
+    cluster.wait_for_executors(some=False)
+
+
+def closed() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+def test_who_does_not_answer_is_told_in_one_sentence(runs: tuple[str, str], tmp_path: Path) -> None:
+    address = f"sc://{closed()}"
+    done, told = neaptide(tmp_path, "check", *runs, "--remote", address)
+    assert (done.returncode, told) == (Exit.MISSING, None)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"neaptide: No Spark Connect server answers at {address} (")
+    assert last.endswith("): start it, or name another.")
+
+
+def test_one_master_of_several_is_enough_and_none_is_not(tmp_path: Path) -> None:
+    with pytest.raises(SparkUnreachableError, match="No Spark master answers at spark://") as told:
+        master_session(f"spark://{closed()},{closed()}")
+    assert status_of(told.value) == Exit.MISSING
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = ("127.0.0.1", listening.getsockname()[1])
+        assert first_that_listens("Spark master", "both", [("127.0.0.1", 1), address]) == address
+
+
+@pytest.mark.parametrize(
+    ("master", "remote"),
+    [
+        ("nonsense", None),
+        ("sc://127.0.0.1", None),
+        ("spark://127.0.0.1", None),
+        (None, "spark://127.0.0.1:7077"),
+        ("local[1]", "sc://127.0.0.1"),
+    ],
+)
+def test_what_spark_cannot_be_told_is_wrong_usage(master: str | None, remote: str | None) -> None:
+    with pytest.raises(UsageError, match="--"):
+        check_spark(master, remote)
+
+
+@pytest.mark.parametrize(
+    ("master", "remote"),
+    [
+        (None, None),
+        ("local[*]", None),
+        ("spark://one:7077,two:7077", None),
+        ("yarn", None),
+        (None, "sc://server"),
+        (None, "sc://server:15002/;token=x"),
+    ],
+)
+def test_what_spark_can_be_told(master: str | None, remote: str | None) -> None:
+    check_spark(master, remote)
