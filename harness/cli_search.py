@@ -33,15 +33,25 @@ def explore(
     first: Annotated[bool, typer.Option("--first", help="End with the first find.")] = False,
     acks: Annotated[str, typer.Option(help="1 or all.")] = "all",
     nemesis: Annotated[
-        str, typer.Option(help="Faults: kill,hold,cut,pause,wait,consume,power_off.")
+        str, typer.Option(help="Faults: kill,hold,cut,pause,wait,stop,zombie,consume,power_off.")
     ] = "kill,hold,cut,pause,wait",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as min.insync.replicas=1.")
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help="Look for this alone, as diverged; any if not given.")
     ] = None,
     save: Annotated[Path, typer.Option(help="Where found schedules go.")] = Path("schedules"),
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
     seed: Annotated[
         int | None, typer.Option(help="The first seed; drawn and printed if not given.")
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Search on Spark's executors, as spark://HOST:7077.")
+    ] = None,
+    histories: Annotated[
+        Path | None,
+        typer.Option(help="With --master: what is found comes back as runs too, to here."),
     ] = None,
     invariants: Annotated[
         bool, typer.Option("--invariants", help="Ask the invariants after every event.")
@@ -71,6 +81,10 @@ def explore(
 
     if mutants + exhaustive + priorities > 1:
         raise UsageError("Choose one of --mutants, --exhaustive and --priorities.")
+    if master is not None and (mutants or exhaustive or priorities):
+        raise UsageError("--master goes with the search of schedules by chance alone.")
+    if histories is not None and master is None:
+        raise UsageError("--histories goes with --master; here, replay a schedule for its run.")
     first_seed = int.from_bytes(os.urandom(4), "big") % SEED_MAX if seed is None else seed
     if seeds is None and time_s is None and not mutants and not exhaustive:
         time_s = DEFAULT_TIME_S
@@ -86,6 +100,9 @@ def explore(
         first,
         workers,
         invariants,
+        outcome,
+        master,
+        histories,
     )
     if not exhaustive:
         output.err.print(f"seed {first_seed}")

@@ -11,11 +11,13 @@ from typing import Any, Final
 from clusters.broker.replication.generation import GENERATIONS
 from clusters.broker.replication.settings import InvalidSettingError, replication_settings
 from clusters.errors import UsageError
-from nemesis.search.campaign import Campaign, run_campaign
+from nemesis.search.campaign import Campaign, Until, run_campaign
 from nemesis.search.episode import Loss, Search
 from nemesis.search.explore import BROKEN
 from nemesis.search.invariants import SENTENCES
+from nemesis.search.judge import WORST_FIRST
 from nemesis.search.moves import FAULTS
+from nemesis.search.targets import BAD
 from nemesis.search.words import told
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
@@ -45,6 +47,9 @@ class Asked:
     first: bool
     workers: int | None = None
     invariants: bool = False
+    outcome: str | None = None  # None: any that is bad
+    master: str | None = None  # a Spark cluster whose executors search
+    histories: Path | None = None  # where the runs of what is found go
 
 
 def search_of(asked: Asked) -> Search:
@@ -57,6 +62,8 @@ def search_of(asked: Asked) -> Search:
         )
     if asked.acks not in ("1", "all"):
         raise UsageError(f"--acks {asked.acks!r} must be 1 or all.")
+    if asked.outcome is not None and asked.outcome not in WORST_FIRST:
+        raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(WORST_FIRST)}.")
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
     topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
     try:
@@ -71,6 +78,7 @@ def search_of(asked: Asked) -> Search:
         topic,
         SCHEDULES_PER_SEED,
         watched=asked.invariants,
+        outcomes=BAD if asked.outcome is None else (asked.outcome,),
     )
 
 
@@ -88,15 +96,17 @@ def parse_search_faults(text: str) -> tuple[str, ...]:
 def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, Any]:
     """Searches, saves, and returns the document of `--json`."""
     search = search_of(asked)
-    campaign, seconds = run_campaign(
-        search,
-        asked.seed,
-        seeds=asked.seeds,
-        time_s=asked.time_s,
-        workers=asked.workers or os.cpu_count() or 1,
-        stop_at_first=asked.first,
-        tell=tell,
-    )
+    until = Until(asked.seeds, asked.time_s, asked.first)
+    if asked.master is not None:
+        from harness.explore_spark import run_on_spark
+
+        campaign, seconds, histories = run_on_spark(
+            asked.master, search, asked.seed, until, tell, asked.histories
+        )
+    else:
+        workers = asked.workers or os.cpu_count() or 1
+        campaign, seconds = run_campaign(search, asked.seed, until, workers=workers, tell=tell)
+        histories = ()
     return {
         "system": asked.system,
         "schedules": campaign.schedules,
@@ -113,6 +123,7 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
             }
             for loss in campaign.shortest()[:KEPT_MAX]
         ],
+        "histories": [str(run) for run in histories],
         "found_in_all": len(campaign.losses),
         "not_portable": len(campaign.unportable),
         "broken": [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import TopicPartition
+from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from clusters.simulation.clients import (
     DEFINITE,
     MESSAGE_TIMEOUT_MS,
@@ -143,19 +143,27 @@ def _reaches(world: World, broker: int) -> bool:
 
 
 def _leader(world: World, partition: int, to: int | None = None) -> int | None:
-    """Who leads, as the clients believe; asked anew where that broker is dead."""
+    """Who leads, as the clients believe; asked anew where that broker is dead.
+
+    Of what different brokers tell, the newest leader epoch is believed, as librdkafka does.
+    """
     known = world.clients.leaders.get((partition, to))
     if known is not None and known in world.brokers:
         return known
+    newest: LeaderAndIsr | None = None
     for broker_id in sorted(world.brokers) if to is None else (to,):
         if not _reaches(world, broker_id):
             continue
-        told_states = world.brokers[broker_id].metadata.topics.get(world.spec.topic, {})
-        state = told_states.get(partition)
-        if state is not None and state.state.leader in world.brokers:
-            world.clients.leaders[partition, to] = state.state.leader
-            return state.state.leader
-    return None
+        told_state = world.brokers[broker_id].metadata.topics.get(world.spec.topic, {})
+        told_of = told_state.get(partition)
+        if told_of is None or told_of.state.leader not in world.brokers:
+            continue
+        if newest is None or told_of.state.leader_epoch > newest.leader_epoch:
+            newest = told_of.state
+    if newest is None:
+        return None
+    world.clients.leaders[partition, to] = newest.leader
+    return newest.leader
 
 
 # --- what happens to them ------------------------------------------------------------------------

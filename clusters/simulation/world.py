@@ -157,6 +157,8 @@ class World:
         "expired",
         "hold_counts",
         "holds",
+        "marks_gone_back",
+        "marks_told",
         "messages",
         "now_us",
         "obeyed",
@@ -210,6 +212,10 @@ class World:
         self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
+        # The high watermark that a leader last told a follower in an epoch; how often it was less
+        # than before. By (epoch, leader, follower).
+        self.marks_told: dict[tuple[int, int, int], int] = {}
+        self.marks_gone_back = 0
         self.recorder: Recorder | None = None
         self.watch: Watch | None = None
         # Brokers and disks that a copy has too: copied before they are changed.
@@ -660,9 +666,21 @@ class World:
             case _:
                 listed = (told.ListedOffset(o.partition, o.error, o.offset) for o in effect.results)
                 answer = told.ListOffsetsResponded(fetcher, sequence, tuple(listed))
+        if isinstance(answer, told.FetchResponded):
+            self._note_mark(broker_id, asked.broker, answer)
         entry = self.send(broker_id, asked.broker, FETCH, answer)
         if self.recorder is not None and isinstance(answer, told.FetchResponded):
             self.recorder.answered(self, entry)
+
+    def _note_mark(self, leader: int, follower: int, answer: told.FetchResponded) -> None:
+        position = self.positions.get(follower)
+        for result in answer.results:
+            if not position or result.partition != self.partition or result.error is not Error.NONE:
+                continue
+            key = (position.leader_epoch, leader, follower)
+            if result.high_watermark < self.marks_told.get(key, 0):
+                self.marks_gone_back += 1
+            self.marks_told[key] = result.high_watermark
 
     def read(
         self, broker_id: int, results: tuple[do.FetchedResult, ...]
@@ -777,6 +795,7 @@ _HOLDERS: Final = (
     "disks",
     "hold_counts",
     "holds",
+    "marks_told",
     "messages",
     "own",
     "positions",
@@ -792,6 +811,7 @@ _SHARED: Final = (
     "cuts",
     "ever_held",
     "expired",
+    "marks_gone_back",
     "now_us",
     "partition",
     "paused",

@@ -51,29 +51,57 @@ class Campaign:
         return sorted(self.losses.values(), key=lambda loss: (len(loss.shrunk), loss.seed))
 
 
-def run_campaign(
-    search: Search,
-    first_seed: int,
-    *,
-    seeds: int | None,
-    time_s: float | None,
-    workers: int,
-    stop_at_first: bool,
-    tell: Callable[[Campaign, float], None],
-) -> tuple[Campaign, float]:
-    """So many seeds, or for so long. Returns what was found, and how long it took."""
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a campaign ends: after so many seeds, after so long, with the first find."""
+
+    seeds: int | None = None
+    time_s: float | None = None
+    first: bool = False
+
+
+class Clock:
+    """How long a campaign has been going, and whether it is over."""
+
+    def __init__(self, until: Until, campaign: Campaign) -> None:
+        self._until, self._campaign = until, campaign
+        self._started = time.monotonic()
+
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._started
+
+    def left_s(self) -> float | None:
+        """None: for as long as it takes."""
+        time_s = self._until.time_s
+        return None if time_s is None else max(0.0, time_s - self.elapsed_s())
+
+    def is_over(self) -> bool:
+        campaign = self._campaign
+        has_found = bool(campaign.losses or campaign.broken)
+        return self.left_s() == 0.0 or (self._until.first and has_found)
+
+
+Explore = Callable[[Clock], Iterator[Explored]]
+Tell = Callable[[Campaign, float], None]
+
+
+def collect(explore: Explore, until: Until, tell: Tell) -> tuple[Campaign, float]:
+    """What all seeds came to, in the order in which they end, and how long it took."""
     campaign = Campaign()
-    started = time.monotonic()
+    clock = Clock(until, campaign)
+    for explored in explore(clock):
+        campaign.add(explored, clock.elapsed_s())
+        tell(campaign, clock.elapsed_s())
+    return campaign, clock.elapsed_s()
 
-    def is_over() -> bool:
-        out_of_time = time_s is not None and time.monotonic() - started >= time_s
-        return out_of_time or (stop_at_first and bool(campaign.losses or campaign.broken))
 
-    for explored in _explore_all(search, first_seed, seeds, workers, is_over):
-        elapsed_s = time.monotonic() - started
-        campaign.add(explored, elapsed_s)
-        tell(campaign, elapsed_s)
-    return campaign, time.monotonic() - started
+def run_campaign(
+    search: Search, first_seed: int, until: Until, *, workers: int, tell: Tell
+) -> tuple[Campaign, float]:
+    """Seeds side by side in processes of this machine."""
+    return collect(
+        lambda clock: _explore_all(search, first_seed, until.seeds, workers, clock), until, tell
+    )
 
 
 def _explore_all(
@@ -81,7 +109,7 @@ def _explore_all(
     first_seed: int,
     seeds: int | None,
     workers: int,
-    is_over: Callable[[], bool],
+    clock: Clock,
 ) -> Iterator[Explored]:
     """In the order in which they end."""
     next_seed = first_seed
@@ -91,9 +119,9 @@ def _explore_all(
         running: set[Future[Explored]] = set()
         try:
             while True:
-                may_start = not is_over() and (last_seed is None or next_seed < last_seed)
+                may_start = not clock.is_over() and (last_seed is None or next_seed < last_seed)
                 if may_start and len(running) < workers + 1:
-                    running.add(pool.submit(_explore, search, next_seed))
+                    running.add(pool.submit(_explore, search, next_seed, clock.left_s()))
                     next_seed += 1
                     continue
                 if not running:
@@ -105,9 +133,9 @@ def _explore_all(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _explore(search: Search, seed: int) -> Explored:
+def _explore(search: Search, seed: int, time_s: float | None) -> Explored:
     if is_orphan():
         sys.exit(0)
-    explored = explore_seed(search, seed)
+    explored = explore_seed(search, seed, time_s)
     gc.collect()
     return explored

@@ -33,6 +33,7 @@ class _Marks:
 
     log_ends: Mapping[int, int]
     high_watermarks: Mapping[int, int]
+    registered: frozenset[int]
 
     @classmethod
     def of(cls, world: World) -> _Marks:
@@ -41,6 +42,7 @@ class _Marks:
         return cls(
             {number: observed.log_end_offset_on_disk(number) or 0 for number in numbers},
             {number: observed.high_watermark(number) or 0 for number in numbers},
+            frozenset(number for number in numbers if observed.registered(number)),
         )
 
 
@@ -137,8 +139,8 @@ def _fields(step: steps.Step) -> Iterator[str]:
             yield f"purpose = {_quoted(step.purpose or 'replication')}"
             if step.both:
                 yield "both = true"
-        case steps.Restart(broker) | steps.Pause(broker) | steps.Resume(broker):
-            yield f"broker = {_quoted(str(broker))}"
+        case steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
+            yield f"broker = {_quoted(str(step.broker))}"
 
 
 def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
@@ -154,6 +156,11 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     for rule in world.holds.values():
         if observed.held(rule.source, rule.target):
             yield f"held({names[rule.source]}, {names[rule.target]})"
+    for number in sorted(world.brokers):
+        if not observed.registered(number):
+            yield f"not registered({names[number]})"  # a zombie: it lives, its session is over
+        elif number not in before.registered:
+            yield f"registered({names[number]})"
     leader = observed.leader()
     yield f"leader is {'nobody' if leader is None else names[leader]}"
     isr = ", ".join(names[number] for number in observed.isr())

@@ -6,8 +6,9 @@ conditions alone. What does so only under the search's own timing is told apart 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.simulation.world import World
@@ -17,7 +18,7 @@ from nemesis.search.explore import BROKEN, Episode, Found, watched_world
 from nemesis.search.judge import Judged
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, renamed, shrink
-from nemesis.search.targets import Target, target_of
+from nemesis.search.targets import BAD, Target, target_of
 from nemesis.search.words import signature, told
 
 
@@ -32,9 +33,10 @@ class Search:
     topic_settings: Mapping[str, str]
     schedules_max: int  # in one episode
     watched: bool = False  # with invariants
+    outcomes: tuple[str, ...] = BAD  # what counts as a find
 
     def target(self) -> Target:
-        return target_of(
+        target = target_of(
             self.rules,
             self.settings,
             self.topic_settings,
@@ -42,6 +44,7 @@ class Search:
             self.faults,
             watched=self.watched,
         )
+        return replace(target, outcomes=self.outcomes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,11 @@ class Explored:
     loss: Loss | None
 
 
-def explore_seed(search: Search, seed: int) -> Explored:
+def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Explored:
+    """`time_s`: it is left where it is then; what is found by then does not depend on it."""
     target = search.target()
     episode = Episode(target, seed)
-    found = episode.explore(search.schedules_max)
+    found = episode.explore(search.schedules_max, over_after(time_s))
     if found is None:
         return Explored(seed, episode.schedules, len(episode.states), None)
     ready = watched_world(target)
@@ -97,6 +101,13 @@ def explore_seed(search: Search, seed: int) -> Explored:
         signature(shrunk),
     )
     return Explored(seed, episode.schedules, len(episode.states), loss)
+
+
+def over_after(time_s: float | None) -> Callable[[], bool]:
+    if time_s is None:
+        return lambda: False
+    end_s = time.monotonic() + time_s
+    return lambda: time.monotonic() >= end_s
 
 
 def _broken_rule(target: Target, ready: World | Judged, found: Found) -> Loss:

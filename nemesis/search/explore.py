@@ -9,12 +9,12 @@ seed's; nothing else decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
-from clusters.broker.replication.model import NO_LEADER
+from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from clusters.broker.replication.partition import Follower, Leader
 from clusters.simulation.world import World
 from nemesis import steps
@@ -31,12 +31,14 @@ from nemesis.search.judge import Judged, judge
 from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
 from nemesis.search.observed import assigned
 from nemesis.search.perform import MissedError, Performer
-from nemesis.search.rest import rest
+from nemesis.search.rest import rest, sessions_end
 from nemesis.search.targets import BAD, Target
 from nemesis.search.worlds import ready_world
 
 T = TypeVar("T")
-DEPTH_MAX: Final = 14
+DEPTH_MAX: Final = 16
+DRAWN_OF_SHELF: Final = 3
+LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
@@ -66,7 +68,9 @@ class Episode:
     states: set[Hashable] = field(default_factory=set)
     shelves: dict[int, list[Node]] = field(default_factory=dict)  # by danger
 
-    def explore(self, schedules_max: int) -> Found | None:
+    def explore(
+        self, schedules_max: int, is_over: Callable[[], bool] = lambda: False
+    ) -> Found | None:
         rng = Random(self.seed)
         drawing = _swarm(rng, self.target)
         sample_every = SAMPLE_WATCHED if self.target.watched else SAMPLE_EVERY
@@ -80,6 +84,8 @@ class Episode:
             if not moves:
                 continue
             self.schedules += 1
+            if self.schedules % LOOK_EVERY == 0 and is_over():
+                return None
             world = node.world.copy()
             schedule = node.schedule + moves
             try:
@@ -105,11 +111,12 @@ class Episode:
         return True
 
     def _choose(self, rng: Random) -> Node:
-        """Each shelf half as often as the one in more danger; of a shelf, newer ones rather."""
+        """Each shelf half as often as the one in more danger; of a shelf, shorter ones rather."""
         ordered = sorted(self.shelves)
         chosen = next((copies for copies in ordered if rng.random() < 0.5), ordered[-1])
         shelf = self.shelves[chosen]
-        return shelf[max(rng.randrange(len(shelf)), rng.randrange(len(shelf)))]
+        drawn = [shelf[rng.randrange(len(shelf))] for _ in range(DRAWN_OF_SHELF)]
+        return min(drawn, key=lambda node: len(node.schedule))
 
 
 def _swarm(rng: Random, target: Target) -> Drawing:
@@ -129,6 +136,7 @@ def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, 
     for step in moves:
         performer.do(step)
         if isinstance(step, steps.Await):
+            sessions_end(world)
             rest(world, 2_000 * world.spec.settings.replica_lag_time_max_ms)
         elif not isinstance(step, steps.Hold):
             rest(world)
@@ -222,18 +230,41 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 
 def danger(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
-    records is, and one less where two logs hold different records at one offset."""
+    records is; two less where two logs hold different records at one offset, one less where one
+    that lives holds what its leader lacks, and where a follower does not know of its epoch."""
     state = world.service.states.get(world.partition)
-    held = [_contents(world, broker_id) for broker_id in world.spec.brokers]
-    contradicts = any(len(set(values)) > 1 for values in _by_offset(held).values())
-    if state is None or not world.clients.acked:
-        return len(held) + 1 - contradicts
-    logs = [set(_contents(world, broker_id).values()) for broker_id in state.isr]
-    copies = min(sum(value in log for log in logs) for value in world.clients.acked)
-    return copies - contradicts
+    logs = {broker_id: _contents(world, broker_id) for broker_id in world.spec.brokers}
+    contradicts = any(len(set(values)) > 1 for values in _by_offset(logs.values()).values())
+    if state is None:
+        return len(logs) + 1 - contradicts
+    nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
+    if not world.clients.acked:
+        return len(logs) + 1 - nearer
+    members = [set(logs[broker_id].values()) for broker_id in state.isr]
+    copies = min(sum(value in log for log in members) for value in world.clients.acked)
+    return copies - nearer
 
 
-def _by_offset(logs: list[dict[int, object]]) -> dict[int, list[object]]:
+def _is_stray(world: World, logs: Mapping[int, dict[int, object]], leader: int) -> bool:
+    """Whether one that lives holds a record that the leader, who lives too, has not."""
+    if leader not in world.brokers:
+        return False
+    led = logs[leader]
+    return any(not logs[broker_id].keys() <= led.keys() for broker_id in world.brokers)
+
+
+def _is_stale(world: World, state: LeaderAndIsr) -> bool:
+    """Whether one that lives follows in an earlier epoch, and is not paused."""
+    for broker_id, broker in world.brokers.items():
+        partition = broker.partitions.get(world.partition)
+        if partition is None or broker_id in world.paused:
+            continue
+        if partition.leader_epoch < state.leader_epoch and isinstance(partition.role, Follower):
+            return True
+    return False
+
+
+def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
     held: dict[int, list[object]] = {}
     for log in logs:
         for offset, value in log.items():

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
@@ -27,6 +28,7 @@ from nemesis.search.words import told
 from nemesis.search.workers import begin, is_orphan
 
 SCHEDULES_PER_SEED: Final = 400
+SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for
 RUNS_PER_SEED: Final = 60
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
 CHANGES: Final = 3
@@ -66,11 +68,13 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
         target = _target(mutant, effort)
         while not _is_spent(effort, seed, started):
             episode = Episode(target, seed)
-            found = episode.explore(SCHEDULES_PER_SEED)
+            most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
+            found = episode.explore(most, partial(_is_spent, effort, seed, started))
             schedules += episode.schedules
             if found is not None:
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
-            for other in (_fetches_only(target), target):
+            others = () if mutant.steps_only else (_fetches_only(target), target)
+            for other in others:
                 run, tried = _by_priorities(other, seed)
                 schedules += tried
                 if run is not None:

@@ -19,6 +19,7 @@ from clusters.broker.replication.generation import Truncation
 from clusters.broker.replication.model import NO_LEADER
 from clusters.broker.replication.partition import Leader, Partition
 from clusters.simulation.world import World, WorldSpec
+from nemesis.search import promises
 
 # What the core raises where it is led where no rule leads: a find of its own.
 CORE_ERRORS: Final = (IllegalReplicaStateError, AssertionError, LookupError, ValueError)
@@ -66,6 +67,7 @@ class Memory:
     high_watermarks: Mapping[int, int] = field(default_factory=dict)  # of those that run
     committed: Committed = field(default_factory=dict)
     parked: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # ISRs, by their version
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +357,26 @@ INVARIANTS: Final = (
         _strong_isr_of_service,
     ),
     Invariant(
+        "acked-is-committed",
+        "What is acknowledged to acks=all lies below the high watermark.",
+        promises.acked_is_committed,
+    ),
+    Invariant(
+        "reads-below-high-watermark",
+        "A consumer is sent nothing that is not below the high watermark.",
+        promises.reads_below_high_watermark,
+    ),
+    Invariant(
+        "high-watermark-waits",
+        "The high watermark moves only where all have got that may be in the ISR.",
+        promises.high_watermark_waits,
+    ),
+    Invariant(
+        "isr-as-written",
+        "An ISR in which a leader believes as written was written, with that version.",
+        promises.isr_as_written,
+    ),
+    Invariant(
         "core-and-disk-agree",
         "What the core believes of its log (start, end, epochs) is what the disk holds.",
         _core_and_disk_agree,
@@ -417,6 +439,7 @@ class Watch:
             memory.high_watermarks,
             memory.committed,
             memory.parked,
+            memory.written,
         )
         return other
 
@@ -427,6 +450,12 @@ class Watch:
             step = Step(world, self.memory, broker_id, broker, partition, None, ())
             self.memory = _remember(step)
         self.memory.service = _service_epochs(world)
+        self._note_written(world)
+
+    def _note_written(self, world: World) -> None:
+        state = world.service.states.get(world.partition)
+        if state is not None and state.version not in self.memory.written:
+            self.memory.written = {**self.memory.written, state.version: state.isr}
 
     def started(self, world: World, broker_id: int) -> None:
         """A new process knows no epoch, and nobody waits for it.
@@ -459,6 +488,7 @@ class Watch:
             if seen is not None:
                 raise BrokenError(invariant.name, seen)
         self.memory.service = _service_epochs(world)
+        self._note_written(world)
 
     def _asked(self) -> Iterator[Invariant]:
         return (one for one in INVARIANTS if one.name not in self.allowed)
@@ -493,4 +523,5 @@ def _with_committed(step: Step) -> Memory:
         memory.high_watermarks,
         committed,
         memory.parked,
+        memory.written,
     )

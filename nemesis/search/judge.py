@@ -29,9 +29,11 @@ OUTCOMES = {
     "nonmonotonic-poll": "duplicated",
     "int-nonmonotonic-poll": "reordered",
     "reordered": "reordered",
+    "nonmonotonic-send": "reordered",
     "poll-skip": "skipped",
     "int-poll-skip": "skipped",
     "G1a": None,
+    "high-watermark-regression": None,
 }
 
 
@@ -49,6 +51,8 @@ def judge(world: World, ended: Ended) -> Judged:
     for value in values.values():
         found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
     found["reordered"] += _reordered(values)
+    found["nonmonotonic-send"] += _sends_back(values)
+    found["high-watermark-regression"] += world.marks_gone_back
     known = _known(world)
     found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
     found.update(poll_anomalies(world.clients.polls, known, ended.start_offset))
@@ -136,6 +140,26 @@ def _reordered(values: dict[str, _Value]) -> int:
     )
     places = [min(one.final) for one in standing]
     return sum(place < before for before, place in pairwise(places))
+
+
+def _sends_back(values: dict[str, _Value]) -> int:
+    """Records that may be there, at a place before that of the one that was sent before them."""
+    sent = sorted(
+        (one for one in values.values() if one.outcome.kind != "fail"),
+        key=lambda one: one.send.number,
+    )
+    places = [_place(one) for one in sent]
+    return sum(
+        place is not None and before is not None and place < before
+        for before, place in pairwise(places)
+    )
+
+
+def _place(value: _Value) -> int | None:
+    """Where it was acknowledged; without that, the first place at which it was read."""
+    if value.outcome.offset is not None:
+        return value.outcome.offset
+    return min(value.places, default=None)
 
 
 # --- all offsets ---------------------------------------------------------------------------------

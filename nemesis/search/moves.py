@@ -81,13 +81,23 @@ def draw_moves(
     step = _DRAWS[kind](rng, world, so_far, drawing)
     if step is None:
         return ()
+    if kind == "zombie":
+        return (step, steps.Await())
     if not isinstance(step, _AIMED) or rng.random() >= drawing.hold_probability:
         return (step,)
     hold = _aim(rng, world, so_far, step, drawing)
     return (step,) if hold is None else (hold, step)
 
 
-_AIMED: Final = (steps.Produce, steps.Kill, steps.Restart, steps.Resume, steps.PowerOff, steps.Heal)
+_AIMED: Final = (
+    steps.Produce,
+    steps.Kill,
+    steps.Stop,
+    steps.Restart,
+    steps.Resume,
+    steps.PowerOff,
+    steps.Heal,
+)
 
 
 def _aim(
@@ -175,6 +185,14 @@ def _power_off(
     return steps.PowerOff(rng.choice(live), survives)
 
 
+def _stop(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """A clean shutdown: whoever comes back from it has all that it had."""
+    running = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.paused)
+    return steps.Stop(rng.choice(running)) if running else None
+
+
 def _restart(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
@@ -205,6 +223,16 @@ def _cut(
         return steps.Cut(source, COORDINATION, "coordination", both=True)
     target = rng.choice([name for name in names if name != source])
     return steps.Cut(source, target, "replication", both=rng.random() < 0.5)
+
+
+def _zombie(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """One lives on, and goes on fetching or leading, when its session is over."""
+    heard = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.silent_since)
+    if len(heard) < 2:
+        return None
+    return steps.Cut(rng.choice(heard), COORDINATION, "coordination", both=True)
 
 
 def _heal(
@@ -240,10 +268,12 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "produce": _produce,
     "kill": _kill,
     "power_off": _power_off,
+    "stop": _stop,
     "restart": _restart,
     "pause": _pause,
     "resume": _resume,
     "cut": _cut,
+    "zombie": _zombie,
     "heal": _heal,
     "release": _release,
     "wait": _wait,
@@ -253,8 +283,10 @@ _DRAWS: Final[Mapping[str, Draw]] = {
 FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "kill": {"kill": 3.0, "restart": 2.0},
     "power_off": {"power_off": 1.0, "restart": 1.0},
+    "stop": {"stop": 1.5, "restart": 1.0},
     "pause": {"pause": 0.6, "resume": 0.6},
     "cut": {"cut": 0.6, "heal": 0.6},
+    "zombie": {"zombie": 1.0, "heal": 0.3},
     "hold": {"release": 0.5},
     "wait": {"wait": 0.3},
     "consume": {"consume": 1.0},

@@ -42,6 +42,8 @@ from nemesis.search import broken_rules as broken
 Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
 USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
 POWER: Final = ("kill", "power_off", "hold", "wait")
+ZOMBIES: Final = ("kill", "hold", "zombie")
+TORN: Final = ("stop", "power_off")
 READS: Final = (*USUAL, "consume")
 TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
@@ -62,6 +64,7 @@ class Mutant:
     topic_settings: Mapping[str, str] = field(default_factory=lambda: TWO)
     settings: Mapping[str, str] = field(default_factory=dict)
     hidden: str = ""
+    steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
 
 
 def _row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
@@ -167,12 +170,16 @@ _EPOCHS: Final = (
         "A request that is meant for another leader epoch is answered.",
         replace(_V2_1, fences_leader_epochs=False),
         topic_settings=ONE,
+        faults=ZOMBIES,
+        steps_only=True,
     ),
     _row(
         "same-leader-fetches-on",
         "A follower that missed an epoch goes on fetching from the leader that it had.",
         replace(_V2_0, same_leader=SameLeader.FETCHES_ON),
         topic_settings=ONE,
+        faults=ZOMBIES,
+        steps_only=True,
     ),
     _row(
         "fetches-on-in-the-old-epoch",
@@ -402,6 +409,7 @@ _ACKS: Final = (
         broken.reads_to_log_end,
         "Consumers read what is not committed.",
         faults=READS,
+        steps_only=True,
     ),
     _rule(
         "parks-unwatched",
@@ -441,6 +449,8 @@ _CONTROL: Final = (
         "_become",
         broken.becomes_where(lambda epoch, known: False),
         "A state of an earlier leader epoch is obeyed.",
+        hidden="controllers alone tell of leader epochs: an earlier one is refused by its own"
+        " epoch, and what one of them tells arrives in order",
     ),
     _rule(
         "equal-leader-epoch-obeyed",
@@ -528,6 +538,7 @@ _ELIGIBLE: Final = (
         "A replica that comes back from an unclean shutdown stays eligible.",
         rules=_V4_0,
         faults=POWER,
+        steps_only=True,
     ),
     _rule(
         "torn-not-seen-by-a-new-controller",
@@ -536,7 +547,8 @@ _ELIGIBLE: Final = (
         broken.nobody_came_back_torn,
         "A new controller does not ask who came back torn before it was one.",
         rules=_V4_0,
-        faults=POWER,
+        faults=TORN,
+        steps_only=True,
     ),
     Mutant(
         "eligible-for-ever",
@@ -554,7 +566,8 @@ _ELIGIBLE: Final = (
         broken.prefers_the_last_leader,
         "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
         rules=_V4_0,
-        faults=POWER,
+        faults=TORN,
+        steps_only=True,
     ),
 )
 _ANSWERS: Final = (

@@ -24,6 +24,14 @@ def rest(world: World, within_us: int = REST_US) -> None:
             return
 
 
+def sessions_end(world: World) -> None:
+    """Lets time pass until the sessions of all that the service does not hear are over."""
+    deadline_us = world.now_us + world.spec.session_timeout_ms * 1_000
+    while any(broker in world.service.sessions for broker in world.silent_since):
+        if not world.advance(deadline_us):
+            return
+
+
 def is_at_rest(world: World) -> bool:
     if world.clients.in_flight or world.messages:
         return False

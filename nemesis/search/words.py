@@ -30,8 +30,8 @@ def _word(step: steps.Step) -> str:
             return "read to the end"
         case steps.PowerOff(broker, survives):
             return f"power off {broker}" + (f" after {survives}" if survives else "")
-        case steps.Kill(broker) | steps.Restart(broker) | steps.Pause(broker):
-            return f"{type(step).__name__.lower()} {broker}"
+        case steps.Kill() | steps.Stop() | steps.Restart() | steps.Pause():
+            return f"{type(step).__name__.lower()} {step.broker}"
         case steps.Resume(broker):
             return f"resume {broker}"
     return type(step).__name__.lower()

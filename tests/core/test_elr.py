@@ -66,6 +66,7 @@ def test_e7_eligible_is_who_left_an_isr_that_is_too_small(
         ((-1, (), (B,), A), (A, C), (), False, None),  # … but not while an eligible one may come
         ((-1, (), (A,), A), (C,), (), True, (C, (C,), (A,), -1)),  # an unclean election
         ((A, (A, B), (), -1), (A, B), (B,), False, (A, (A,), (), -1)),  # back, but not in sync
+        ((A, (A,), (), -1), (A,), (A,), False, (A, (A,), (), -1)),  # it leads on, in a new epoch
     ],
 )
 def test_e7_the_isr_leads_then_the_eligible_then_the_last_known_leader(
@@ -166,6 +167,19 @@ def test_e7_the_last_replica_standing_takes_an_acked_record_with_it_on_2_1() -> 
 
 def test_e7_an_eligible_replica_leads_in_its_place_on_4_0() -> None:
     world, _ = last_replica_standing("4.0")
+    assert (world.leader, world.log(A), world.log(B)) == (B, ["m1", "m2"], ["m1", "m2"])
+
+
+def test_e7_a_new_controller_has_nobody_follow_one_that_came_back_torn() -> None:
+    """All were down; A, which led, comes back without m2. B, eligible, must not be cut to A."""
+    world = cluster("4.0", (A, B), min_insync_replicas=2)
+    world.produce("m1")
+    world.produce("m2")
+    world.advance(6_000)
+    world.stop(B)
+    world.run()
+    world.kill(A, lose_from=1)
+    world.start(A, B).advance(5_000)
     assert (world.leader, world.log(A), world.log(B)) == (B, ["m1", "m2"], ["m1", "m2"])
 
 

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -42,7 +43,7 @@ from tests.simulation.test_search import SETTINGS
 
 TOPIC = {"min.insync.replicas": "1"}
 MOVES = 8
-BATCH = 250
+BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def main() -> None:
                 outcomes[one.fast[0]] += 1
                 if one.by_spark != one.fast:
                     disagree.append(one)
+        print(f"{outcomes.total()} runs, {len(disagree)} disagree", file=sys.stderr)
     spark.stop()
     print(
         json.dumps(

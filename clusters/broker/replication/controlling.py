@@ -105,7 +105,10 @@ def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None
     )
     known = tuple(event.states)
     _tell_metadata(broker, known, event.brokers)
-    _tell_replicas(broker, known, event.brokers)
+    # What one led that came back torn waits for the next state: to follow it is to be cut.
+    torn = broker.controller.unclean
+    told = tuple(tp for tp in known if event.states[tp].leader not in torn.get(tp, ()))
+    _tell_replicas(broker, told, event.brokers)
     _reconsider(broker, _all_partitions(broker.controller))
 
 

@@ -62,7 +62,8 @@ def next_state(
     eligibility: Eligibility,
 ) -> LeaderAndIsr | None:
     """As `election.next_state`: first of the ISR that lives, then of the eligible; with neither
-    left anywhere, the last known leader, and only then an unclean election."""
+    left anywhere, the last known leader, and only then an unclean election. A leader that came back
+    torn leads in a new epoch, whose start the others are cut to."""
     members = (*state.isr, *state.elr)
     trusted = [r for r in assigned if r in live and r not in eligibility.unclean]
     live_isr = tuple(r for r in trusted if r in state.isr)
@@ -83,7 +84,7 @@ def next_state(
     if leader == NO_LEADER:
         last_known = state.last_known_leader if state.leader == NO_LEADER else state.leader
     decided = replace(state, leader=leader, isr=isr, elr=elr, last_known_leader=last_known)
-    if _means_the_same(decided, state):
+    if _means_the_same(decided, state) and leader not in eligibility.unclean:
         return None
     return replace(decided, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
 

@@ -1,0 +1,209 @@
+"""A search whose seeds are spread over the executors of a Spark cluster.
+
+Not the search, nor what is made of its finds: each task explores seeds as a worker process here
+would, and hands back a row a seed. What a seed comes to does not depend on where it was explored.
+
+The rule: DataFrames only. The executors need Python and the libraries of neaptide; its own code is
+sent along. They come back in rounds, so that a campaign can end with its first find.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from clusters.errors import UsageError
+from nemesis.search.campaign import Campaign, Clock, Tell, Until, collect
+from nemesis.search.episode import Explored, Loss, Search, explore_seed, over_after
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGES: Final = ("checkers", "clusters", "harness", "nemesis", "results", "workloads")
+SEEDS_PER_TASK: Final = 8  # in a round: enough that its end costs little
+HISTORIES_MAX: Final = 20
+
+_EXPLORED: Final = pa.schema(
+    [
+        pa.field("seed", pa.int64()),
+        pa.field("schedules", pa.int64()),
+        pa.field("states", pa.int64()),
+        pa.field("document", pa.string()),  # the scenario file of what was found
+        pa.field("loss", pa.binary()),  # all that is known of it; null: nothing was found
+    ]
+)
+_FILES: Final = pa.schema(
+    [pa.field("run", pa.string()), pa.field("file", pa.string()), pa.field("content", pa.binary())]
+)
+_SQL: Final = {
+    pa.int64(): "BIGINT",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+}
+
+
+def run_on_spark(
+    master: str,
+    search: Search,
+    first_seed: int,
+    until: Until,
+    tell: Tell,
+    histories: Path | None,
+) -> tuple[Campaign, float, tuple[Path, ...]]:
+    """As nemesis.search.campaign.run_campaign; and the run directories of what was found."""
+    from checkers.cluster_session import is_master, master_session
+
+    if not is_master(master):
+        raise UsageError(
+            f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS."
+        )
+    spark = master_session(master)
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            spark.addArtifacts(str(_own_code(Path(directory))), pyfile=True)
+            campaign, seconds = collect(
+                lambda clock: _explore_all(spark, search, first_seed, until.seeds, clock),
+                until,
+                tell,
+            )
+            losses = campaign.shortest()[:HISTORIES_MAX]
+            runs = () if histories is None else _histories(spark, search, losses, histories)
+        return campaign, seconds, runs
+    finally:
+        spark.stop()
+
+
+def _own_code(directory: Path) -> Path:
+    """The project's packages, for executors that may have another version of them, or none."""
+    path = directory / "neaptide.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for file in sorted((ROOT / package).rglob("*")):
+                if file.suffix in (".py", ".toml", ".html", ".typed"):
+                    archive.write(file, file.relative_to(ROOT))
+    return path
+
+
+# --- exploring -----------------------------------------------------------------------------------
+
+
+def _explore_all(
+    spark: SparkSession, search: Search, first_seed: int, seeds: int | None, clock: Clock
+) -> Iterator[Explored]:
+    """Round after round, each a job of as many tasks as the cluster does at once."""
+    tasks = _parallelism(spark)
+    next_seed = first_seed
+    while not clock.is_over():
+        size = tasks * SEEDS_PER_TASK
+        if seeds is not None:
+            size = min(size, first_seed + seeds - next_seed)
+        if size <= 0:
+            return
+        seeds_now = range(next_seed, next_seed + size)
+        yield from _round(spark, search, seeds_now, min(tasks, size), clock.left_s())
+        next_seed += size
+
+
+def _parallelism(spark: SparkSession) -> int:
+    """How many tasks the cluster does at once: into so many parts Spark cuts a range."""
+    parts = spark.range(1 << 8).selectExpr("spark_partition_id() AS part")
+    return 1 + max(int(row["part"]) for row in parts.collect())
+
+
+def _round(
+    spark: SparkSession, search: Search, seeds: range, tasks: int, time_s: float | None
+) -> Iterator[Explored]:
+    def explore(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        is_over = over_after(time_s)
+        for batch in batches:
+            for seed in batch.column("id").to_pylist():
+                if not is_over():
+                    yield _row(explore_seed(search, seed, time_s))
+
+    frame = spark.range(seeds.start, seeds.stop, numPartitions=tasks).mapInArrow(
+        explore, _ddl(_EXPLORED)
+    )
+    for row in frame.toLocalIterator():
+        loss: Loss | None = None if row["loss"] is None else pickle.loads(row["loss"])
+        yield Explored(row["seed"], row["schedules"], row["states"], loss)
+
+
+def _row(explored: Explored) -> pa.RecordBatch:
+    loss = explored.loss
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "seed": explored.seed,
+                "schedules": explored.schedules,
+                "states": explored.states,
+                "document": None if loss is None else loss.document,
+                "loss": None if loss is None else pickle.dumps(loss),
+            }
+        ],
+        _EXPLORED,
+    )
+
+
+def _ddl(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {_SQL[field.type]}" for field in schema)
+
+
+# --- histories -----------------------------------------------------------------------------------
+
+
+def _histories(
+    spark: SparkSession, search: Search, losses: Sequence[Loss], directory: Path
+) -> tuple[Path, ...]:
+    """Every find is played once more, on an executor; its run directory comes back."""
+    if not losses:
+        return ()
+    documents = {loss.seed: loss.document for loss in losses}
+    system = f"neaptide:{search.rules.name}"
+
+    def play(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for index in batch.column("id").to_pylist():
+                seed = sorted(documents)[index]
+                yield from _played(documents[seed], system, seed)
+
+    tasks = min(_parallelism(spark), len(documents))
+    frame = spark.range(0, len(documents), numPartitions=tasks).mapInArrow(play, _ddl(_FILES))
+    runs: dict[str, Path] = {}
+    for row in frame.toLocalIterator():
+        run = runs.setdefault(row["run"], directory / row["run"])
+        path = run / row["file"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(row["content"])
+    return tuple(runs[name] for name in sorted(runs))
+
+
+def _played(document: str, system: str, seed: int) -> Iterator[pa.RecordBatch]:
+    """The files of a run directory."""
+    import asyncio
+    import os
+
+    from clusters.hosts.place import parse_place
+    from harness.play import play
+    from harness.systems import parse_systems
+    from nemesis.scenario import parse_scenario
+
+    scenario = parse_scenario(f"found-{seed}", document, f"found-{seed}.toml")
+    [parsed] = parse_systems([system])
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["NEAPTIDE_RUNS"] = name
+        place = parse_place("simulation")
+        run = asyncio.run(play(scenario, parsed, seed, "found.toml", lambda line: None, place)).run
+        for file in sorted(path for path in run.rglob("*") if path.is_file()):
+            content = {
+                "run": run.name,
+                "file": str(file.relative_to(run)),
+                "content": file.read_bytes(),
+            }
+            yield pa.RecordBatch.from_pylist([content], _FILES)

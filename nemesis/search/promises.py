@@ -1,0 +1,73 @@
+"""Invariants of what a leader promises: by an acknowledgement, to a consumer, by a high watermark.
+
+Each looks at one step of a broker, and answers with what it saw where it is broken; their names and
+sentences are in invariants. Not asked where a rule makes no such promise: acks=1, followers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.messages import FetchRequested
+from clusters.broker.replication.partition import CommittedIsr, Leader
+
+if TYPE_CHECKING:
+    from nemesis.search.invariants import Step
+
+
+def acked_is_committed(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None:
+        return None
+    for effect in step.effects:
+        if not isinstance(effect, do.RespondProduce) or effect.acks != -1:
+            continue
+        for result in effect.results:
+            is_here = result.partition == partition.topic_partition and result.error is Error.NONE
+            if is_here and result.base_offset >= partition.high_watermark:
+                mark = partition.high_watermark
+                return f"offset {result.base_offset} is acknowledged to acks=all, with HW {mark}"
+    return None
+
+
+def reads_below_high_watermark(step: Step) -> str | None:
+    event, partition = step.event, step.partition
+    if partition is None or not isinstance(event, FetchRequested) or event.replica_id >= 0:
+        return None
+    for effect in step.effects:
+        if not isinstance(effect, do.RespondFetch) or effect.request != event.request:
+            continue
+        for result in effect.results:
+            end = result.records.end if result.records else 0
+            if result.partition == partition.topic_partition and end > partition.high_watermark:
+                return f"a consumer is sent up to {end}, with HW {partition.high_watermark}"
+    return None
+
+
+def high_watermark_waits(step: Step) -> str | None:
+    """Looked at when it moves: who joins later is behind, and that is no matter. A process that
+    starts moves nothing: it knows what it had checkpointed."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    mark, before = partition.high_watermark, step.memory.high_watermarks.get(step.broker_id)
+    if before is None or mark <= before:
+        return None
+    for member in sorted(partition.role.isr.maximal):
+        remote = partition.role.remotes.get(member)
+        if remote is not None and remote.log_end_offset < mark:
+            return f"HW {mark} did not wait for {member}, which is at {remote.log_end_offset}"
+    return None
+
+
+def isr_as_written(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    written = step.memory.written.get(partition.version)
+    isr = partition.role.isr
+    if written is None or not isinstance(isr, CommittedIsr) or set(isr.isr) == set(written):
+        return None
+    return f"leader {step.broker_id} believes in {isr.isr}, version {partition.version}: {written}"

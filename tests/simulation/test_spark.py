@@ -1,0 +1,66 @@
+"""A search whose seeds are explored by the executors of a cluster finds what it finds here."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.errors import UsageError
+from harness.cli import app
+from nemesis.scenario import parse_scenario
+from nemesis.search.play import simulate
+from results.run import read_run
+from tests.standalone import standalone_cluster
+
+SEARCH = ["explore", "--system", "neaptide:2.0", "--acks", "1", "--nemesis", "kill,hold", "--json"]
+SEEDS = ["--seed", "3", "--seeds", "2"]
+
+
+def _explored(directory: Path, *options: str) -> dict[str, Any]:
+    done = CliRunner().invoke(app, [*SEARCH, *SEEDS, "--save", str(directory), *options])
+    if not isinstance(done.exception, SystemExit):
+        raise AssertionError(done.output) from done.exception
+    assert done.exit_code == 1
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.live
+def test_executors_of_a_standalone_cluster_find_what_is_found_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    here = _explored(tmp_path / "here", "--workers", "1")
+    with standalone_cluster(tmp_path / "cluster") as cluster:
+        runs = tmp_path / "runs"
+        there = _explored(tmp_path / "there", "--master", cluster.url, "--histories", str(runs))
+    assert _what(there) == _what(here)
+    assert there["schedules"] == here["schedules"]
+    for one in there["found"]:
+        text = Path(one["schedule"]).read_text(encoding="utf-8")
+        assert simulate(parse_scenario("x", text, "x"), GENERATIONS["2.0"]).judged.outcome == "lost"
+    assert len(there["histories"]) == len(there["found"])
+    for run in there["histories"]:
+        assert read_run(Path(run)).status == "finished"
+        assert list((Path(run) / "operations").glob("*.parquet"))
+
+
+def _what(found: dict[str, Any]) -> list[tuple[str, int, str]]:
+    return [
+        (one["outcome"], one["seed"], Path(one["schedule"]).read_text(encoding="utf-8"))
+        for one in found["found"]
+    ]
+
+
+def test_a_master_goes_with_the_search_by_chance_alone() -> None:
+    done = CliRunner().invoke(app, ["explore", "--mutants", "--master", "local[1]"])
+    assert isinstance(done.exception, UsageError)
+    assert "--master" in str(done.exception)
