@@ -137,7 +137,8 @@ class _Writer:
             schedule,
             Cluster(self.search.settings, self.search.topic_settings),
             title=f"{title}: {told(schedule)}",
-            source=f"found by neaptide explore --system neaptide:{rules} --seed {self.seed}",
+            source=f"found by neaptide explore --system neaptide:{rules} --acks"
+            f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)} --seed {self.seed}",
             expect=expect,
         )
 
