@@ -20,6 +20,10 @@ _COMMON: Final = {
     "reconnect.backoff.max.ms": 200,
     "retry.backoff.ms": 50,
     "socket.connection.setup.timeout.ms": 2_000,
+    # A broker that is asleep takes requests and answers none. While librdkafka waits for metadata
+    # from it, it asks nobody else, so this is well below a message's time; and above the time that
+    # a leader may take over acks=all, which is request.timeout.ms.
+    "socket.timeout.ms": 6_000,
     "topic.metadata.refresh.fast.interval.ms": 50,
     "topic.metadata.refresh.interval.ms": 2_000,
     "log_level": 0,
