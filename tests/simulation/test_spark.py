@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from harness.cli import app
 from nemesis.scenario import parse_scenario
 from nemesis.search.play import simulate
 from results.run import read_run
+from tests.harness.command import neaptide
 from tests.standalone import standalone_cluster
 
 SEARCH = ["explore", "--system", "neaptide:2.0", "--acks", "1", "--nemesis", "kill,hold", "--json"]
@@ -23,12 +23,14 @@ SEEDS = ["--seed", "3", "--seeds", "2"]
 
 
 def _explored(directory: Path, *options: str) -> dict[str, Any]:
-    done = CliRunner().invoke(app, [*SEARCH, *SEEDS, "--save", str(directory), *options])
-    if not isinstance(done.exception, SystemExit):
-        raise AssertionError(done.output) from done.exception
-    assert done.exit_code == 1
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    """In a process of its own: a process has one Spark context, which other tests may be using."""
+    directory.mkdir()
+    saved = str(directory / "schedules")
+    done, found = neaptide(
+        directory, *SEARCH, *SEEDS, "--save", saved, *options, PYSPARK_PYTHON=sys.executable
+    )
+    assert done.returncode == 1, done.stderr
+    return dict(found)
 
 
 @pytest.mark.spark
@@ -36,7 +38,6 @@ def _explored(directory: Path, *options: str) -> dict[str, Any]:
 def test_executors_of_a_standalone_cluster_find_what_is_found_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     here = _explored(tmp_path / "here", "--workers", "1")
     with standalone_cluster(tmp_path / "cluster") as cluster:
