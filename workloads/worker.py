@@ -14,8 +14,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from results.forgone import forgo
+
+if __name__ == "__main__":
+    forgo()
+
 from results.errors import NeaptideError
-from results.without_pandas import forgo_pandas
 from workloads.polling import Poller, read_to_end
 from workloads.protocol import ClientsConfig
 from workloads.recorder import Recorder
@@ -199,7 +203,6 @@ class _Load:
 
 
 def main() -> int:
-    forgo_pandas()
     config = ClientsConfig(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     try:
         Worker(config).serve()
