@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Test processes at once. Most of a live test is waiting; each file stays in one process.
-JOBS   ?= 2
+# Test processes at once, a file in one of them. More are quicker, on a machine that has the cores.
+JOBS   ?= 1
 
 .PHONY: demo test venv dev lint types imports unit fix bench clean
 
@@ -42,7 +42,7 @@ imports: dev
 	$(BIN)/lint-imports
 
 unit: dev
-	$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile
+	$(BIN)/pytest $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
 
 fix: dev
 	$(BIN)/ruff check --fix .
