@@ -11,10 +11,12 @@ from functools import partial
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 from clusters.broker.coordination import znodes
 from clusters.broker.replication.model import NO_LEADER, TopicPartition
 from clusters.cluster import PartitionView, TopicSpec
+from clusters.errors import HostError
 from clusters.hosts.ports import LOOPBACK
 from clusters.observer import OnChange
 
@@ -31,10 +33,18 @@ class ZooKeeperObserver:
         self.controller_epoch: int | None = None
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._kazoo = KazooClient(hosts=f"{address}:{port}", timeout=_TIMEOUT_S)
+        self._hosts = f"{address}:{port}"
+        self._kazoo = KazooClient(hosts=self._hosts, timeout=_TIMEOUT_S)
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._kazoo.start, _TIMEOUT_S)
+        """Raises HostError where ZooKeeper takes no session."""
+        try:
+            await asyncio.to_thread(self._kazoo.start, _TIMEOUT_S)
+        except KazooTimeoutError:
+            raise HostError(
+                f"ZooKeeper at {self._hosts} took no session within {_TIMEOUT_S:.0f} s; its log"
+                " zookeeper.log in the run directory may say why."
+            ) from None
         for path in znodes.PERSISTENT_PARENTS:
             await asyncio.to_thread(self._kazoo.ensure_path, path)
         self._kazoo.ChildrenWatch(znodes.BROKER_IDS, self._on_brokers)
