@@ -21,6 +21,7 @@ from nemesis.steps import (
     Step,
 )
 from nemesis.verbs import VERBS, Names
+from results.outcomes import WORST_FIRST
 
 __all__ = [
     "ExpectedRound",
@@ -35,15 +36,6 @@ __all__ = [
     "parse_scenario",
 ]
 
-OUTCOMES: Final = (
-    "diverged",
-    "lost",
-    "duplicated",
-    "reordered",
-    "skipped",
-    "unavailable",
-    "held",
-)
 DEFAULT_WITHIN_S: Final = 20.0
 _HEADER: Final = re.compile(r"^\s*\[\[\s*step\s*\]\]")
 
@@ -231,8 +223,8 @@ class _Reader:
 
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
-            if outcome not in OUTCOMES:
-                raise self.complain(f"expect.{outcome}: must be one of {', '.join(OUTCOMES)}")
+            if outcome not in WORST_FIRST:
+                raise self.complain(f"expect.{outcome}: must be one of {', '.join(WORST_FIRST)}")
             if not isinstance(systems, list):
                 raise self.complain(f"expect.{outcome} must be a list of systems")
         return {outcome: tuple(systems) for outcome, systems in raw.items()}
