@@ -48,9 +48,11 @@ dataDir={data}
 clientPort={port}
 clientPortAddress={address}
 admin.enableServer=false
-4lw.commands.whitelist=ruok,srvr
+4lw.commands.whitelist=srvr
 maxClientCnxns=0
 """
+_SERVING: Final = b"Zookeeper version"
+_PROBE_TIMEOUT_S: Final = 2.0
 _LOGGING: Final = """\
 rootLogger.level=info
 rootLogger.appenderRef.console.ref=console
@@ -97,7 +99,7 @@ class ZooKeeper:
         address: str = LOOPBACK,
         deadline_s: float = 30.0,
     ) -> ZooKeeper:
-        """Start a server with its data below `directory`; returns when it answers `ruok`."""
+        """Start a server with its data below `directory`; returns when it serves."""
         java, class_path = find_java(), zookeeper_class_path()
         directory = directory.absolute()
         directory.mkdir(parents=True, exist_ok=True)
@@ -115,7 +117,7 @@ class ZooKeeper:
         process = await host.start(ProcessSpec("zookeeper", argv, directory, log))
         server = cls(process, reservation, address)
         try:
-            await server._until_it_answers(deadline_s)
+            await server._until_it_serves(deadline_s)
         except BaseException:
             await server.stop()
             raise
@@ -127,27 +129,32 @@ class ZooKeeper:
         await self.process.wait()
         self._reservation.close()
 
-    async def _until_it_answers(self, deadline_s: float) -> None:
+    async def _until_it_serves(self, deadline_s: float) -> None:
         deadline = time.monotonic() + deadline_s
-        while not await _answers(self.address, self.port):
+        while not await serves(self.address, self.port):
             log = self.process.spec.stdout_log
             if self.process.returncode is not None:
-                raise RuntimeError(f"ZooKeeper ended before it answered: see {log}")
+                raise RuntimeError(f"ZooKeeper ended before it served: see {log}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"ZooKeeper did not answer in {deadline_s} s: see {log}")
+                raise TimeoutError(f"ZooKeeper did not serve in {deadline_s} s: see {log}")
             await asyncio.sleep(0.01)
 
 
-async def _answers(address: str, port: int) -> bool:
-    """Whether the server says that it is well (the four-letter command `ruok`)."""
+async def serves(address: str, port: int) -> bool:
+    """Whether the server takes sessions (the four-letter command `srvr` tells its version).
+
+    Not `ruok`: it is answered from the moment the port is bound, and a session asked for before
+    the database is there can hang for good (its connection is never closed).
+    """
     try:
         reader, writer = await asyncio.open_connection(address, port)
     except OSError:
         return False
     try:
-        writer.write(b"ruok")
-        return await asyncio.wait_for(reader.read(4), 2.0) == b"imok"
+        writer.write(b"srvr")
+        answer = await asyncio.wait_for(reader.read(len(_SERVING)), _PROBE_TIMEOUT_S)
     except (OSError, TimeoutError):
         return False
     finally:
         writer.close()
+    return answer == _SERVING

@@ -43,7 +43,7 @@ def test_an_aim_that_is_missed_is_unknown_not_fine(tmp_path: Path) -> None:
     (tmp_path / "never.toml").write_text(never, encoding="utf-8")
     done, verdict = neaptide(tmp_path, "run", "never.toml", "--system", "neaptide:0.11", "--json")
     assert verdict["verdict"] == "unknown", done.stderr
-    assert any("step 4 (line 16)" in reason for reason in verdict["reasons"])
+    assert any("step 4 (line 16)" in reason for reason in verdict["reasons"]), verdict["reasons"]
     assert done.returncode == UNKNOWN
 
 
@@ -63,5 +63,5 @@ def test_a_broker_that_ends_by_itself_makes_its_run_unknown(tmp_path: Path) -> N
     (tmp_path / "broken.toml").write_text(broken, encoding="utf-8")
     done, verdict = neaptide(tmp_path, "run", "broken.toml", "--system", "neaptide:0.11", "--json")
     assert verdict["verdict"] == "unknown", done.stderr
-    assert any("ended by itself" in reason for reason in verdict["reasons"])
+    assert any("ended by itself" in reason for reason in verdict["reasons"]), verdict["reasons"]
     assert done.returncode == UNKNOWN

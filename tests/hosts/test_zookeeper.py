@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from clusters.hosts.local import LocalHost
-from clusters.hosts.zookeeper import ZooKeeper
+from clusters.hosts.zookeeper import ZooKeeper, serves
 
 
 @pytest.mark.live
@@ -42,3 +42,25 @@ def _round_trip(port: int) -> None:
     finally:
         client.stop()
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"Zookeeper version: 3.9.4, built on 2025-08-19", True),
+        (b"This ZooKeeper instance is not currently serving requests\n", False),
+        (b"imok", False),  # the port is bound, and that is all
+        (b"", False),
+    ],
+)
+def test_a_server_that_only_listens_does_not_serve(answer: bytes, expected: bool) -> None:
+    async def play() -> bool:
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(4)
+            writer.write(answer)
+            writer.close()
+
+        async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
+            return await serves("127.0.0.1", server.sockets[0].getsockname()[1])
+
+    assert asyncio.run(play()) is expected
