@@ -8,7 +8,7 @@ scenario file can say, on any system. Which faults may be drawn, and how often, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -150,10 +150,26 @@ def _where(rng: Random, chosen: Passed) -> str:
 
 def _produce(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
-) -> steps.Step:
+) -> steps.Produce:
     count = 1 + sum(len(step.records) for step in so_far if isinstance(step, steps.Produce))
     acks = rng.choice(drawing.acks)
     return steps.Produce((f"m{count}",), acks)  # type: ignore[arg-type]
+
+
+def _produce_to_stale(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """A client has not heard that another leads: it sends to one who has not heard of it either."""
+    state = world.service.states.get(world.partition)
+
+    def leads_no_more(number: int) -> bool:
+        broker = world.brokers.get(number)
+        is_leading = broker is not None and broker.led(world.partition) is not None
+        return is_leading and (state is None or state.leader != number)
+
+    believed = _brokers(drawing, world, leads_no_more)
+    step = _produce(rng, world, so_far, drawing)
+    return replace(step, to=rng.choice(believed)) if believed else None
 
 
 def _brokers(drawing: Drawing, world: World, is_meant: Callable[[int], bool]) -> list[str]:
@@ -266,6 +282,7 @@ def _wait(
 Draw = Callable[[Random, World, tuple[steps.Step, ...], Drawing], steps.Step | None]
 _DRAWS: Final[Mapping[str, Draw]] = {
     "produce": _produce,
+    "produce_to_stale": _produce_to_stale,
     "kill": _kill,
     "power_off": _power_off,
     "stop": _stop,
@@ -287,6 +304,7 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "pause": {"pause": 0.6, "resume": 0.6},
     "cut": {"cut": 0.6, "heal": 0.6},
     "zombie": {"zombie": 1.0, "heal": 0.3},
+    "stale": {"produce_to_stale": 1.0},
     "hold": {"release": 0.5},
     "wait": {"wait": 0.3},
     "consume": {"consume": 1.0},

@@ -13,7 +13,7 @@ from nemesis.search.worlds import world_spec
 
 TOPIC: Final = "t"
 NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
-ASSIGNMENT: Final = ("C", "B", "A")  # A, which starts first, is controller and last to lead
+FOUR: Final[Mapping[str, int]] = {**NAMES, "D": 4}
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")
 
@@ -38,9 +38,12 @@ def target_of(
     faults: tuple[str, ...],
     *,
     watched: bool,
+    names: Mapping[str, int] = NAMES,
 ) -> Target:
-    """Three brokers, one partition that all of them replicate."""
-    assignment = {0: tuple(NAMES[name] for name in ASSIGNMENT)}
-    brokers = tuple(sorted(NAMES.values()))
-    spec = world_spec(rules, settings, brokers, TOPIC, assignment, topic_settings)
-    return Target(spec, NAMES, acks, faults, watched=watched)
+    """Brokers, and one partition that all of them replicate.
+
+    The first that starts, A, is controller and the last to lead.
+    """
+    brokers = tuple(sorted(names.values()))
+    spec = world_spec(rules, settings, brokers, TOPIC, {0: brokers[::-1]}, topic_settings)
+    return Target(spec, names, acks, faults, watched=watched)

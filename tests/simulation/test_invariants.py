@@ -98,7 +98,7 @@ def test_a_member_of_the_isr_that_has_lost_a_committed_record_is_seen() -> None:
 
 def test_what_a_generation_may_break_is_not_asked() -> None:
     world = _watched()
-    _watch(world, "leader-in-isr", "isr-as-written")
+    _watch(world, "leader-in-isr", "isr-as-written", "written-isr-is-counted")
     _leader_outside(world)
     run_for(world, 600)
 

@@ -6,16 +6,9 @@ import pytest
 
 from clusters.broker.replication import partition
 from clusters.broker.replication.generation import GENERATIONS
-from nemesis import steps
-from nemesis.scenario import load_scenario
 from nemesis.search.episode import Search, explore_seed
 from nemesis.search.hunt import Effort, hunt
 from nemesis.search.mutants import BY_NAME, MUTANTS, applied
-from nemesis.search.play import simulate
-from nemesis.search.shrink import replay
-from nemesis.search.targets import target_of
-from nemesis.search.worlds import ready_world
-from tests.simulation.test_found import FOUND
 from tests.simulation.worlds import SETTINGS
 
 ONE_SEED = Effort(0, 1, None, tuple(SETTINGS.items()))
@@ -49,40 +42,6 @@ def test_the_unbroken_core_is_silent(generation: str) -> None:
         watched=True,
     )
     assert explore_seed(search, 1).loss is None
-
-
-# Not found within minutes from nothing; the schedules by which others were found show them.
-SHOWN_BY = {"kip-101-only": "kip-279-divergence", "unfenced": "kip-320-divergence"}
-# All that had m1 shut down cleanly, but the last one, which has lost it: who leads?
-ONE_IS_TORN = (
-    steps.Stop("A"),
-    steps.Produce(("m1",)),
-    steps.Stop("C"),
-    steps.PowerOff("B"),
-)
-
-
-@pytest.mark.parametrize("name", SHOWN_BY)
-def test_a_found_schedule_shows_the_mutant(name: str) -> None:
-    mutant, scenario = BY_NAME[name], load_scenario(FOUND[SHOWN_BY[name]])
-    with applied(mutant):
-        assert simulate(scenario, mutant.rules).judged.outcome == "diverged"
-    assert simulate(scenario, GENERATIONS["2.1"]).judged.outcome != "diverged"
-
-
-@pytest.mark.parametrize("name", ["torn-not-seen-by-a-new-controller", "prefers-the-last-leader"])
-def test_a_power_failure_among_clean_shutdowns_shows_the_mutant(name: str) -> None:
-    mutant = BY_NAME[name]
-    target = target_of(
-        mutant.rules, SETTINGS, mutant.topic_settings, mutant.acks, mutant.faults, watched=False
-    )
-    ready = ready_world(target.spec)
-    with applied(mutant):
-        broken = replay(target, ready, ONE_IS_TORN)
-    unbroken = replay(target, ready, ONE_IS_TORN)
-    assert broken is not None
-    assert unbroken is not None
-    assert (broken.outcome, unbroken.outcome) == ("lost", "held")
 
 
 def test_a_mutant_is_over_when_its_search_is() -> None:

@@ -1,20 +1,16 @@
 """Invariants of what a leader promises: by an acknowledgement, to a consumer, by a high watermark.
 
 Each looks at one step of a broker, and answers with what it saw where it is broken; their names and
-sentences are in invariants. Not asked where a rule makes no such promise: acks=1, followers.
+sentences are in the table. Not asked where a rule makes no such promise: acks=1, followers.
 """
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from clusters.broker.replication import effects as do
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.messages import FetchRequested
 from clusters.broker.replication.partition import CommittedIsr, Leader
-
-if TYPE_CHECKING:
-    from nemesis.search.invariants import Step
+from nemesis.search.invariants.seen import Step
 
 
 def acked_is_committed(step: Step) -> str | None:
@@ -71,3 +67,17 @@ def isr_as_written(step: Step) -> str | None:
     if written is None or not isinstance(isr, CommittedIsr) or set(isr.isr) == set(written):
         return None
     return f"leader {step.broker_id} believes in {isr.isr}, version {partition.version}: {written}"
+
+
+def written_isr_is_counted(step: Step) -> str | None:
+    """In its leader epoch nobody but the leader changes the ISR that is written."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    written = step.world.service.states.get(step.world.partition)
+    if written is None or written.leader_epoch != partition.leader_epoch:
+        return None
+    left_out = sorted(set(written.isr) - set(partition.role.isr.maximal))
+    if not left_out:
+        return None
+    return f"leader {step.broker_id} does not count {left_out}, in the ISR {written.isr} as written"

@@ -1,0 +1,77 @@
+"""Invariants of leadership: who leads, in which epochs, by the word of which controller.
+
+Each looks at one step of a broker, or at the service, and answers with what it saw where it is
+broken. Their names and sentences are in the table.
+"""
+
+from __future__ import annotations
+
+from clusters.broker.replication.model import NO_LEADER
+from clusters.broker.replication.partition import Leader
+from clusters.simulation.world import World
+from nemesis.search.invariants.seen import NO_EPOCHS, Epochs, Memory, Step
+
+
+def single_leader(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    other = step.memory.leaders.get(partition.leader_epoch, step.broker_id)
+    if other == step.broker_id:
+        return None
+    return f"{other} and {step.broker_id} lead in epoch {partition.leader_epoch}"
+
+
+def epochs_of(step: Step) -> Epochs:
+    leader_epoch = step.partition.leader_epoch if step.partition else -1
+    return Epochs(leader_epoch, step.broker.controller_epoch)
+
+
+def monotonic_leader_epoch(step: Step) -> str | None:
+    before, now = step.memory.brokers.get(step.broker_id, NO_EPOCHS), epochs_of(step)
+    if now.leader >= before.leader:
+        return None
+    return f"broker {step.broker_id} went back from epoch {before.leader} to {now.leader}"
+
+
+def monotonic_controller_epoch(step: Step) -> str | None:
+    before, now = step.memory.brokers.get(step.broker_id, NO_EPOCHS), epochs_of(step)
+    if now.controller >= before.controller:
+        return None
+    return f"broker {step.broker_id} went back from epoch {before.controller} to {now.controller}"
+
+
+def leader_in_isr(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    if step.broker_id in partition.role.isr.isr:
+        return None
+    return f"leader {step.broker_id} is not in its ISR {partition.role.isr.isr}"
+
+
+# --- of the service ------------------------------------------------------------------------------
+
+
+def service_epochs(world: World) -> Epochs:
+    state = world.service.states.get(world.partition)
+    return Epochs(state.leader_epoch, state.controller_epoch) if state else NO_EPOCHS
+
+
+def monotonic_leader_epoch_of_service(world: World, memory: Memory) -> str | None:
+    now = service_epochs(world).leader
+    return None if now >= memory.service.leader else f"the state went back to leader epoch {now}"
+
+
+def monotonic_controller_epoch_of_service(world: World, memory: Memory) -> str | None:
+    now = service_epochs(world).controller
+    if now >= memory.service.controller:
+        return None
+    return f"the state went back to controller epoch {now}"
+
+
+def leader_in_isr_of_service(world: World, memory: Memory) -> str | None:
+    state = world.service.states.get(world.partition)
+    if state is None or state.leader == NO_LEADER or state.leader in state.isr:
+        return None
+    return f"the state has leader {state.leader} and ISR {state.isr}"

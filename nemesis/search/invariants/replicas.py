@@ -1,0 +1,141 @@
+"""Invariants of what replicas hold: logs, high watermarks, and what is committed in the ISR.
+
+Rule: the two ISR properties have the names and the meaning of the TLA+ models of Kafka's
+replication (docs/simulation.md).
+"""
+
+from __future__ import annotations
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.partition import Leader
+from clusters.simulation.world import World
+from nemesis.search.invariants.seen import Memory, Step, differs, records_of, with_committed
+
+
+def monotonic_high_watermark(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    before = step.memory.high_watermarks.get(step.broker_id, 0)
+    if partition.high_watermark >= before:
+        return None
+    return f"leader {step.broker_id}'s went back from {before} to {partition.high_watermark}"
+
+
+def high_watermark_in_log(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None or 0 <= partition.high_watermark <= partition.log.end_offset:
+        return None
+    end_offset = partition.log.end_offset
+    return f"broker {step.broker_id} has HW {partition.high_watermark}, LEO {end_offset}"
+
+
+def log_start_below_high_watermark(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None or partition.log.start_offset <= partition.high_watermark:
+        return None
+    start_offset = partition.log.start_offset
+    return f"broker {step.broker_id} starts at {start_offset}, HW {partition.high_watermark}"
+
+
+def epochs_begin_in_log(step: Step) -> str | None:
+    """A leader that has written nothing yet has its epoch begin where its log ends."""
+    partition = step.partition
+    if partition is None:
+        return None
+    end_offset, epochs = partition.log.end_offset, partition.log.epochs
+    beyond = [entry for entry in epochs if entry.start_offset > end_offset]
+    if not beyond:
+        return None
+    return f"broker {step.broker_id} has LEO {end_offset}, and {beyond[0]}"
+
+
+def truncation_gets_on(step: Step) -> str | None:
+    """KIP-279: where the histories have not met, what is asked for next is older than the answer.
+
+    Else a follower would ask for ever, and be told the same.
+    """
+    event = step.event
+    if step.partition is None or not isinstance(event, told.OffsetForLeaderEpochResponded):
+        return None
+    answered = {one.partition: one for one in event.results if one.error is Error.NONE}
+    for effect in step.effects:
+        if not isinstance(effect, do.SendOffsetForLeaderEpoch):
+            continue
+        for asked in effect.partitions:
+            answer = answered.get(asked.partition)
+            if answer is not None and asked.leader_epoch > answer.leader_epoch:
+                return (
+                    f"broker {step.broker_id} is told of epoch {answer.leader_epoch}, and asks for"
+                    f" {asked.leader_epoch} again"
+                )
+    return None
+
+
+def core_and_disk_agree(step: Step) -> str | None:
+    partition = step.partition
+    if partition is None:
+        return None
+    log = step.world.disks[step.broker_id].logs.get(step.world.partition)
+    if log is None:
+        return f"broker {step.broker_id} has the partition, and no log of it"
+    held, on_disk = partition.log, (log.start_offset, log.end_offset, log.epochs)
+    if (held.start_offset, held.end_offset, held.epochs) == on_disk:
+        return None
+    return f"broker {step.broker_id} believes in {held}, its disk has {on_disk}"
+
+
+def weak_isr(step: Step) -> str | None:
+    """Every one of the ISR in which this leader believes has what lies below its HW."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    own = records_of(step.world, step.broker_id)
+    for member in partition.role.isr.isr:
+        found = differs(step.world, member, own, partition.high_watermark)
+        if found is not None:
+            return f"leader {step.broker_id} has committed offset {found[0]}; {member} has not"
+    return None
+
+
+def strong_isr(step: Step) -> str | None:
+    if not moves_log(step) and not has_committed(step):
+        return None
+    return strong_isr_of_service(step.world, with_committed(step))
+
+
+def has_committed(step: Step) -> bool:
+    partition = step.partition
+    return (
+        partition is not None
+        and isinstance(partition.role, Leader)
+        and partition.high_watermark > step.memory.high_watermarks.get(step.broker_id, 0)
+    )
+
+
+def moves_log(step: Step) -> bool:
+    return any(
+        isinstance(
+            effect,
+            do.AppendToLog | do.TruncateLog | do.TruncateFullyAndStartAt | do.AdvanceLogStartOffset,
+        )
+        for effect in step.effects
+    )
+
+
+def strong_isr_of_service(world: World, memory: Memory) -> str | None:
+    state = world.service.states.get(world.partition)
+    if state is None or not memory.committed:
+        return None
+    end_offset = max(memory.committed) + 1
+    for member in state.isr:
+        found = differs(world, member, memory.committed, end_offset)
+        if found is not None:
+            offset, held = found
+            return (
+                f"offset {offset} is committed as {memory.committed[offset].value};"
+                f" {member} of the ISR has {held.value if held else 'nothing'} there"
+            )
+    return None

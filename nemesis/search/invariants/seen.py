@@ -1,0 +1,113 @@
+"""What an invariant looks at: one step of a broker, and what was so before it.
+
+Values only; what is asked of them is in the files beside this one, when it is asked in watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.partition import Leader, Partition
+from clusters.simulation.world import World
+
+
+class BrokenError(Exception):
+    """An invariant does not hold: which, and what was seen."""
+
+    def __init__(self, name: str, evidence: str) -> None:
+        super().__init__(f"{name}: {evidence}")
+        self.name = name
+
+
+class Record(NamedTuple):
+    epoch: int
+    value: object
+
+
+Committed = Mapping[int, Record]  # by offset
+
+
+class Epochs(NamedTuple):
+    leader: int
+    controller: int
+
+
+NO_EPOCHS: Final = Epochs(-1, -1)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What was so before the event: values only, replaced and never changed in place."""
+
+    leaders: Mapping[int, int] = field(default_factory=dict)  # leader epoch → who leads in it
+    brokers: Mapping[int, Epochs] = field(default_factory=dict)  # of those that run
+    service: Epochs = NO_EPOCHS
+    high_watermarks: Mapping[int, int] = field(default_factory=dict)  # of those that run
+    committed: Committed = field(default_factory=dict)
+    parked: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # ISRs, by their version
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a broker: what it was told, what it did, and its partition, if it has it."""
+
+    world: World
+    memory: Memory
+    broker_id: int
+    broker: Broker
+    partition: Partition | None
+    event: object
+    effects: tuple[do.Effect, ...]
+
+
+OfStep = Callable[[Step], str | None]
+OfService = Callable[[World, Memory], str | None]
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def records_of(world: World, broker_id: int) -> dict[int, Record]:
+    """What a broker's disk holds of the partition, by offset."""
+    log = world.disks[broker_id].logs.get(world.partition)
+    if log is None:
+        return {}
+    return {offset: Record(epoch, value) for offset, epoch, value in log.values()}
+
+
+def differs(
+    world: World, broker_id: int, committed: Committed, end_offset: int
+) -> tuple[int, Record | None] | None:
+    """The first committed offset where a broker's log has something else, or nothing."""
+    log = world.disks[broker_id].logs.get(world.partition)
+    start_offset = log.start_offset if log else 0
+    held = records_of(world, broker_id)
+    for offset, record in committed.items():
+        if start_offset <= offset < end_offset and held.get(offset) != record:
+            return offset, held.get(offset)
+    return None
+
+
+def with_committed(step: Step) -> Memory:
+    """With what this step's leader has committed that nobody had before."""
+    memory, partition = step.memory, step.partition
+    committed = memory.committed
+    if partition is not None and isinstance(partition.role, Leader):
+        first = max(committed, default=-1) + 1
+        if partition.high_watermark > first:
+            held = records_of(step.world, step.broker_id)
+            new = {o: r for o, r in held.items() if first <= o < partition.high_watermark}
+            committed = {**committed, **new}
+    return Memory(
+        memory.leaders,
+        memory.brokers,
+        memory.service,
+        memory.high_watermarks,
+        committed,
+        memory.parked,
+        memory.written,
+    )

@@ -1,0 +1,157 @@
+"""The invariants, by name: each a sentence and a look; and what a generation is known to break."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from clusters.broker.replication.errors import IllegalReplicaStateError
+from clusters.broker.replication.generation import Truncation
+from clusters.simulation.world import WorldSpec
+from nemesis.search.invariants import leadership, promises, replicas, waiting
+from nemesis.search.invariants.seen import OfService, OfStep
+
+# What the core raises where it is led where no rule leads: a find of its own.
+CORE_ERRORS: Final = (IllegalReplicaStateError, AssertionError, LookupError, ValueError)
+CORE_RAISES: Final = "core-raises"
+RECOVERS: Final = "recovers"
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """`of_step` is asked after a broker's step, `of_service` after one of the service.
+
+    Each answers with what it saw, where the invariant is broken.
+    """
+
+    name: str
+    sentence: str
+    of_step: OfStep | None = None
+    of_service: OfService | None = None
+
+
+INVARIANTS: Final = (
+    Invariant(
+        "single-leader-per-epoch",
+        "In a leader epoch there is one leader at most.",
+        leadership.single_leader,
+    ),
+    Invariant(
+        "monotonic-leader-epoch",
+        "The leader epoch never goes back, neither on a broker that runs nor in the service.",
+        leadership.monotonic_leader_epoch,
+        leadership.monotonic_leader_epoch_of_service,
+    ),
+    Invariant(
+        "monotonic-controller-epoch",
+        "The controller epoch never goes back, neither on a broker that runs nor in the service.",
+        leadership.monotonic_controller_epoch,
+        leadership.monotonic_controller_epoch_of_service,
+    ),
+    Invariant(
+        "monotonic-high-watermark",
+        "A leader's high watermark never goes back, nor does it when a follower takes the lead.",
+        replicas.monotonic_high_watermark,
+    ),
+    Invariant(
+        "high-watermark-in-log",
+        "A high watermark is not negative, and not past the log end offset.",
+        replicas.high_watermark_in_log,
+    ),
+    Invariant(
+        "log-start-below-high-watermark",
+        "A log does not start above the high watermark.",
+        replicas.log_start_below_high_watermark,
+    ),
+    Invariant(
+        "epochs-begin-in-log",
+        "No leader epoch that a broker knows begins past the log end offset.",
+        replicas.epochs_begin_in_log,
+    ),
+    Invariant(
+        "truncation-gets-on",
+        "A follower that asks again where an epoch ends asks for no later one than it was told.",
+        replicas.truncation_gets_on,
+    ),
+    Invariant(
+        "leader-in-isr",
+        "The ISR contains the leader.",
+        leadership.leader_in_isr,
+        leadership.leader_in_isr_of_service,
+    ),
+    Invariant(
+        "weak-isr",
+        "What a leader believes to be committed is on all of the ISR in which it believes.",
+        replicas.weak_isr,
+    ),
+    Invariant(
+        "strong-isr",
+        "What any leader ever told to be committed is the same on all of the service's ISR.",
+        replicas.strong_isr,
+        replicas.strong_isr_of_service,
+    ),
+    Invariant(
+        "acked-is-committed",
+        "What is acknowledged to acks=all lies below the high watermark.",
+        promises.acked_is_committed,
+    ),
+    Invariant(
+        "reads-below-high-watermark",
+        "A consumer is sent nothing that is not below the high watermark.",
+        promises.reads_below_high_watermark,
+    ),
+    Invariant(
+        "high-watermark-waits",
+        "The high watermark moves only where all have got that may be in the ISR.",
+        promises.high_watermark_waits,
+    ),
+    Invariant(
+        "isr-as-written",
+        "An ISR in which a leader believes as written was written, with that version.",
+        promises.isr_as_written,
+    ),
+    Invariant(
+        "written-isr-is-counted",
+        "A leader counts everybody who is in the ISR that is written in its leader epoch.",
+        promises.written_isr_is_counted,
+    ),
+    Invariant(
+        "core-and-disk-agree",
+        "What the core believes of its log (start, end, epochs) is what the disk holds.",
+        replicas.core_and_disk_agree,
+    ),
+    Invariant(
+        "parked-is-watched",
+        "Every parked request is watched by a partition, and none is watched that is not parked.",
+        waiting.parked_is_watched,
+    ),
+    Invariant(
+        "answered-once",
+        "A request is answered once, while somebody waits for the answer.",
+        waiting.answered_once,
+    ),
+)
+SENTENCES: Final[Mapping[str, str]] = {
+    **{one.name: one.sentence for one in INVARIANTS},
+    CORE_RAISES: "The core never comes to where its own rules forbid to be.",
+    RECOVERS: "Once all is healed, every replica is level and in the ISR, and all can be read.",
+}
+
+# --- what a generation is known to break ---------------------------------------------------------
+
+_ISR_PROPERTIES: Final = frozenset({"weak-isr", "strong-isr"})
+
+
+def allowed_to_break(spec: WorldSpec, *, loses_pages: bool) -> frozenset[str]:
+    """What breaks by design here: what a search for mistakes must not be held up by.
+
+    Where page caches are lost or unclean leaders elected, committed records go. Before KIP-320
+    nobody names the epoch in which a request is meant.
+    """
+    unclean = spec.settings.unclean_leader_election_enable
+    rules = spec.rules
+    truncates_blindly = rules.truncation is Truncation.TO_HIGH_WATERMARK
+    if unclean or loses_pages or truncates_blindly or not rules.fences_leader_epochs:
+        return _ISR_PROPERTIES
+    return frozenset()

@@ -1,0 +1,36 @@
+"""Invariants of requests that wait for their answers on a broker."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from clusters.broker.replication import effects as do
+from nemesis.search.invariants.seen import Step
+
+_RESPONSES: Final = (
+    do.RespondProduce,
+    do.RespondFetch,
+    do.RespondOffsetForLeaderEpoch,
+    do.RespondListOffsets,
+)
+
+
+def parked_is_watched(step: Step) -> str | None:
+    watched = {request for requests in step.broker.watchers.values() for request in requests}
+    if watched == set(step.broker.delayed):
+        return None
+    odd = sorted(watched ^ set(step.broker.delayed))
+    return f"broker {step.broker_id}: nobody wakes, or somebody would wake, {odd}"
+
+
+def answered_once(step: Step) -> str | None:
+    """Only what was parked, or has just come, may be answered; not again, and not parked still."""
+    asked = {getattr(step.event, "request", None)}
+    open_requests = asked | step.memory.parked.get(step.broker_id, frozenset())
+    answered = [effect.request for effect in step.effects if isinstance(effect, _RESPONSES)]
+    for request in answered:
+        if request not in open_requests or answered.count(request) > 1:
+            return f"broker {step.broker_id} answers {request}, for which nobody waits"
+        if request in step.broker.delayed:
+            return f"broker {step.broker_id} answers {request} and keeps it waiting"
+    return None

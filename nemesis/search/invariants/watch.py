@@ -1,0 +1,101 @@
+"""The watch on a world: asks every invariant after every event.
+
+What it costs grows with the square of what is written, for all committed records are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication.partition import Leader
+from clusters.simulation.world import World
+from nemesis.search.invariants.leadership import epochs_of, service_epochs
+from nemesis.search.invariants.seen import BrokenError, Memory, Step, with_committed
+from nemesis.search.invariants.table import INVARIANTS, Invariant
+
+
+class Watch:
+    """Asks the invariants after every event; raises BrokenError for those that may not break."""
+
+    __slots__ = ("allowed", "memory")
+
+    def __init__(self, allowed: frozenset[str] = frozenset()) -> None:
+        self.allowed = allowed
+        self.memory = Memory()
+
+    def copy(self) -> Watch:
+        other = Watch(self.allowed)
+        memory = self.memory
+        other.memory = Memory(
+            memory.leaders,
+            memory.brokers,
+            memory.service,
+            memory.high_watermarks,
+            memory.committed,
+            memory.parked,
+            memory.written,
+        )
+        return other
+
+    def begin(self, world: World) -> None:
+        """Remembers a world that is going on already."""
+        for broker_id, broker in world.brokers.items():
+            partition = broker.partitions.get(world.partition)
+            step = Step(world, self.memory, broker_id, broker, partition, None, ())
+            self.memory = _remember(step)
+        self.memory.service = service_epochs(world)
+        self._note_written(world)
+
+    def _note_written(self, world: World) -> None:
+        state = world.service.states.get(world.partition)
+        if state is not None and state.version not in self.memory.written:
+            self.memory.written = {**self.memory.written, state.version: state.isr}
+
+    def started(self, world: World, broker_id: int) -> None:
+        """A new process knows no epoch, and nobody waits for it.
+
+        Where all brokers died together, the last leader leads on in its old epoch, from the high
+        watermark that it last checkpointed: so a leader is a process here.
+        """
+        memory = self.memory
+        memory.brokers = {b: e for b, e in memory.brokers.items() if b != broker_id}
+        memory.parked = {b: p for b, p in memory.parked.items() if b != broker_id}
+        memory.high_watermarks = {
+            b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
+        }
+
+    def told(
+        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
+    ) -> None:
+        broker = world.brokers[broker_id]
+        partition = broker.partitions.get(world.partition)
+        step = Step(world, self.memory, broker_id, broker, partition, event, effects)
+        for invariant in self._asked():
+            seen = invariant.of_step(step) if invariant.of_step else None
+            if seen is not None:
+                raise BrokenError(invariant.name, seen)
+        self.memory = _remember(step)
+
+    def served(self, world: World) -> None:
+        for invariant in self._asked():
+            seen = invariant.of_service(world, self.memory) if invariant.of_service else None
+            if seen is not None:
+                raise BrokenError(invariant.name, seen)
+        self.memory.service = service_epochs(world)
+        self._note_written(world)
+
+    def _asked(self) -> Iterator[Invariant]:
+        return (one for one in INVARIANTS if one.name not in self.allowed)
+
+
+def _remember(step: Step) -> Memory:
+    memory, partition = with_committed(step), step.partition
+    memory.brokers = {**memory.brokers, step.broker_id: epochs_of(step)}
+    memory.parked = {**memory.parked, step.broker_id: frozenset(step.broker.delayed)}
+    if partition is not None and isinstance(partition.role, Leader):
+        memory.leaders = {**memory.leaders, partition.leader_epoch: step.broker_id}
+    if partition is not None:
+        marks = {**memory.high_watermarks, step.broker_id: partition.high_watermark}
+        memory.high_watermarks = marks
+    return memory

@@ -1,0 +1,37 @@
+"""Mutants: the core with one rule broken, each to be found by the search, or named with a reason.
+
+A mutant that nothing finds is a rule that nothing checks. Each file here has those of one part of
+the rules, with the broken rules themselves; this is the table of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from nemesis.search.mutants import (
+    acks,
+    answers,
+    control,
+    eligible,
+    epochs,
+    high_watermark,
+    isr,
+    truncation,
+)
+from nemesis.search.mutants.mutant import Mutant, applied
+
+__all__ = ["BY_NAME", "MUTANTS", "Mutant", "applied"]
+
+MUTANTS: Final = (
+    *truncation.MUTANTS,
+    *epochs.MUTANTS,
+    *isr.MUTANTS,
+    *high_watermark.MUTANTS,
+    *acks.MUTANTS,
+    *control.MUTANTS,
+    *eligible.MUTANTS,
+    *answers.MUTANTS,
+)
+BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
+assert len(BY_NAME) == len(MUTANTS)

@@ -1,0 +1,207 @@
+"""Mutants of control: which controllers and states are obeyed, who is elected, who may write.
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.broker.replication import control, controlling, election, leading
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.controller_state import Active
+from clusters.broker.replication.coordination import LeaderAndIsrConflict, LeaderAndIsrWritten
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.messages import PartitionState
+from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from clusters.simulation.service import Service
+from nemesis.search.mutants.mutant import POWER, rule
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_next_state = election.next_state
+_decide = controlling._decide
+_write = Service._write
+Live = Collection[int]
+Written = LeaderAndIsrWritten | LeaderAndIsrConflict
+
+
+def never_stale(broker: Broker, controller_epoch: int) -> bool:
+    return False
+
+
+def believes_any_controller(broker: Broker, controller_epoch: int) -> bool:
+    broker.controller_epoch = controller_epoch
+    return False
+
+
+def becomes_where(is_stale: Callable[[int, int], bool]) -> Callable[..., Error]:
+    """A state is refused where this says so of its leader epoch and the known one."""
+
+    def become(broker: Broker, told: PartitionState, now_ms: int) -> Error:
+        if broker.broker_id not in told.replicas:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        held = control._get_or_create(broker, told)
+        if is_stale(told.state.leader_epoch, held.leader_epoch):
+            return Error.STALE_CONTROLLER_EPOCH
+        leads = told.state.leader == broker.broker_id
+        take = control._become_leader if leads else control._become_follower
+        take(broker, held, told, now_ms)
+        leading.complete_delayed(broker, told.partition, now_ms)
+        return Error.NONE
+
+    return become
+
+
+def forgets_who_fell(
+    broker: Broker, controller: Active, tp: TopicPartition, state: LeaderAndIsr | None
+) -> LeaderAndIsr | None:
+    return _decide(broker, replace(controller, fallen={}), tp, state)
+
+
+def elects_unclean(
+    state: LeaderAndIsr, assigned: tuple[int, ...], live: Live, epoch: int, *, unclean: bool
+) -> LeaderAndIsr | None:
+    return _next_state(state, assigned, live, epoch, unclean=True)
+
+
+def elects_the_first(
+    state: LeaderAndIsr, assigned: tuple[int, ...], live: Live, epoch: int, *, unclean: bool
+) -> LeaderAndIsr | None:
+    decided = _next_state(state, assigned, live, epoch, unclean=unclean)
+    first = next((replica for replica in assigned if replica in live), None)
+    if decided is None or first is None or decided.leader == state.leader:
+        return decided
+    isr = tuple(r for r in assigned if r == first or r in decided.isr)
+    return replace(decided, leader=first, isr=isr)
+
+
+def elects_in_the_old_epoch(
+    state: LeaderAndIsr, assigned: tuple[int, ...], live: Live, epoch: int, *, unclean: bool
+) -> LeaderAndIsr | None:
+    decided = _next_state(state, assigned, live, epoch, unclean=unclean)
+    return decided and replace(decided, leader_epoch=state.leader_epoch)
+
+
+def takes_all_living_as_in_sync(
+    state: LeaderAndIsr, assigned: tuple[int, ...], live: Live, epoch: int, *, unclean: bool
+) -> LeaderAndIsr | None:
+    decided = _next_state(state, assigned, live, epoch, unclean=unclean)
+    return decided and replace(decided, isr=tuple(r for r in assigned if r in live))
+
+
+def keeps_the_dead_in_sync(
+    state: LeaderAndIsr, assigned: tuple[int, ...], live: Live, epoch: int, *, unclean: bool
+) -> LeaderAndIsr | None:
+    decided = _next_state(state, assigned, live, epoch, unclean=unclean)
+    if decided is None or decided.leader == state.leader:
+        return None
+    return replace(decided, isr=state.isr)
+
+
+def writes_for_any_controller(service: Service, request: Any) -> Written:
+    answer = _write(service, replace(request, by_controller=False))
+    return replace(answer, by_controller=request.by_controller)
+
+
+def writes_any_version(service: Service, request: Any) -> Written:
+    known = service.states.get(request.partition)
+    if request.by_controller or known is None:
+        return _write(service, request)
+    return _write(service, replace(request, state=replace(request.state, version=known.version)))
+
+
+MUTANTS: Final = (
+    rule(
+        "stale-controller-obeyed",
+        control,
+        "_is_stale",
+        believes_any_controller,
+        "A controller of an earlier epoch is obeyed, and its epoch believed.",
+    ),
+    rule(
+        "stale-controller-heard",
+        control,
+        "_is_stale",
+        never_stale,
+        "A controller of an earlier epoch is obeyed.",
+        hidden="the leader epochs that it tells are old too, or what it wrote while it was one:"
+        " those are refused, or right",
+    ),
+    rule(
+        "older-leader-epoch-obeyed",
+        control,
+        "_become",
+        becomes_where(lambda epoch, known: False),
+        "A state of an earlier leader epoch is obeyed.",
+        hidden="controllers alone tell of leader epochs: an earlier one is refused by its own"
+        " epoch, and what one of them tells arrives in order",
+    ),
+    rule(
+        "equal-leader-epoch-obeyed",
+        control,
+        "_become",
+        becomes_where(lambda epoch, known: epoch < known),
+        "A state of the same leader epoch is obeyed again.",
+    ),
+    rule(
+        "controller-writes-unfenced",
+        Service,
+        "_write",
+        writes_for_any_controller,
+        "A controller writes whatever epoch it is of.",
+    ),
+    rule(
+        "isr-writes-without-version",
+        Service,
+        "_write",
+        writes_any_version,
+        "A leader writes its ISR over whatever was written meanwhile.",
+    ),
+    rule(
+        "dead-and-back-is-in-sync",
+        controlling,
+        "_decide",
+        forgets_who_fell,
+        "A replica that died and is back before that is decided does not leave the ISR.",
+        faults=POWER,
+    ),
+    rule(
+        "elects-unclean",
+        election,
+        "next_state",
+        elects_unclean,
+        "With nobody of the ISR alive, another replica leads.",
+    ),
+    rule(
+        "elects-the-first",
+        election,
+        "next_state",
+        elects_the_first,
+        "The first replica that lives leads, be it in the ISR or not.",
+    ),
+    rule(
+        "elects-in-the-old-epoch",
+        election,
+        "next_state",
+        elects_in_the_old_epoch,
+        "A new leader leads in the epoch of the old one.",
+    ),
+    rule(
+        "takes-all-living-as-in-sync",
+        election,
+        "next_state",
+        takes_all_living_as_in_sync,
+        "After an election, all that live are in the ISR.",
+    ),
+    rule(
+        "keeps-the-dead-in-sync",
+        election,
+        "next_state",
+        keeps_the_dead_in_sync,
+        "The controller leaves the dead in the ISR.",
+        hidden="only availability suffers: the high watermark waits for the dead until the leader"
+        " takes them out",
+    ),
+)

@@ -1,0 +1,114 @@
+"""Mutants of eligible leader replicas (KIP-966).
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.broker.replication import controlling, eligible, partition
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.controller_state import Active
+from clusters.broker.replication.eligible import Eligibility
+from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from nemesis.search.mutants.mutant import POWER, TORN, V4_0, Mutant, rule
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_next_eligible_state = eligible.next_state
+_decide = controlling._decide
+Live = Collection[int]
+
+
+def never_under_min_isr(isr: Collection[int], assigned: Collection[int], min_isr: int) -> bool:
+    return False
+
+
+def trusts_the_torn(
+    broker: Broker, controller: Active, tp: TopicPartition, state: LeaderAndIsr | None
+) -> LeaderAndIsr | None:
+    return _decide(broker, replace(controller, unclean={}), tp, state)
+
+
+def nobody_came_back_torn(states: Any, brokers: Any) -> dict[TopicPartition, frozenset[int]]:
+    return {}
+
+
+def never_clears_eligible(
+    members: Collection[int], isr: Live, assigned: tuple[int, ...], eligibility: Eligibility
+) -> tuple[int, ...]:
+    candidates = set(members) - set(isr) - eligibility.unclean
+    return tuple(replica for replica in assigned if replica in candidates)
+
+
+def prefers_the_last_leader(
+    state: LeaderAndIsr,
+    assigned: tuple[int, ...],
+    live: Live,
+    epoch: int,
+    *,
+    unclean: bool,
+    eligibility: Eligibility,
+) -> LeaderAndIsr | None:
+    known = max(state.leader, state.last_known_leader)
+    if known in live and known in eligibility.unclean:
+        decided = replace(state, leader=known, isr=(known,), elr=(), last_known_leader=-1)
+        return replace(decided, leader_epoch=state.leader_epoch + 1, controller_epoch=epoch)
+    return _next_eligible_state(
+        state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
+    )
+
+
+MUTANTS: Final = (
+    rule(
+        "hw-moves-under-min-isr",
+        partition,
+        "is_under_min_isr",
+        never_under_min_isr,
+        "The high watermark moves while the ISR is smaller than min.insync.replicas.",
+        rules=V4_0,
+        acks=("0", "all"),
+        faults=(*POWER, "consume"),
+    ),
+    rule(
+        "trusts-the-torn",
+        controlling,
+        "_decide",
+        trusts_the_torn,
+        "A replica that comes back from an unclean shutdown stays eligible.",
+        rules=V4_0,
+        faults=POWER,
+        steps_only=True,
+    ),
+    rule(
+        "torn-not-seen-by-a-new-controller",
+        eligible,
+        "came_back_torn",
+        nobody_came_back_torn,
+        "A new controller does not ask who came back torn before it was one.",
+        rules=V4_0,
+        faults=TORN,
+        steps_only=True,
+    ),
+    Mutant(
+        "eligible-for-ever",
+        "Who was once eligible stays it when the ISR is large enough again.",
+        V4_0,
+        (
+            (eligible, "next_elr", never_clears_eligible),
+            (partition, "next_elr", never_clears_eligible),
+        ),
+    ),
+    rule(
+        "prefers-the-last-leader",
+        eligible,
+        "next_state",
+        prefers_the_last_leader,
+        "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
+        rules=V4_0,
+        faults=TORN,
+        steps_only=True,
+    ),
+)

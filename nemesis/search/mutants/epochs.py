@@ -1,0 +1,91 @@
+"""Mutants of leader epochs: who notes them, when, and which requests they fence.
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.broker.replication import partition
+from clusters.broker.replication.effects import Effect, WriteLeaderEpochCheckpoint
+from clusters.broker.replication.generation import (
+    GENERATIONS,
+    EpochAssignment,
+    Generation,
+    SameLeader,
+)
+from clusters.broker.replication.model import Batch
+from clusters.broker.replication.partition import Partition
+from clusters.simulation.disk import Disk
+from nemesis.search.mutants.mutant import ONE, V2_0, V2_1, ZOMBIES, row, rule
+from nemesis.search.targets import FOUR
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_append_as_follower = partition.append_as_follower
+_carry_out = Disk.carry_out
+
+
+def notes_no_epochs(
+    held: Partition, batches: tuple[Batch, ...], *, rules: Generation, **rest: Any
+) -> Partition:
+    return _append_as_follower(held, batches, rules=GENERATIONS["0.10"], **rest)
+
+
+def writes_no_epochs(disk: Disk, effect: Effect) -> int | None:
+    is_epochs = isinstance(effect, WriteLeaderEpochCheckpoint)
+    return None if is_epochs else _carry_out(disk, effect)
+
+
+MUTANTS: Final = (
+    row(
+        "unfenced",
+        "A request that is meant for another leader epoch is answered.",
+        replace(V2_1, fences_leader_epochs=False),
+        topic_settings=ONE,
+        faults=ZOMBIES,
+        steps_only=True,
+    ),
+    row(
+        "same-leader-fetches-on",
+        "A follower that missed an epoch goes on fetching from the leader that it had.",
+        replace(V2_0, same_leader=SameLeader.FETCHES_ON),
+        topic_settings=ONE,
+        faults=ZOMBIES,
+        steps_only=True,
+    ),
+    row(
+        "fetches-on-in-the-old-epoch",
+        "A follower of the same leader goes on in the old epoch, in which it is refused.",
+        replace(V2_1, same_leader=SameLeader.FETCHES_ON),
+    ),
+    row(
+        "epochs-on-first-append",
+        "A leader notes its epoch with its first record only.",
+        replace(V2_1, epoch_assignment=EpochAssignment.ON_FIRST_APPEND),
+        topic_settings=ONE,
+        faults=("kill", "hold"),
+        brokers=FOUR,  # one of whom a new leader knows nothing, one who misses it, one who has both
+        steps_only=True,
+    ),
+    row(
+        "epochs-never",
+        "Nobody notes epochs, so followers fall back on the high watermark.",
+        replace(V2_1, epoch_assignment=EpochAssignment.NEVER),
+    ),
+    rule(
+        "followers-note-no-epochs",
+        partition,
+        "append_as_follower",
+        notes_no_epochs,
+        "A follower does not note the epochs of what it appends.",
+    ),
+    rule(
+        "epochs-not-written",
+        Disk,
+        "carry_out",
+        writes_no_epochs,
+        "The epoch checkpoint is read at the start, and never written.",
+    ),
+)

@@ -1,0 +1,201 @@
+"""Mutants of the high watermark: for whom it waits, where it begins, what moves it back.
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.broker.replication import partition
+from clusters.broker.replication.broker import StoredReplica
+from clusters.broker.replication.generation import Generation
+from clusters.broker.replication.messages import PartitionState
+from clusters.broker.replication.model import Batch, TopicPartition
+from clusters.broker.replication.partition import Leader, Partition
+from clusters.broker.replication.replica import is_caught_up
+from clusters.simulation.disk import Disk
+from nemesis.search.mutants.isr import without_leaving
+from nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_partition_truncate_to = partition.truncate_to
+_make_leader = partition.make_leader
+_append_as_follower = partition.append_as_follower
+_stored = Disk.stored
+Members = Callable[[Leader], Collection[int]]
+MoveHighWatermark = Callable[..., Partition]
+
+
+def keeps_high_watermark(held: Partition, offset: int) -> Partition:
+    return replace(_partition_truncate_to(held, offset), high_watermark=held.high_watermark)
+
+
+def moves_to(offset_of: Callable[[Partition, Leader], int]) -> MoveHighWatermark:
+    """The high watermark is what `offset_of` says, if that is further."""
+
+    def moved(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
+        assert isinstance(led.role, Leader)
+        offset = offset_of(led, led.role)
+        return led if offset <= led.high_watermark else partition.set_high_watermark(led, offset)
+
+    return moved
+
+
+def waits_for(members: Members, *, for_caught_up: bool = True) -> MoveHighWatermark:
+    """The high watermark waits for these, and not for the maximal ISR."""
+
+    def moved(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
+        assert isinstance(led.role, Leader)
+        counted = set(members(led.role))
+        if for_caught_up:
+            remotes = led.role.remotes.items()
+            counted |= {r for r, one in remotes if is_caught_up(one, now_ms, lag_time_max_ms)}
+        lowest = lowest_of(led, led.role, counted)
+        return led if lowest <= led.high_watermark else partition.set_high_watermark(led, lowest)
+
+    return moved
+
+
+def lowest_of(led: Partition, leader: Leader, counted: Collection[int]) -> int:
+    known = [one.log_end_offset for r, one in leader.remotes.items() if r in counted]
+    return min(known, default=led.log.end_offset)
+
+
+def majority(led: Partition, leader: Leader) -> int:
+    ends = [led.log.end_offset, *(one.log_end_offset for one in leader.remotes.values())]
+    return sorted(ends, reverse=True)[len(ends) // 2]
+
+
+def log_end(led: Partition, leader: Leader) -> int:
+    return led.log.end_offset
+
+
+def fastest(led: Partition, leader: Leader) -> int:
+    ends = [one.log_end_offset for r, one in leader.remotes.items() if r in leader.isr.maximal]
+    return max(ends, default=led.log.end_offset)
+
+
+def written_isr(leader: Leader) -> Collection[int]:
+    return leader.isr.isr
+
+
+def maximal_isr(leader: Leader) -> Collection[int]:
+    return leader.isr.maximal
+
+
+def goes_back(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
+    assert isinstance(led.role, Leader)
+    return partition.set_high_watermark(led, max(0, lowest_of(led, led.role, led.role.isr.maximal)))
+
+
+def believes_all_level(
+    led: Partition, told: PartitionState, *, broker_id: int, now_ms: int, rules: Generation
+) -> Partition:
+    made = _make_leader(led, told, broker_id=broker_id, now_ms=now_ms, rules=rules)
+    assert isinstance(made.role, Leader)
+    remotes = {
+        r: replace(one, log_end_offset=made.log.end_offset) for r, one in made.role.remotes.items()
+    }
+    return replace(made, role=replace(made.role, remotes=remotes))
+
+
+def believes_its_log_committed(
+    held: Partition, batches: tuple[Batch, ...], **rest: Any
+) -> Partition:
+    appended = _append_as_follower(held, batches, **rest)
+    return partition.set_high_watermark(appended, appended.log.end_offset)
+
+
+def reads_log_end_as_high_watermark(disk: Disk) -> Mapping[TopicPartition, StoredReplica]:
+    stored = _stored(disk)
+    return {tp: replace(one, high_watermark=one.log.end_offset) for tp, one in stored.items()}
+
+
+def reads_no_high_watermark(disk: Disk) -> Mapping[TopicPartition, StoredReplica]:
+    return {tp: replace(one, high_watermark=0) for tp, one in _stored(disk).items()}
+
+
+def moves_hw(name: str, by: MoveHighWatermark, sentence: str, **rest: Any) -> Mutant:
+    return rule(name, partition, "maybe_increment_high_watermark", by, sentence, **rest)
+
+
+MUTANTS: Final = (
+    moves_hw(
+        "hw-of-the-majority",
+        moves_to(majority),
+        "The high watermark is what most replicas have.",
+    ),
+    moves_hw(
+        "hw-is-log-end",
+        moves_to(log_end),
+        "The high watermark is the leader's log end.",
+    ),
+    moves_hw(
+        "hw-of-the-fastest",
+        moves_to(fastest),
+        "The high watermark is what the fastest of the ISR has.",
+    ),
+    moves_hw(
+        "pending-expansion-ignored",
+        waits_for(written_isr, for_caught_up=False),
+        "The high watermark does not wait for one whose joining is being written.",
+    ),
+    moves_hw(
+        "pending-shrink-counts-at-once",
+        waits_for(without_leaving),
+        "The high watermark does not wait for one whose leaving is being written.",
+        topic_settings=ONE,
+        faults=STALE,
+    ),
+    moves_hw(
+        "caught-up-outsiders-ignored",
+        waits_for(maximal_isr, for_caught_up=False),
+        "The high watermark does not wait for one who is caught up and not yet in the ISR.",
+        hidden="only its joining gets harder: from when it is written on it is waited for",
+    ),
+    moves_hw(
+        "hw-goes-back",
+        goes_back,
+        "The high watermark follows the slowest of the ISR, back too.",
+    ),
+    rule(
+        "believes-all-level",
+        partition,
+        "make_leader",
+        believes_all_level,
+        "A new leader believes that its followers have all that it has.",
+    ),
+    rule(
+        "followers-believe-all-committed",
+        partition,
+        "append_as_follower",
+        believes_its_log_committed,
+        "A follower takes all that it has for committed.",
+    ),
+    rule(
+        "hw-read-as-log-end",
+        Disk,
+        "stored",
+        reads_log_end_as_high_watermark,
+        "A broker that starts takes all that it has for committed.",
+    ),
+    rule(
+        "hw-not-read",
+        Disk,
+        "stored",
+        reads_no_high_watermark,
+        "A broker that starts knows no high watermark.",
+        hidden="from 0.11 on it only delays: a high watermark that is too low decides nothing",
+    ),
+    rule(
+        "hw-not-truncated",
+        partition,
+        "truncate_to",
+        keeps_high_watermark,
+        "A high watermark stays where it was when the log before it is cut.",
+        settings=UNCLEAN,
+    ),
+)

@@ -1,0 +1,78 @@
+"""A mutant: the core with one rule broken on purpose, for as long as `applied` lasts.
+
+Not which there are: see the files beside this one. What is broken is a field of a generation's row,
+or one function of the core, the service or the disk, which another one replaces. The search is told
+what it needs to see it: faults, acknowledgements, settings, brokers. `hidden` says why a mutant
+cannot be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from clusters.broker.replication.generation import GENERATIONS, Generation
+from nemesis.search.targets import NAMES
+
+Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
+USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
+POWER: Final = ("kill", "power_off", "hold", "wait")
+ZOMBIES: Final = ("kill", "hold", "zombie")
+STALE: Final = ("kill", "zombie", "stale")
+TORN: Final = ("stop", "power_off")
+READS: Final = (*USUAL, "consume")
+TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
+ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
+UNCLEAN: Final[Mapping[str, str]] = {"unclean.leader.election.enable": "true"}
+V0_11: Final = GENERATIONS["0.11"]
+V2_0: Final = GENERATIONS["2.0"]
+V2_1: Final = GENERATIONS["2.1"]
+V4_0: Final = GENERATIONS["4.0"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    sentence: str
+    rules: Generation = V2_1
+    replaced: tuple[Replaced, ...] = ()
+    acks: tuple[str, ...] = ("all",)
+    faults: tuple[str, ...] = USUAL
+    topic_settings: Mapping[str, str] = field(default_factory=lambda: TWO)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    brokers: Mapping[str, int] = field(default_factory=lambda: NAMES)
+    hidden: str = ""
+    steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
+
+
+def row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
+    """One field of a generation's row is another one."""
+    return Mutant(name, sentence, rules, **rest)
+
+
+def rule(name: str, owner: Any, named: str, by: Any, sentence: str, **rest: Any) -> Mutant:
+    """One function is another one."""
+    return Mutant(name, sentence, replaced=((owner, named, by),), **rest)
+
+
+@contextmanager
+def applied(mutant: Mutant) -> Iterator[None]:
+    """While it lasts, this process plays by the mutant's rule."""
+    before = [_put(owner, name, rule) for owner, name, rule in mutant.replaced]
+    try:
+        yield
+    finally:
+        for (owner, name, _), rule in zip(mutant.replaced, before, strict=True):
+            _put(owner, name, rule)
+
+
+def _put(owner: Any, name: Any, rule: Any) -> Any:
+    """Puts a rule in its place: a module's, a class's or a table's. Returns what was there."""
+    if isinstance(owner, dict):
+        before, owner[name] = owner[name], rule
+        return before
+    before = getattr(owner, name)
+    setattr(owner, name, rule)
+    return before

@@ -1,0 +1,168 @@
+"""Mutants of truncation: where a follower cuts its log, and what a leader answers to it.
+
+Not which epochs are noted (epochs), nor which answers are believed (answers).
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.broker.replication import fetcher as fetchers
+from clusters.broker.replication import following, leading, offsets, step, truncation
+from clusters.broker.replication import log as logs
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.epochs import EpochEnd
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.fencing import leader_error
+from clusters.broker.replication.fetcher import Fetching, Truncating
+from clusters.broker.replication.generation import Generation, Truncation
+from clusters.broker.replication.log import Log
+from clusters.broker.replication.messages import FetcherRequestFailed, ListedOffset
+from clusters.broker.replication.partition import Partition
+from nemesis.search.mutants.mutant import ONE, V0_11, V2_1, row, rule
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_truncate = truncation.truncate
+_log_truncate_to = logs.truncate_to
+_on_request_failed = following.on_request_failed
+
+
+def truncates_one_too_far(broker: Broker, led: Partition, offset: int) -> Partition:
+    if offset >= led.log.end_offset:
+        return led
+    return _truncate(broker, led, max(led.log.start_offset, offset - 1))
+
+
+def truncates_one_too_little(broker: Broker, led: Partition, offset: int) -> Partition:
+    return _truncate(broker, led, offset + 1)
+
+
+def truncates_nothing(broker: Broker, led: Partition, offset: int) -> Partition:
+    return led
+
+
+def fetches_without_an_answer(broker: Broker, event: FetcherRequestFailed, now_ms: int) -> None:
+    fetcher = broker.fetchers.get(event.fetcher)
+    for topic_partition, followed in tuple(fetcher.followed.items()) if fetcher else ():
+        if isinstance(followed.state, Truncating):
+            held = broker.partitions[topic_partition]
+            _truncate(broker, held, held.high_watermark)
+            broker.fetchers[event.fetcher] = fetchers.follow(
+                broker.fetchers[event.fetcher], topic_partition, replace(followed, state=Fetching())
+            )
+    _on_request_failed(broker, event, now_ms)
+
+
+def keeps_epochs(log: Log, offset: int) -> Log:
+    return replace(_log_truncate_to(log, offset), epochs=log.epochs)
+
+
+def forgets_no_epoch(broker: Broker, held: Partition) -> None:
+    """In place of `_forget_empty_epochs`."""
+
+
+def answers_its_log_end(log: Log, epoch: int, rules: Generation) -> EpochEnd:
+    return EpochEnd(epoch, log.end_offset)
+
+
+def starts_afresh_always(
+    broker: Broker, fetcher_id: Any, held: Partition, listed: ListedOffset, *, asked_earliest: bool
+) -> None:
+    truncation.start_afresh(broker, held, listed.offset)
+    following._set_state(broker, fetcher_id, held.topic_partition, Fetching())
+
+
+def serves_any_offset(broker: Broker, asked: Any) -> Error:
+    return leader_error(broker, asked.partition, asked.current_leader_epoch)
+
+
+MUTANTS: Final = (
+    row(
+        "truncates-to-high-watermark",
+        "A follower of a new leader truncates to its own high watermark.",
+        replace(V2_1, truncation=Truncation.TO_HIGH_WATERMARK),
+    ),
+    row(
+        "kip-101-only",
+        "The leader's answer does not name the epoch that it is for.",
+        replace(V2_1, truncation=Truncation.TO_EPOCH_END_OFFSET),
+        topic_settings=ONE,
+    ),
+    rule(
+        "truncates-one-too-far",
+        truncation,
+        "truncate",
+        truncates_one_too_far,
+        "Where a follower truncates, it takes one record more away.",
+        topic_settings=ONE,
+    ),
+    rule(
+        "truncates-one-too-little",
+        truncation,
+        "truncate",
+        truncates_one_too_little,
+        "Where a follower truncates, it leaves one record too many.",
+    ),
+    rule(
+        "truncates-nothing",
+        truncation,
+        "truncate",
+        truncates_nothing,
+        "A follower keeps what its new leader never had.",
+    ),
+    rule(
+        "fetches-without-an-answer",
+        step._HANDLERS,
+        told.FetcherRequestFailed,  # type: ignore[arg-type]
+        fetches_without_an_answer,
+        "A follower whose question for the epoch's end fails truncates to its high watermark.",
+    ),
+    rule(
+        "epochs-not-truncated",
+        logs,
+        "truncate_to",
+        keeps_epochs,
+        "A log that is cut keeps the epochs of what was cut off.",
+        rules=V0_11,  # from 2.0 on two other rules forget them in time
+        faults=("kill", "hold"),
+        steps_only=True,
+        topic_settings=ONE,
+    ),
+    rule(
+        "empty-epochs-kept",
+        truncation,
+        "_forget_empty_epochs",
+        forgets_no_epoch,
+        "A follower asks again and again for an epoch in which it led and wrote nothing.",
+        topic_settings=ONE,
+    ),
+    rule(
+        "epoch-ends-at-log-end",
+        offsets,
+        "_end_of",
+        answers_its_log_end,
+        "A leader answers that every epoch ends where its log ends.",
+    ),
+    rule(
+        "starts-afresh-always",
+        following,
+        "_adjust",
+        starts_afresh_always,
+        "A follower that is out of range drops its whole log, whatever the leader has.",
+        hidden="from 2.0 on a follower truncates before it fetches, so it is out of range only"
+        " where its leader deleted what it needs: then its whole log is to be dropped anyway",
+    ),
+    rule(
+        "serves-any-offset",
+        leading,
+        "_fetch_error",
+        serves_any_offset,
+        "A leader does not refuse a fetch offset that is past its log.",
+        hidden="from 2.0 on a follower truncates before it fetches, and fencing keeps those of"
+        " other epochs away: nobody fetches past the leader's log",
+    ),
+)
