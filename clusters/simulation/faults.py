@@ -16,6 +16,7 @@ from clusters.simulation.world import ANSWERS, World, start_broker
 
 __all__ = [
     "cut",
+    "depose",
     "discard",
     "expire",
     "heal",
@@ -112,6 +113,11 @@ def pause(world: World, broker_id: int) -> None:
 def expire(world: World, broker_id: int) -> None:
     """Its session ends, and it does not know it: it goes on as what it was."""
     world.end_session(broker_id)
+
+
+def depose(world: World) -> None:
+    """`/controller` is deleted, as operators do to have another: whose it was keeps its session."""
+    world.send_all(world.service.depose())
 
 
 def register(world: World, broker_id: int) -> None:

@@ -77,6 +77,10 @@ class Service:
             return []
         return [*self._free_controller(broker), *self._brokers_changed()]
 
+    def depose(self) -> Told:
+        """Somebody deletes `/controller`: who was it hears so, and keeps its session."""
+        return [] if self.controller is None else self._free_controller(self.controller)
+
     # --- requests --------------------------------------------------------------------------------
 
     def execute(self, broker: int, request: object) -> Told:

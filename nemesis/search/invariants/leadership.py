@@ -70,6 +70,16 @@ def monotonic_controller_epoch_of_service(world: World, memory: Memory) -> str |
     return f"the state went back to controller epoch {now}"
 
 
+def leader_epoch_of_its_controller(world: World, memory: Memory) -> str | None:
+    """A leader that writes its ISR stays in its epoch, and names the controller that it knows."""
+    now, elected = service_epochs(world), world.service.controller_epoch
+    if now.leader == memory.service.leader or now.controller == elected:
+        return None
+    return (
+        f"epoch {now.leader} begins by controller epoch {now.controller}, which is over: {elected}"
+    )
+
+
 def leader_in_isr_of_service(world: World, memory: Memory) -> str | None:
     state = world.service.states.get(world.partition)
     if state is None or state.leader == NO_LEADER or state.leader in state.isr:

@@ -50,6 +50,11 @@ INVARIANTS: Final = (
         leadership.monotonic_controller_epoch_of_service,
     ),
     Invariant(
+        "leader-epoch-of-its-controller",
+        "A leader epoch begins by the word of who is controller then.",
+        of_service=leadership.leader_epoch_of_its_controller,
+    ),
+    Invariant(
         "monotonic-high-watermark",
         "A leader's high watermark never goes back, nor does it when a follower takes the lead.",
         replicas.monotonic_high_watermark,

@@ -1,0 +1,93 @@
+"""Mutants that take one message before another: plays in which each link is served by name.
+
+As in test_shown_mutants, the unbroken generation is played to the same point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import pytest
+
+from clusters.broker.replication.coordination import WriteLeaderAndIsr
+from clusters.broker.replication.partition import UncertainIsr
+from clusters.simulation import faults
+from clusters.simulation.network import COORDINATION, SERVICE, Link
+from clusters.simulation.world import World
+from nemesis.search.invariants import BrokenError, Watch
+from nemesis.search.mutants import BY_NAME, applied
+from tests.simulation.worlds import A, B, C, ready, run_for, until
+
+
+@contextmanager
+def _played(name: str, *, is_broken: bool) -> Iterator[World]:
+    """A world under watch, in which the mutant's rule is broken, or is not."""
+    with applied(BY_NAME[name]) if is_broken else nullcontext():
+        world = ready()
+        watch = Watch()
+        watch.begin(world)
+        world.watch = watch
+        yield world
+
+
+def _on_its_way(world: World, broker: int, message: type) -> bool:
+    head = world.heads().get(Link(broker, SERVICE, COORDINATION))
+    return head is not None and isinstance(head.body, message)
+
+
+def _serve_all_but(world: World, broker: int, until_controller: int) -> None:
+    """What is on its way arrives, but what this broker asks, until another is controller."""
+    kept = Link(broker, SERVICE, COORDINATION)
+    while world.service.controller != until_controller:
+        others = [entry for link, entry in world.heads().items() if link != kept]
+        world.take(min(others, key=lambda entry: entry.sequence))
+
+
+def _session_ends_over_a_write(world: World) -> None:
+    """B's joining is written, and C's session ends before C hears of it."""
+    faults.kill(world, B)
+    run_for(world, 1_000)
+    faults.restart(world, B)
+    until(world, lambda: B in world.service.states[world.partition].isr)
+    faults.expire(world, C)
+    faults.register(world, C)
+    (head,) = (
+        e for link, e in world.heads().items() if link.target == C and link.source == SERVICE
+    )
+    world.take(head)
+
+
+def test_a_leader_that_forgets_what_it_wrote_does_not_count_who_joined() -> None:
+    name = "takes-the-old-isr"
+    with (
+        pytest.raises(BrokenError, match="written-isr-is-counted"),
+        _played(name, is_broken=True) as world,
+    ):
+        _session_ends_over_a_write(world)
+    with _played(name, is_broken=False) as world:
+        _session_ends_over_a_write(world)
+        role = world.brokers[C].partitions[world.partition].role
+        assert isinstance(getattr(role, "isr", None), UncertainIsr)
+        run_for(world, 30_000)
+
+
+def _deposed_over_a_write(world: World) -> None:
+    """A has decided that B is dead when it is controller no more; its write comes late."""
+    faults.kill(world, B)
+    until(world, lambda: _on_its_way(world, A, WriteLeaderAndIsr))
+    faults.depose(world)
+    _serve_all_but(world, A, until_controller=C)
+    world.take(world.heads()[Link(A, SERVICE, COORDINATION)])
+
+
+def test_a_controller_that_was_deposed_writes_no_more() -> None:
+    name = "controller-writes-unfenced"
+    with (
+        pytest.raises(BrokenError, match="leader-epoch-of-its-controller"),
+        _played(name, is_broken=True) as world,
+    ):
+        _deposed_over_a_write(world)
+    with _played(name, is_broken=False) as world:
+        _deposed_over_a_write(world)
+        run_for(world, 30_000)
