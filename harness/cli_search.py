@@ -33,7 +33,8 @@ def explore(
     first: Annotated[bool, typer.Option("--first", help="End with the first find.")] = False,
     acks: Annotated[str, typer.Option(help="1 or all.")] = "all",
     nemesis: Annotated[
-        str, typer.Option(help="Faults: kill,hold,cut,pause,wait,stop,zombie,consume,power_off.")
+        str,
+        typer.Option(help="Faults: kill,hold,cut,pause,wait,stop,zombie,stale,consume,power_off."),
     ] = "kill,hold,cut,pause,wait",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as min.insync.replicas=1.")

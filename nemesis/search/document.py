@@ -117,6 +117,8 @@ def _fields(step: steps.Step) -> Iterator[str]:
         case steps.Produce(records, acks):
             yield f"record = {_quoted(records[0])}"
             yield f"acks = {_quoted(acks)}"
+            if step.to is not None:
+                yield f"to = {_quoted(step.to)}"
         case steps.Hold():
             yield f"{step.message} = {_quoted(step.api)}"
             yield f"from = {_quoted(step.source)}"

@@ -113,7 +113,9 @@ def renamed_brokers(schedule: Schedule, others: Mapping[str, str]) -> Schedule:
     """The same schedule with other brokers; the names of rules stay, they are only names."""
 
     def recast(step: Any) -> Any:
-        named = {name: getattr(step, name, "") for name in ("broker", "source", "destination")}
+        named = {
+            name: getattr(step, name, "") for name in ("broker", "source", "destination", "to")
+        }
         return replace(step, **{n: others[who] for n, who in named.items() if who in others})
 
     return tuple(recast(step) for step in schedule)
@@ -127,6 +129,8 @@ def _simpler(step: steps.Step) -> Iterator[steps.Step]:
             yield steps.Kill(broker, "discarded")
             if survives is not None:
                 yield replace(step, survives=None)
+        case steps.Produce(to=str()):
+            yield replace(step, to=None)
         case steps.Cut(both=True):
             yield replace(step, both=False)
 

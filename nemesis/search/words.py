@@ -15,7 +15,8 @@ def told(schedule: Schedule) -> str:
 def _word(step: steps.Step) -> str:
     match step:
         case steps.Produce(records, acks):
-            return f"produce {' '.join(records)} acks={acks}"
+            to = f" to {step.to}" if step.to else ""
+            return f"produce {' '.join(records)} acks={acks}{to}"
         case steps.Hold():
             return f"hold {step.message} {step.source}→{step.destination}"
         case steps.Release():

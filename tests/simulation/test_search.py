@@ -74,6 +74,16 @@ def test_acks_1_loses_on_every_generation() -> None:
     assert len(loss.shrunk) <= 3
 
 
+def test_a_client_that_believes_in_a_zombie_loses_what_only_that_one_has() -> None:
+    asked = replace(search("2.1", acks="1", isr="1"), faults=("zombie", "stale"))
+    loss = explore_seed(asked, 3).loss
+    assert loss is not None
+    assert loss.shrunk[-1] == steps.Produce(("m1",), "1", to="C")
+    scenario = parse_scenario("found", loss.document, "found.toml")
+    assert scenario.steps[-1].step == loss.shrunk[-1]
+    assert simulate(scenario, GENERATIONS["2.1"]).judged.outcome == "lost"
+
+
 @pytest.mark.parametrize("generation", ["2.1", "4.0"])
 def test_nothing_is_found_where_the_rules_hold(generation: str) -> None:
     found = [explore_seed(search(generation, 500), seed) for seed in range(4)]

@@ -139,6 +139,8 @@ MUTANTS: Final = (
         forgets_no_epoch,
         "A follower asks again and again for an epoch in which it led and wrote nothing.",
         topic_settings=ONE,
+        faults=("kill", "hold"),
+        steps_only=True,
     ),
     rule(
         "epoch-ends-at-log-end",
