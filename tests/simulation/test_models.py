@@ -9,10 +9,11 @@ import pytest
 from clusters.broker.replication.generation import GENERATIONS, Generation
 from nemesis import steps
 from nemesis.search.deliveries import Counts
-from nemesis.search.explore import played, watched_world
+from nemesis.search.explore import Episode, played, watched_world
 from nemesis.search.judge import Judged
 from nemesis.search.mutants import BY_NAME
-from nemesis.search.targets import target_of
+from nemesis.search.shrink import replay
+from nemesis.search.targets import Target, target_of
 from tests.simulation.test_exhaustive import searched, target
 from tests.simulation.test_search import SETTINGS
 
@@ -67,3 +68,53 @@ def test_a_follower_on_an_older_epoch_is_counted_unless_fetches_name_the_epoch(
     assert not isinstance(world, Judged)
     broken = played(world, asked.names, ONE_ON_AN_OLDER_EPOCH)
     assert (broken and broken.outcome) == outcome
+
+
+def _asked(generation: str) -> Target:
+    rules, topic = GENERATIONS[generation], {"min.insync.replicas": "1"}
+    asked = target_of(rules, SETTINGS, topic, ("all",), ("kill", "hold"), watched=True)
+    return replace(asked, strict=True)
+
+
+# A has m1 of epoch 0, which B never had. B leads, writes m2 and dies before A is cut; so A leads
+# with m1, and B, who returns, is told where epoch 1 ends in A's log: nowhere before m2's end.
+FAST_ELECTIONS = (
+    steps.Hold("m1 for B", "response", "fetch", "C", "B"),
+    steps.Produce(("m1",)),
+    steps.Hold("A's question", "response", "offset_for_leader_epoch", "B", "A"),
+    steps.Kill("C", "discarded"),
+    steps.Produce(("m2",)),
+    steps.Kill("B", "discarded"),
+    steps.Produce(("m3",)),
+    steps.Restart("B"),
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "generation", "outcome"),
+    [
+        ("Kip101", "0.11", "broken: strong-isr"),
+        ("Kip279", "2.0", None),
+        ("Kip320", "2.1", None),
+    ],
+)
+def test_consecutive_fast_elections_break_kip_101_alone(
+    model: str, generation: str, outcome: str | None
+) -> None:
+    asked = _asked(generation)
+    world = watched_world(asked)
+    assert not isinstance(world, Judged)
+    broken = played(world, asked.names, FAST_ELECTIONS)
+    assert (broken and broken.outcome) == outcome
+
+
+def test_a_search_from_nothing_breaks_kip_101_and_finds_what_kip_279_survives() -> None:
+    found = Episode(_asked("0.11"), 1).explore(1_200)
+    assert found is not None
+    assert found.judged.outcome == "broken: strong-isr"
+    asked = _asked("2.0")
+    ready = watched_world(asked)
+    assert not isinstance(ready, Judged)
+    survived = replay(asked, ready, found.schedule)
+    assert survived is not None
+    assert survived.outcome == "held"
