@@ -111,4 +111,6 @@ def _show(found: dict[str, Any], *, json: bool) -> None:
             output.out.print(f"it should be so: {found['sentence']}", markup=False)
         for line in found["path"]:
             output.out.print(f"  {line}", markup=False)
+        if found.get("schedule"):
+            output.out.print(f"in steps: {found['schedule']}", markup=False)
     raise typer.Exit(Exit.ANOMALY if found["outcome"] else Exit.AGREES)

@@ -119,7 +119,7 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
                 "seed": loss.seed,
                 "steps": loss.steps,
                 "shrunk_steps": len(loss.shrunk),
-                "schedule": str(_save(loss, asked)),
+                "schedule": str(save(loss, asked)),
             }
             for loss in campaign.shortest()[:KEPT_MAX]
         ],
@@ -140,7 +140,7 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
     }
 
 
-def _save(loss: Loss, asked: Asked) -> Path:
+def save(loss: Loss, asked: Asked) -> Path:
     name = asked.system.replace(":", "-")
     path = asked.save / f"{loss.outcome}-{name}-{loss.seed}.toml"
     try:

@@ -9,12 +9,17 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from harness.explore import SETTINGS, Asked, search_of
+from harness.explore import SETTINGS, Asked, save, search_of
+from nemesis.search.as_steps import as_schedule
 from nemesis.search.deliveries import Counts, first_state, shortened, words
+from nemesis.search.deliveries import Path as Moves
+from nemesis.search.episode import loss_of
 from nemesis.search.exhaustive import Exhaustive, Limits, Searched
+from nemesis.search.explore import BROKEN, Found
 from nemesis.search.hunt import Effort, Hunted, hunt_all
 from nemesis.search.invariants import SENTENCES
 from nemesis.search.judge import Judged
@@ -22,6 +27,7 @@ from nemesis.search.mutants import BY_NAME, MUTANTS
 from nemesis.search.priorities import Run
 from nemesis.search.priorities import run as run_once
 from nemesis.search.targets import Target
+from nemesis.search.worlds import ready_world
 
 STATES_MAX: Final = 1_000_000
 CHANGES: Final = 3
@@ -106,6 +112,7 @@ def priorities(asked: Asked, wanted: Deliveries, tell: Callable[[int], None]) ->
     first = first_state(target)
     runs = 0
     found: Run | None = None
+    schedule: Path | None = None
     while found is None and not _is_over(asked, runs, started):
         if isinstance(first, Judged):
             found = Run((), first)
@@ -118,14 +125,31 @@ def priorities(asked: Asked, wanted: Deliveries, tell: Callable[[int], None]) ->
     path = found.path if found else ()
     if outcome and not isinstance(first, Judged):
         path = shortened(first, path, target, outcome)
+        schedule = _as_file(asked, wanted, path, outcome, asked.seed + runs - 1)
     return {
         "system": asked.system,
         "bounds": wanted.bounds._asdict(),
+        "schedule": None if schedule is None else str(schedule),
         "runs": runs,
         "seconds": round(time.monotonic() - started, 3),
         "seed": asked.seed + runs - 1 if found else None,
         **_find(outcome, found.path if found else (), words(path, target)),
     }
+
+
+def _as_file(asked: Asked, wanted: Deliveries, path: Moves, outcome: str, seed: int) -> Path | None:
+    """A scenario file that comes to the same, where one was found; a broken invariant has none."""
+    search = replace(search_of(asked), watched=False)
+    target = search.target()
+    ready = ready_world(target.spec)
+    schedule = None if outcome.startswith(BROKEN) else as_schedule(path, target, ready, outcome)
+    if schedule is None:
+        return None
+    found = Found(seed, schedule, Judged(outcome, ()), 0)
+    bounds = "".join(f" --{name} {count}" for name, count in wanted.bounds._asdict().items())
+    by = " --priorities" + (" --fetches-only" if wanted.fetches_only else "") + bounds
+    loss = loss_of(search, ready, found, by=by)
+    return save(loss, asked) if loss.portable else None
 
 
 def _is_over(asked: Asked, runs: int, started: float) -> bool:

@@ -81,8 +81,15 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
     outcome = found.judged.outcome
     if isinstance(ready, Judged) or outcome.startswith(BROKEN):
         loss = _broken_rule(target, ready, found)
-        return Explored(seed, episode.schedules, len(episode.states), loss)
-    writer = _Writer(search, target, ready, seed, outcome)
+    else:
+        loss = loss_of(search, ready, found)
+    return Explored(seed, episode.schedules, len(episode.states), loss)
+
+
+def loss_of(search: Search, ready: World, found: Found, by: str = "") -> Loss:
+    """What was found, shrunk, and its file. `by`: the options of the search, if any."""
+    target, outcome, seed = search.target(), found.judged.outcome, found.seed
+    writer = _Writer(search, target, ready, seed, outcome, by)
     portable = writer.is_portable(found.schedule)
     shrunk = shrink(
         target,
@@ -91,7 +98,7 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
         outcome,
         writer.is_portable if portable else (lambda schedule: True),
     )
-    loss = Loss(
+    return Loss(
         outcome,
         seed,
         len(found.schedule),
@@ -100,7 +107,6 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
         writer.is_portable(shrunk),
         signature(shrunk),
     )
-    return Explored(seed, episode.schedules, len(episode.states), loss)
 
 
 def over_after(time_s: float | None) -> Callable[[], bool]:
@@ -126,6 +132,7 @@ class _Writer:
     ready: World
     seed: int
     outcome: str
+    by: str
 
     def _document(self, schedule: Schedule, expect: Mapping[str, str]) -> str:
         what = {"lost": "An acknowledged record is lost", "diverged": "Two replicas diverge"}
@@ -138,7 +145,8 @@ class _Writer:
             Cluster(self.search.settings, self.search.topic_settings),
             title=f"{title}: {told(schedule)}",
             source=f"found by neaptide explore --system neaptide:{rules} --acks"
-            f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)} --seed {self.seed}",
+            f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)}{self.by}"
+            f" --seed {self.seed}",
             expect=expect,
         )
 

@@ -23,7 +23,7 @@ from nemesis.search.perform import Performer
 from nemesis.search.rest import rest
 
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
-_PER_MESSAGE: Final = {
+_PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
     told.FetchRequested: ("request", "fetch"),
     told.FetchResponded: ("response", "fetch"),
     told.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
@@ -62,7 +62,7 @@ class Trace:
         kind = _PER_MESSAGE.get(type(entry.body))
         if kind is not None and entry.link is not None and entry.link.channel == FETCH:
             numbers = facts_of(entry.body, self._partition)
-            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers))  # type: ignore[arg-type]
+            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers))
 
     def asked(self, world: World, entry: Entry) -> None: ...
     def answered(self, world: World, entry: Entry) -> None: ...
@@ -127,12 +127,12 @@ def _aim(
         chosen.api,
         source,
         destination,
-        _where(rng, chosen),
+        rng.choice(conditions_of(chosen)),
     )
 
 
-def _where(rng: Random, chosen: Passed) -> str:
-    """All such messages from now on, or only from this one's numbers on."""
+def conditions_of(chosen: Passed) -> list[str]:
+    """Of a hold: of all such messages from now on, or only from this one's numbers on."""
     conditions = [""]
     high_watermark = chosen.numbers.get("high_watermark")
     if high_watermark is not None and high_watermark > 0:
@@ -142,7 +142,7 @@ def _where(rng: Random, chosen: Passed) -> str:
     fetch_offset = chosen.numbers.get("fetch_offset")
     if chosen.message == "request" and fetch_offset:
         conditions.append(f"fetch_offset >= {fetch_offset}")
-    return rng.choice(conditions)
+    return conditions
 
 
 # --- one draw per kind -------------------------------------------------------------------------

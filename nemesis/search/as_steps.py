@@ -1,0 +1,90 @@
+"""A path of deliveries as steps of a scenario file, where a few holds do what the path did.
+
+A path keeps messages up one by one; between steps all arrives that is not held. So what was done to
+the world on the path is done in steps, and each message that passes then is tried as a hold, at
+most two of them, until the steps come to the same outcome. Not every path can be said so: None
+says that no such holds were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, combinations, islice
+from typing import Final
+
+from clusters.simulation.world import World
+from nemesis import steps
+from nemesis.gate.model import COORDINATION
+from nemesis.search import deliveries
+from nemesis.search.explore import play_moves
+from nemesis.search.moves import Passed, Trace, conditions_of
+from nemesis.search.perform import MissedError
+from nemesis.search.shrink import Schedule, replay
+from nemesis.search.targets import Target
+
+HOLDS_MAX: Final = 2
+TRIALS_MAX: Final = 5_000
+Placed = tuple[int, steps.Hold]  # before which of the steps
+
+
+def as_schedule(
+    path: deliveries.Path, target: Target, ready: World, outcome: str
+) -> Schedule | None:
+    """Steps that come to the outcome of a path. `ready`: a cluster at rest, to play them in."""
+    done = tuple(step for move in path for step in _steps_of(move, target))
+    tried = tuple(_placed(done, target, ready))
+    some = chain.from_iterable(combinations(tried, count) for count in range(HOLDS_MAX + 1))
+    for holds in islice(some, TRIALS_MAX):
+        schedule = _with_holds(done, holds)
+        judged = replay(target, ready, schedule)
+        if judged is not None and judged.outcome == outcome:
+            return schedule
+    return None
+
+
+def _placed(done: Schedule, target: Target, ready: World) -> Iterator[Placed]:
+    """A hold of each message that passes, from the step on in which it does."""
+    world = ready.copy()
+    for place, step in enumerate(done):
+        trace = Trace(world.partition)
+        world.recorder = trace
+        try:
+            play_moves(world, target.names, (step,))
+        except MissedError:
+            return
+        holds = (hold for passed in trace.passed for hold in _holds(passed, target))
+        yield from ((place, hold) for hold in dict.fromkeys(holds))
+
+
+def _holds(passed: Passed, target: Target) -> Iterator[steps.Hold]:
+    names = {number: name for name, number in target.names.items()}
+    source, to = names[passed.link.source], names[passed.link.target]
+    for where in conditions_of(passed):
+        name = f"{passed.message} {source}→{to} {passed.api} {where}".strip()
+        yield steps.Hold(name, passed.message, passed.api, source, to, where)
+
+
+def _steps_of(move: deliveries.Move, target: Target) -> list[steps.Step]:
+    """A delivery is no step, nor is a timer: both come by themselves."""
+    names = {number: name for name, number in target.names.items()}
+    match move:
+        case deliveries.Produce(record):
+            return [steps.Produce((record,), target.acks[0])]  # type: ignore[arg-type]
+        case deliveries.Kill(broker):
+            return [steps.Kill(names[broker], "discarded")]
+        case deliveries.Restart(broker):
+            return [steps.Restart(names[broker])]
+        case deliveries.Expire(broker):
+            cut = steps.Cut(names[broker], COORDINATION, "coordination", both=True)
+            return [cut, steps.Await()]
+        case deliveries.Register(broker):
+            return [steps.Heal(names[broker], COORDINATION)]
+    return []
+
+
+def _with_holds(done: Schedule, holds: tuple[Placed, ...]) -> Schedule:
+    schedule: list[steps.Step] = []
+    for number, step in enumerate(done):
+        schedule += [hold for place, hold in holds if place == number]
+        schedule.append(step)
+    return tuple(schedule)
