@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from clusters.broker.replication.generation import GENERATIONS
 from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
 from nemesis.search.deliveries import Counts, first_state, shortened, words
 from nemesis.search.explore import Episode, Found, watched_world
@@ -22,7 +23,7 @@ from nemesis.search.judge import Judged
 from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from nemesis.search.priorities import Run
 from nemesis.search.priorities import run as run_once
-from nemesis.search.shrink import shrink
+from nemesis.search.shrink import replay, shrink
 from nemesis.search.targets import Target, target_of
 from nemesis.search.words import told
 from nemesis.search.workers import begin, is_orphan
@@ -64,24 +65,35 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
     started = time.monotonic()
     schedules = 0
     seed = effort.first_seed
-    with applied(mutant):
-        target = _target(mutant, effort)
-        while not _is_spent(effort, seed, started):
-            episode = Episode(target, seed)
-            most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
+    target = _target(mutant, effort)
+    while not _is_spent(effort, seed, started):
+        episode = Episode(target, seed)
+        most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
+        with applied(mutant):
             found = episode.explore(most, partial(_is_spent, effort, seed, started))
-            schedules += episode.schedules
-            if found is not None:
+        schedules += episode.schedules
+        if found is not None and not is_of_the_unbroken(mutant, target, found):
+            with applied(mutant):
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
-            others = () if mutant.steps_only else (_fetches_only(target), target)
-            for other in others:
+        with applied(mutant):
+            for other in () if mutant.steps_only else (_fetches_only(target), target):
                 run, tried = _by_priorities(other, seed)
                 schedules += tried
                 if run is not None:
                     seconds = time.monotonic() - started
                     return _hunted_by_priorities(mutant, other, run, seed, schedules, seconds)
-            seed += 1
+        seed += 1
     return Hunted(mutant.name, "", None, schedules, time.monotonic() - started, 0, 0, "")
+
+
+def is_of_the_unbroken(mutant: Mutant, target: Target, found: Found) -> bool:
+    """Whether the generation does the same with no rule broken: then it shows no mutant."""
+    unbroken = replace(target, spec=replace(target.spec, rules=GENERATIONS[mutant.rules.name]))
+    ready = watched_world(unbroken)
+    if isinstance(ready, Judged):
+        return False
+    judged = replay(unbroken, ready, found.schedule)
+    return judged is not None and judged.outcome == found.judged.outcome
 
 
 def _is_spent(effort: Effort, seed: int, started: float) -> bool:

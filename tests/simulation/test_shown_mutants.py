@@ -9,16 +9,18 @@ from collections.abc import Mapping
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.generation import GENERATIONS, Generation
 from nemesis import steps
 from nemesis.scenario import load_scenario
-from nemesis.search.explore import watched_world
+from nemesis.search.explore import Found, watched_world
+from nemesis.search.hunt import is_of_the_unbroken
 from nemesis.search.judge import Judged
 from nemesis.search.mutants import BY_NAME, Mutant, applied
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, replay
-from nemesis.search.targets import target_of
+from nemesis.search.targets import Target, target_of
 from tests.simulation.test_found import FOUND
+from tests.simulation.test_models import ONE_ON_AN_OLDER_EPOCH
 from tests.simulation.worlds import SETTINGS
 
 SHOWN_BY = {"kip-101-only": "kip-279-divergence", "unfenced": "kip-320-divergence"}
@@ -169,11 +171,9 @@ BROKEN: Mapping[str, tuple[Schedule, str]] = {
 }
 
 
-def _played(mutant: Mutant, schedule: Schedule, *, is_broken: bool, watched: bool) -> str:
-    """The outcome of a schedule, with the rule or without it."""
-    rules = mutant.rules if is_broken else GENERATIONS[mutant.rules.name]
+def _target(mutant: Mutant, rules: Generation, *, watched: bool) -> Target:
     settings = {**SETTINGS, **mutant.settings}
-    target = target_of(
+    return target_of(
         rules,
         settings,
         mutant.topic_settings,
@@ -182,6 +182,12 @@ def _played(mutant: Mutant, schedule: Schedule, *, is_broken: bool, watched: boo
         watched=watched,
         names=mutant.brokers,
     )
+
+
+def _played(mutant: Mutant, schedule: Schedule, *, is_broken: bool, watched: bool) -> str:
+    """The outcome of a schedule, with the rule or without it."""
+    rules = mutant.rules if is_broken else GENERATIONS[mutant.rules.name]
+    target = _target(mutant, rules, watched=watched)
     ready = watched_world(target)
     assert not isinstance(ready, Judged)
     judged = replay(target, ready, schedule)
@@ -206,3 +212,17 @@ def test_a_schedule_shows_which_invariant_the_mutant_breaks(name: str) -> None:
     assert broken == f"broken: {invariant}"
     unbroken = _played(mutant, schedule, is_broken=False, watched=True)
     assert unbroken in ("held", "unavailable")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "is_its_own"), [(ONE_ON_AN_OLDER_EPOCH, False), (AN_EPOCH_MISSED, True)]
+)
+def test_what_the_unbroken_generation_does_as_well_shows_no_mutant(
+    schedule: Schedule, is_its_own: bool
+) -> None:
+    mutant = BY_NAME["same-leader-fetches-on"]
+    with applied(mutant):
+        assert _played(mutant, schedule, is_broken=True, watched=False) == "diverged"
+    target = _target(mutant, mutant.rules, watched=False)
+    found = Found(0, schedule, Judged("diverged", ()), 0)
+    assert is_of_the_unbroken(mutant, target, found) is not is_its_own
