@@ -16,7 +16,7 @@ Bounds = tuple[int, int, int, int, int]
 
 
 def mutants(asked: Asked, *, json: bool) -> None:
-    """Status 1 where a mutant was not found and has no reason not to be."""
+    """Status 1 where a mutant was not found, no test shows it, and nothing hides it."""
     from harness.sweep import mutants as hunt
     from nemesis.search.hunt import Hunted
     from nemesis.search.mutants import MUTANTS
@@ -50,7 +50,8 @@ def _print_mutants(found: dict[str, Any]) -> None:
     output.out.print(f"{found['found']} of {found['of']} found in {found['seconds']:.0f} s")
     for one in found["mutants"]:
         if one["outcome"] is None:
-            why = one["hidden"] or "not found, and nothing says why: search longer"
+            shown = one["shown"] and f"not found; the tests show it by {one['shown']}"
+            why = one["hidden"] or shown or "not found, and nothing says why: search longer"
             output.out.print(f"{one['name']}: {why}", markup=False)
 
 

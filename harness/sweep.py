@@ -44,7 +44,7 @@ class Deliveries:
 
 
 def mutants(asked: Asked, tell: Callable[[int, Hunted], None]) -> dict[str, Any]:
-    """Hunts every mutant. `unexplained`: those that were not found and have no reason not to be."""
+    """Hunts every mutant. `unexplained`: neither found, nor shown by a test, nor hidden."""
     time_s = asked.time_s if asked.time_s or asked.seeds else MUTANT_TIME_S
     effort = Effort(asked.seed, asked.seeds, time_s, tuple({**SETTINGS, **asked.settings}.items()))
     started = time.monotonic()
@@ -55,8 +55,11 @@ def mutants(asked: Asked, tell: Callable[[int, Hunted], None]) -> dict[str, Any]
         "found": sum(bool(one.outcome) for one in hunted),
         "of": len(MUTANTS),
         "hidden": [one.name for one in hunted if not one.outcome and BY_NAME[one.name].hidden],
+        "shown": [one.name for one in hunted if not one.outcome and BY_NAME[one.name].shown],
         "unexplained": [
-            one.name for one in hunted if not one.outcome and not BY_NAME[one.name].hidden
+            one.name
+            for one in hunted
+            if not (one.outcome or BY_NAME[one.name].hidden or BY_NAME[one.name].shown)
         ],
     }
 
@@ -75,6 +78,7 @@ def _row(one: Hunted) -> dict[str, Any]:
         "shrunk_steps": one.shrunk_steps,
         "schedule": one.schedule,
         "hidden": mutant.hidden or None,
+        "shown": mutant.shown or None,
     }
 
 

@@ -15,7 +15,7 @@ from nemesis.scenario import load_scenario
 from nemesis.search.explore import Found, watched_world
 from nemesis.search.hunt import is_of_the_unbroken
 from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME, Mutant, applied
+from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, replay
 from nemesis.search.targets import Target, target_of
@@ -169,6 +169,12 @@ BROKEN: Mapping[str, tuple[Schedule, str]] = {
     "isr-writes-without-version": (A_RACE_LOST, "monotonic-leader-epoch"),
     "pending-expansion-ignored": (JOINING, "strong-isr"),
 }
+
+
+def test_every_mutant_that_is_said_to_be_shown_is_shown() -> None:
+    by_message = {"controller-writes-unfenced"}  # test_mutants_by_message
+    said = {mutant.name for mutant in MUTANTS if mutant.shown}
+    assert said <= {*SHOWN_BY, *SHOWN, *BROKEN, *by_message}
 
 
 def _target(mutant: Mutant, rules: Generation, *, watched: bool) -> Target:

@@ -151,6 +151,7 @@ MUTANTS: Final = (
         "_write",
         writes_for_any_controller,
         "A controller writes whatever epoch it is of.",
+        shown="a controller that is deposed over a write, message by message",
     ),
     rule(
         "isr-writes-without-version",

@@ -91,6 +91,7 @@ MUTANTS: Final = (
         rules=V4_0,
         faults=TORN,
         steps_only=True,
+        shown="a power failure among clean shutdowns",
     ),
     Mutant(
         "eligible-for-ever",
@@ -110,5 +111,6 @@ MUTANTS: Final = (
         rules=V4_0,
         faults=TORN,
         steps_only=True,
+        shown="a power failure among clean shutdowns",
     ),
 )

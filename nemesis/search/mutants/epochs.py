@@ -46,6 +46,7 @@ MUTANTS: Final = (
         topic_settings=ONE,
         faults=ZOMBIES,
         steps_only=True,
+        shown="the found schedule kip-320-divergence",
     ),
     row(
         "same-leader-fetches-on",
@@ -54,6 +55,7 @@ MUTANTS: Final = (
         topic_settings=ONE,
         faults=ZOMBIES,
         steps_only=True,
+        shown="a zombie that hears of its leader's newer epoch, not of those between",
     ),
     row(
         "fetches-on-in-the-old-epoch",
@@ -68,6 +70,7 @@ MUTANTS: Final = (
         faults=("kill", "hold"),
         brokers=FOUR,  # one of whom a new leader knows nothing, one who misses it, one who has both
         steps_only=True,
+        shown="four brokers, and a leader that has written nothing yet",
     ),
     row(
         "epochs-never",

@@ -88,6 +88,7 @@ MUTANTS: Final = (
         takes_what_it_wanted,
         "A leader that lost the race to write an ISR believes in what it wanted to write.",
         topic_settings=ONE,
+        shown="an ISR change that comes after the controller's",
     ),
     rule(
         "takes-the-old-isr",

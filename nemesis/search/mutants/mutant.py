@@ -3,7 +3,7 @@
 Not which there are: see the files beside this one. What is broken is a field of a generation's row,
 or one function of the core, the service or the disk, which another one replaces. The search is told
 what it needs to see it: faults, acknowledgements, settings, brokers. `hidden` says why a mutant
-cannot be found.
+cannot be found, `shown` what shows one in the tests for which a search takes long.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Mutant:
     settings: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, int] = field(default_factory=lambda: NAMES)
     hidden: str = ""
+    shown: str = ""
     steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
 
 

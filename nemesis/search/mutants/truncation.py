@@ -91,6 +91,7 @@ MUTANTS: Final = (
         "The leader's answer does not name the epoch that it is for.",
         replace(V2_1, truncation=Truncation.TO_EPOCH_END_OFFSET),
         topic_settings=ONE,
+        shown="the found schedule kip-279-divergence",
     ),
     rule(
         "truncates-one-too-far",
@@ -141,6 +142,7 @@ MUTANTS: Final = (
         topic_settings=ONE,
         faults=("kill", "hold"),
         steps_only=True,
+        shown="a leader that wrote nothing and returns to one of an epoch between",
     ),
     rule(
         "epoch-ends-at-log-end",
