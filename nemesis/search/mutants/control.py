@@ -144,6 +144,7 @@ MUTANTS: Final = (
         "_become",
         becomes_where(lambda epoch, known: epoch < known),
         "A state of the same leader epoch is obeyed again.",
+        shown="a new controller whose word comes late",
     ),
     rule(
         "controller-writes-unfenced",
@@ -159,6 +160,7 @@ MUTANTS: Final = (
         "_write",
         writes_any_version,
         "A leader writes its ISR over whatever was written meanwhile.",
+        shown="an ISR change that comes after the controller's",
     ),
     rule(
         "dead-and-back-is-in-sync",

@@ -142,6 +142,7 @@ MUTANTS: Final = (
         "pending-expansion-ignored",
         waits_for(written_isr, for_caught_up=False),
         "The high watermark does not wait for one whose joining is being written.",
+        shown="a leader that does not hear that a joining is written",
     ),
     moves_hw(
         "pending-shrink-counts-at-once",
@@ -149,6 +150,7 @@ MUTANTS: Final = (
         "The high watermark does not wait for one whose leaving is being written.",
         topic_settings=ONE,
         faults=STALE,
+        shown="a leader that is cut off and wants all others out of the ISR",
     ),
     moves_hw(
         "caught-up-outsiders-ignored",

@@ -97,6 +97,7 @@ MUTANTS: Final = (
         takes_the_old_isr,
         "A leader whose session ends over an ISR change believes that it was not written.",
         topic_settings=ONE,
+        shown="a session that ends over an ISR change, message by message",
     ),
     rule(
         "isr-never-shrinks",

@@ -132,6 +132,7 @@ MUTANTS: Final = (
         faults=("kill", "hold"),
         steps_only=True,
         topic_settings=ONE,
+        shown="a log that is cut back and leads before it has grown again",
     ),
     rule(
         "empty-epochs-kept",
