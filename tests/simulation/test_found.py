@@ -19,6 +19,7 @@ FOUND_ON = {
     "kip-279-divergence": "0.11",
     "kip-320-divergence": "2.0",
     "last-replica-standing": "2.1",
+    "zombie-follower-divergence": "0.10",
 }
 
 
