@@ -34,6 +34,7 @@ class Search:
     schedules_max: int  # in one episode
     watched: bool = False  # with invariants
     outcomes: tuple[str, ...] = BAD  # what counts as a find
+    idempotence: bool = False  # of its producers
 
     def target(self) -> Target:
         target = target_of(
@@ -43,6 +44,7 @@ class Search:
             self.acks,
             self.faults,
             watched=self.watched,
+            idempotence=self.idempotence,
         )
         return replace(target, outcomes=self.outcomes)
 

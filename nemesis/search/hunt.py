@@ -93,7 +93,13 @@ def _is_spent(effort: Effort, seed: int, started: float) -> bool:
 def _target(mutant: Mutant, effort: Effort) -> Target:
     settings = {**dict(effort.settings), **mutant.settings}
     return target_of(
-        mutant.rules, settings, mutant.topic_settings, mutant.acks, mutant.faults, watched=True
+        mutant.rules,
+        settings,
+        mutant.topic_settings,
+        mutant.acks,
+        mutant.faults,
+        watched=True,
+        idempotence=mutant.idempotence,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusters.broker.replication.generation import Generation
+from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
 from clusters.simulation.network import CLIENTS
 from clusters.simulation.world import WorldSpec
 from nemesis.search.worlds import world_spec
@@ -16,6 +17,7 @@ NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
 ASSIGNMENT: Final = ("C", "B", "A")  # A, which starts first, is controller and last to lead
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")
+BAD_WITH_IDEMPOTENCE: Final = (*BAD, "duplicated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,19 @@ def target_of(
     faults: tuple[str, ...],
     *,
     watched: bool,
+    idempotence: bool = False,
 ) -> Target:
     """Three brokers, one partition that all of them replicate."""
     assignment = {0: tuple(NAMES[name] for name in ASSIGNMENT)}
     brokers = tuple(sorted(NAMES.values()))
-    spec = world_spec(rules, settings, brokers, TOPIC, assignment, topic_settings)
-    return Target(spec, NAMES, acks, faults, watched=watched)
+    producer = ProducerOptions(True, in_flight_of(rules)) if idempotence else ProducerOptions()
+    spec = world_spec(rules, settings, brokers, TOPIC, assignment, topic_settings, producer)
+    outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
+    return Target(spec, NAMES, acks, faults, outcomes, watched=watched)
+
+
+def in_flight_of(rules: Generation) -> int:
+    """As many requests of an idempotent producer as its leader knows again: one on 0.11."""
+    if rules.idempotence is None:
+        return MAX_IN_FLIGHT_IDEMPOTENT
+    return rules.idempotence.duplicates_known

@@ -1,0 +1,98 @@
+"""Rules of idempotent producers, each broken in one place: see broken_rules for the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from clusters.broker.replication import leading, partition, producers
+from clusters.broker.replication.broker import Broker, StoredReplica
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.generation import Idempotence
+from clusters.broker.replication.messages import ProducedBatch, ProducersRead
+from clusters.broker.replication.model import ProducerSequence, TopicPartition
+from clusters.broker.replication.partition import Partition
+from clusters.broker.replication.producers import (
+    NO_PRODUCERS,
+    Checked,
+    Duplicate,
+    InSequence,
+    Producers,
+    Refused,
+)
+from clusters.broker.replication.purgatory import Appended
+from clusters.broker.replication.truncation import on_producers_read
+from clusters.simulation.disk import Disk
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_check = producers.check
+_known = leading._known
+_append_as_leader = partition.append_as_leader
+_append_as_follower = partition.append_as_follower
+_stored = Disk.stored
+
+
+def checks_nothing(
+    known: Producers, sequence: ProducerSequence, count: int, rule: Idempotence
+) -> Checked:
+    return InSequence()
+
+
+def appends_duplicates(
+    known: Producers, sequence: ProducerSequence, count: int, rule: Idempotence
+) -> Checked:
+    checked = _check(known, sequence, count, rule)
+    return InSequence() if isinstance(checked, Duplicate) else checked
+
+
+def accepts_gaps(
+    known: Producers, sequence: ProducerSequence, count: int, rule: Idempotence
+) -> Checked:
+    """What comes later than it should is taken; what comes earlier is still refused."""
+    checked = _check(known, sequence, count, rule)
+    state = known.get(sequence.producer_id)
+    last = -1 if state is None else state.batches[-1].last_sequence
+    is_gap = isinstance(checked, Refused) and sequence.base_sequence > last
+    return InSequence() if is_gap else checked
+
+
+def takes_what_came_late(
+    known: Producers, sequence: ProducerSequence, count: int, rule: Idempotence
+) -> Checked:
+    """Neither gaps nor what should have filled them are refused; duplicates are still known."""
+    checked = _check(known, sequence, count, rule)
+    return InSequence() if isinstance(checked, Refused) else checked
+
+
+def acks_duplicates_at_once(
+    broker: Broker, led: Partition, batch: ProducedBatch, acks: int
+) -> Appended | None:
+    known = _known(broker, led, batch, acks)
+    return known if known is None or known.error is not None else replace(known, error=Error.NONE)
+
+
+def leaders_learn_nothing(led: Partition, *rest: Any) -> Partition:
+    return _with(_append_as_leader(led, *rest), led.log.producers)
+
+
+def followers_learn_nothing(held: Partition, *rest: Any, **named: Any) -> Partition:
+    return _with(_append_as_follower(held, *rest, **named), held.log.producers)
+
+
+def remembers_what_was_cut(broker: Broker, event: ProducersRead, now_ms: int) -> None:
+    """In place of `on_producers_read`."""
+
+
+def forgets_all_when_cut(broker: Broker, event: ProducersRead, now_ms: int) -> None:
+    on_producers_read(broker, replace(event, producers=NO_PRODUCERS), now_ms)
+
+
+def reads_no_producers(disk: Disk) -> dict[TopicPartition, StoredReplica]:
+    return {
+        tp: replace(replica, log=replace(replica.log, producers=NO_PRODUCERS))
+        for tp, replica in _stored(disk).items()
+    }
+
+
+def _with(held: Partition, remembered: Producers) -> Partition:
+    return replace(held, log=replace(held.log, producers=remembered))
