@@ -6,6 +6,11 @@ rule broken.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from clusters.broker.replication.generation import GENERATIONS
@@ -13,8 +18,10 @@ from clusters.producer import ProducerOptions
 from clusters.simulation import faults, producing
 from clusters.simulation.network import CLIENT, Hold
 from clusters.simulation.world import World
+from nemesis.scenario import load_scenario, parse_scenario
 from nemesis.search.episode import Search, explore_seed
 from nemesis.search.mutants import BY_NAME, applied
+from nemesis.search.play import simulate
 from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, run_for, until
 
 WITH = [name for name, rules in GENERATIONS.items() if rules.idempotence is not None]
@@ -98,6 +105,39 @@ def test_p4_a_duplicate_is_not_acknowledged_before_it_is_committed() -> None:
     until(world, lambda: _acked(world, "m1"))
     assert world.clients.acked == {"m1": 0}
     assert log(world, C) == ["m1"]
+
+
+# --- as a scenario file ---------------------------------------------------------------------------
+
+SENT_AGAIN = Path(__file__).parent / "scenarios" / "sent-again.toml"
+
+
+@pytest.mark.parametrize("generation", WITH)
+def test_p4_a_scenario_file_chooses_idempotence(generation: str) -> None:
+    played = simulate(load_scenario(SENT_AGAIN), GENERATIONS[generation])
+    assert (played.missed, played.judged.outcome) == ("", "held")
+    assert played.world.clients.acked == {"m1": 0, "m2": 1}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_p4_without_idempotence_the_same_steps_duplicate(generation: str) -> None:
+    text = SENT_AGAIN.read_text().replace("idempotence = true", "retries = 3")
+    played = simulate(parse_scenario("twin", text, "twin.toml"), GENERATIONS[generation])
+    assert (played.missed, played.judged.outcome) == ("", "duplicated")
+
+
+def test_p4_one_schedule_with_idempotence_writes_the_same_bytes(tmp_path: Path) -> None:
+    digests = set()
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-m", "harness.simulation", str(SENT_AGAIN), "neaptide:2.1"],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1
 
 
 # --- P5 ------------------------------------------------------------------------------------------

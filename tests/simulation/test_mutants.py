@@ -27,6 +27,10 @@ QUICK = {
     "epochs-not-written": "broken: core-and-disk-agree",
     "stays-parked": "broken: answered-once",
     "parks-unwatched": "broken: core-raises",
+    "sequences-not-checked": "duplicated",
+    "duplicates-acked-at-once": "broken: acked-is-committed",
+    "remembers-what-was-cut": "lost",
+    "producers-not-read": "duplicated",
 }
 
 
