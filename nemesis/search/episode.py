@@ -140,7 +140,8 @@ class _Writer:
             Cluster(self.search.settings, self.search.topic_settings),
             title=f"{title}: {told(schedule)}",
             source=f"found by neaptide explore --system neaptide:{rules} --acks"
-            f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)} --seed {self.seed}",
+            f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)}"
+            f"{' --idempotence' if self.search.idempotence else ''} --seed {self.seed}",
             expect=expect,
         )
 
@@ -157,6 +158,8 @@ class _Writer:
         text = self._document(schedule, {f"neaptide:{self.search.rules.name}": self.outcome})
         expect = {f"neaptide:{self.search.rules.name}": self.outcome}
         for name, rules in GENERATIONS.items():
+            if self.search.idempotence and rules.idempotence is None:
+                continue
             outcome = self._outcome(text, rules)
             if outcome != "unknown":
                 expect[f"neaptide:{name}"] = outcome

@@ -19,7 +19,8 @@ from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
 from nemesis.search.deliveries import Counts, first_state, shortened, words
 from nemesis.search.explore import Episode, Found, watched_world
 from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from nemesis.search.mutant import Mutant
+from nemesis.search.mutants import BY_NAME, MUTANTS, applied
 from nemesis.search.priorities import Run
 from nemesis.search.priorities import run as run_once
 from nemesis.search.shrink import shrink

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from clusters.broker.replication import (
@@ -23,7 +23,6 @@ from clusters.broker.replication import (
     log,
     offsets,
     partition,
-    producers,
     step,
     truncation,
 )
@@ -39,35 +38,12 @@ from clusters.broker.replication.generation import (
 from clusters.simulation.disk import Disk
 from clusters.simulation.service import Service
 from nemesis.search import broken_rules as broken
-from nemesis.search import broken_sequences as sequences
+from nemesis.search.mutant import ONE, POWER, READS, TORN, UNCLEAN, ZOMBIES, Mutant
+from nemesis.search.sequence_mutants import SEQUENCES
 
-Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
-USUAL: Final = ("kill", "hold", "cut", "pause", "wait")
-POWER: Final = ("kill", "power_off", "hold", "wait")
-ZOMBIES: Final = ("kill", "hold", "zombie")
-TORN: Final = ("stop", "power_off")
-READS: Final = (*USUAL, "consume")
-TWO: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
-ONE: Final[Mapping[str, str]] = {"min.insync.replicas": "1"}
-UNCLEAN: Final[Mapping[str, str]] = {"unclean.leader.election.enable": "true"}
 _V2_1: Final = GENERATIONS["2.1"]
 _V2_0: Final = GENERATIONS["2.0"]
 _V4_0: Final = GENERATIONS["4.0"]
-
-
-@dataclass(frozen=True, slots=True)
-class Mutant:
-    name: str
-    sentence: str
-    rules: Generation = _V2_1
-    replaced: tuple[Replaced, ...] = ()
-    acks: tuple[str, ...] = ("all",)
-    faults: tuple[str, ...] = USUAL
-    topic_settings: Mapping[str, str] = field(default_factory=lambda: TWO)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    hidden: str = ""
-    steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
-    idempotence: bool = False  # of the producers
 
 
 def _row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
@@ -78,11 +54,6 @@ def _row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
 def _rule(name: str, owner: Any, rule: str, by: Any, sentence: str, **rest: Any) -> Mutant:
     """One function is another one."""
     return Mutant(name, sentence, replaced=((owner, rule, by),), **rest)
-
-
-def _sequences(name: str, owner: Any, rule: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
-    """One function is another one, and producers are idempotent."""
-    return _rule(name, owner, rule, by, sentence, idempotence=True, **rest)
 
 
 def _moves_hw(name: str, by: Any, sentence: str, **rest: Any) -> Mutant:
@@ -605,82 +576,6 @@ _ANSWERS: Final = (
         hidden="no leader answers what was not asked: the check is a second lock",
     ),
 )
-_SEQUENCES: Final = (
-    _sequences(
-        "sequences-not-checked",
-        producers,
-        "check",
-        sequences.checks_nothing,
-        "A leader appends whatever sequence an idempotent producer sends.",
-    ),
-    _sequences(
-        "duplicates-appended",
-        producers,
-        "check",
-        sequences.appends_duplicates,
-        "A leader appends a batch that it knows again.",
-    ),
-    _sequences(
-        "duplicates-acked-at-once",
-        leading,
-        "_known",
-        sequences.acks_duplicates_at_once,
-        "A duplicate is acknowledged to acks=all although its first copy is not committed.",
-    ),
-    _sequences(
-        "gaps-accepted",
-        producers,
-        "check",
-        sequences.accepts_gaps,
-        "A leader appends a batch before which others are missing.",
-        hidden="what is missing is refused when it comes, and never acknowledged",
-    ),
-    _sequences(
-        "late-sequences-taken",
-        producers,
-        "check",
-        sequences.takes_what_came_late,
-        "A leader appends a batch after those that should have come behind it.",
-    ),
-    _sequences(
-        "leaders-learn-nothing",
-        partition,
-        "append_as_leader",
-        sequences.leaders_learn_nothing,
-        "A leader does not remember the sequences of what it appends.",
-    ),
-    _sequences(
-        "followers-learn-nothing",
-        partition,
-        "append_as_follower",
-        sequences.followers_learn_nothing,
-        "A follower does not remember the sequences of what it appends.",
-    ),
-    _sequences(
-        "remembers-what-was-cut",
-        step._HANDLERS,
-        told.ProducersRead,
-        sequences.remembers_what_was_cut,
-        "A log that is cut keeps what is remembered of the batches that were cut off.",
-        topic_settings=ONE,
-    ),
-    _sequences(
-        "forgets-all-when-cut",
-        step._HANDLERS,
-        told.ProducersRead,
-        sequences.forgets_all_when_cut,
-        "A log that is cut forgets also the producers of what is left.",
-        rules=_V4_0,
-        topic_settings=ONE,
-    ),
-    _sequences(
-        "producers-not-read",
-        Disk,
-        "stored",
-        sequences.reads_no_producers,
-        "A broker that starts knows nothing of the producers of what is on its disk.",
-    ),
-)
 MUTANTS: Final = (
     *_TRUNCATION,
     *_EPOCHS,
@@ -690,7 +585,7 @@ MUTANTS: Final = (
     *_CONTROL,
     *_ELIGIBLE,
     *_ANSWERS,
-    *_SEQUENCES,
+    *SEQUENCES,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -84,6 +84,27 @@ def test_p4_a_new_leader_that_does_not_know_appends_it_again(mutant: str) -> Non
         assert log(_lose_a_leader(IDEMPOTENT), B) == ["m1", "m1"]
 
 
+def _lose_all_processes() -> World:
+    """m1 is on every disk when all brokers die; its producer hears nothing before they are back."""
+    world = ready(producer=IDEMPOTENT)
+    faults.cut(world, C, CLIENT, "client", both=False)
+    producing.produce(world, "m1", acks=-1)
+    until(world, lambda: all(log(world, broker) == ["m1"] for broker in (A, B, C)))
+    for broker in (A, B, C):
+        faults.kill(world, broker)
+    faults.heal(world)
+    for broker in (A, B, C):
+        faults.restart(world, broker)
+    until(world, lambda: _acked(world, "m1"))
+    return world
+
+
+def test_p4_a_broker_that_starts_knows_what_is_on_its_disk() -> None:
+    assert log(_lose_all_processes(), C) == ["m1"]
+    with applied(BY_NAME["producers-not-read"]):
+        assert log(_lose_all_processes(), C) == ["m1", "m1"]
+
+
 def _ask_twice() -> World:
     """m1 waits on C for A and B; its producer hears nothing for so long that it sends it again."""
     world = ready(producer=IDEMPOTENT, replica_lag_time_max_ms="60000")

@@ -28,9 +28,7 @@ QUICK = {
     "stays-parked": "broken: answered-once",
     "parks-unwatched": "broken: core-raises",
     "sequences-not-checked": "duplicated",
-    "duplicates-acked-at-once": "broken: acked-is-committed",
     "remembers-what-was-cut": "lost",
-    "producers-not-read": "duplicated",
 }
 
 
@@ -87,6 +85,37 @@ def test_a_power_failure_among_clean_shutdowns_shows_the_mutant(name: str) -> No
     assert broken is not None
     assert unbroken is not None
     assert (broken.outcome, unbroken.outcome) == ("lost", "held")
+
+
+# B has m1 alone, A has m2 too, and nobody has acknowledged any; A is cut, and then leads.
+M2_IS_CUT = (
+    steps.Hold("B", "request", "fetch", "B", "C", "fetch_offset >= 1"),
+    steps.Produce(("m1",)),
+    steps.Produce(("m2",)),
+    steps.Hold("A", "request", "fetch", "A", "B"),
+    steps.Kill("C", "discarded"),
+    steps.Kill("B", "discarded"),
+)
+
+
+def test_p4_a_follower_that_is_cut_and_elected_shows_what_it_has_forgotten() -> None:
+    mutant = BY_NAME["forgets-all-when-cut"]
+    target = target_of(
+        mutant.rules,
+        SETTINGS,
+        mutant.topic_settings,
+        mutant.acks,
+        mutant.faults,
+        watched=False,
+        idempotence=True,
+    )
+    ready = ready_world(target.spec)
+    with applied(mutant):
+        broken = replay(target, ready, M2_IS_CUT)
+    unbroken = replay(target, ready, M2_IS_CUT)
+    assert broken is not None
+    assert unbroken is not None
+    assert (broken.outcome, unbroken.outcome) == ("duplicated", "held")
 
 
 def test_a_mutant_is_over_when_its_search_is() -> None:
