@@ -30,7 +30,7 @@ from checkers import (
     values,
 )
 from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
-from checkers.limits import is_scattered
+from checkers.limits import aggregating_once, is_scattered
 from checkers.material import Material
 from checkers.verdict import Counts, PartitionCounts
 from checkers.witnesses import with_witnesses
@@ -87,7 +87,9 @@ def count(frames: Frames, counted: Counted, *, thorough: bool, at_once: bool) ->
     # One row a partition, which nearly every check looks at: found once.
     partitions = counted.keep(values.partitions(frames))
     counted.findings += _of_partitions(partitions).collect()
-    place = counted.keep(places.places(frames))
+    spark = frames.operations.sparkSession
+    with aggregating_once(spark):
+        place = counted.keep(places.places(frames))
     commits_too = any(finding["commits"] for finding in counted.findings)
     checks = [
         *_of_records(frames, partitions, place, counted.keep, thorough),
@@ -96,7 +98,8 @@ def count(frames: Frames, counted: Counted, *, thorough: bool, at_once: bool) ->
     ]
     found = (check() for check in checks)
     for anomalies in [reduce(DataFrame.unionAll, found)] if at_once else found:
-        kept = counted.keep(anomalies)
+        with aggregating_once(spark):
+            kept = counted.keep(anomalies)
         counted.findings += _by_name(kept).collect()
         counted.anomalies.append(kept)
 

@@ -23,12 +23,18 @@ SMALL_ROWS: Final = 50_000
 SCATTERED_RUNS: Final = 20
 ROWS_PER_TASK: Final = 500_000
 TASKS_MIN: Final = 4
+# Up to here what Spark keeps of the rows fits into memory as it is; compressing it costs as much
+# time as making it.
+PLAIN_ROWS: Final = 10_000_000
 _AGAIN_S: Final = 0.1
 
 # What is spread by partition may be joined by offset without a second shuffle.
 _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # A stage that is done again brings the same rows: they are never drawn by chance.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
 }
+_ONCE: Final[Mapping[str, str]] = {"spark.sql.execution.bypassPartialAggregation": "true"}
 _SMALL: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -103,10 +109,34 @@ def _rows(materials: Sequence[Material]) -> int:
 @contextmanager
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
+    with _set(spark, {**_ALWAYS, **(_SMALL if is_small(materials) else _large(materials))}):
+        yield
+
+
+@contextmanager
+def aggregating_once(spark: SparkSession) -> Iterator[None]:
+    """Have what is planned meanwhile aggregated in one step.
+
+    Two steps, the first of which leaves less to be shuffled, pay for few groups. What is spread by
+    partition already is not shuffled again, and nearly every record is a group of its own.
+    """
+    with _set(spark, _ONCE):
+        yield
+
+
+def _large(materials: Sequence[Material]) -> Mapping[str, str]:
     rows = _rows(materials)
-    large = {**_LARGE, "spark.sql.shuffle.partitions": str(TASKS_MIN + rows // ROWS_PER_TASK)}
-    settings = {**_ALWAYS, **(_SMALL if is_small(materials) else large)}
-    before = {key: spark.conf.get(key) for key in settings}
+    return {
+        **_LARGE,
+        "spark.sql.shuffle.partitions": str(TASKS_MIN + rows // ROWS_PER_TASK),
+        "spark.sql.inMemoryColumnarStorage.compressed": str(rows > PLAIN_ROWS).lower(),
+    }
+
+
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set, and put back what was there. A Spark that does not know a setting ignores it."""
+    before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:

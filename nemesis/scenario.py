@@ -317,6 +317,9 @@ def _records_of(steps: list[Any]) -> tuple[str, ...]:
 # --- what is expected on which system ------------------------------------------------------------
 
 
+_ZOOKEEPER: Final = "zookeeper"  # the variant that no system names
+
+
 def _version(text: str) -> tuple[int, ...]:
     """The numbers; what stands behind a hyphen names a variant: 3.9.1-kraft."""
     return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
@@ -326,12 +329,14 @@ def matches(pattern: str, system: str) -> bool:
     """`neaptide:0.11+` is that version and later; `kafka:0.10` any version that begins with it;
     `kafka:0.8..3.6` from the one to the other, and any that begins with either.
 
-    Variants are matched too; `kafka:4.1-combined` matches that variant alone.
+    Variants are matched too; `kafka:4.1-combined` matches that variant alone, and
+    `kafka:0.8..3.9-zookeeper` those without KRaft.
     """
     kind, _, version = pattern.partition(":")
     system_kind, _, system_version = system.partition(":")
     variant = version.rstrip("+").partition("-")[2]
-    if kind != system_kind or variant not in ("", system_version.partition("-")[2]):
+    actual_variant = system_version.partition("-")[2] or _ZOOKEEPER
+    if kind != system_kind or variant not in ("", actual_variant):
         return False
     actual = _version(system_version)
     first, dots, last = version.partition("..")

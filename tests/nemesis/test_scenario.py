@@ -176,6 +176,8 @@ def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
         ("kafka:3.9-combined", "kafka:3.9.1-combined", True),
         ("kafka:3.9-combined", "kafka:3.9.1-kraft", False),
         ("kafka:3.9-combined", "kafka:3.9.1", False),
+        ("kafka:0.8..3.9-zookeeper", "kafka:3.9.1", True),
+        ("kafka:0.8..3.9-zookeeper", "kafka:3.9.1-kraft", False),
     ],
 )
 def test_a_pattern_matches_versions_not_letters(pattern: str, system: str, expected: bool) -> None:
