@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from clusters.producer import ProducerOptions
 from harness.stage import Stage
 from harness.systems import parse_systems
 from nemesis.gate.model import CLIENT
+from tests.live.clients import aiokafka_produce, kafka_python_produce, librdkafka_consume
 from tests.live.cluster import LiveCluster, until
 from workloads.kafka_clients import consumer, producer, settings_of
 
@@ -113,3 +115,13 @@ def test_p4_five_in_flight_outlive_their_leader_in_their_order(
     reader.close()
     assert found == [str(number).encode() for number in range(600)]
     assert end == 600
+
+
+@pytest.mark.parametrize("produce", [kafka_python_produce, aiokafka_produce])
+def test_p4_other_makers_idempotent_producers_are_understood_too(
+    produce: Callable[..., None], cluster: LiveCluster, topic_name: str
+) -> None:
+    topic = cluster.create_topic(topic_name)
+    values = [str(number).encode() for number in range(100)]
+    produce(cluster.bootstrap, topic, values, -1, "none", idempotent=True)
+    assert librdkafka_consume(cluster.bootstrap, topic, 100) == values
