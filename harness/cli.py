@@ -99,6 +99,9 @@ def run(
     time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds of load.")] = 60,
     rate: Annotated[float, typer.Option(min=1, help="Records to send a second.")] = 5000,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    idempotence: Annotated[
+        bool, typer.Option("--idempotence", help="Producers send again, and are idempotent.")
+    ] = False,
     brokers: Annotated[int, typer.Option(min=1, max=9)] = 3,
     partitions: Annotated[int, typer.Option(min=1, max=1000)] = 4,
     setting: Annotated[
@@ -120,7 +123,12 @@ def run(
         file = shipped.get(workload, Path(workload))
         _run_scenario(file, workload, chosen, number, json, place)
     else:
-        from harness.random_run import RandomRun, check_acks, check_workload
+        from harness.random_run import (
+            RandomRun,
+            check_acks,
+            check_idempotence,
+            check_workload,
+        )
         from nemesis.random_schedule import parse_faults
 
         asked = RandomRun(
@@ -135,8 +143,9 @@ def run(
             partitions,
             _settings(setting or []),
             place,
+            idempotence,
         )
-        _run_workload(asked, json)
+        _run_workload(check_idempotence(asked), json)
 
 
 def _run_scenario(file: Path, where: str, system: Any, seed: int, json: bool, place: Place) -> None:

@@ -54,6 +54,9 @@ def explore(
         Path | None,
         typer.Option(help="With --master: what is found comes back as runs too, to here."),
     ] = None,
+    idempotence: Annotated[
+        bool, typer.Option("--idempotence", help="Producers send again, and are idempotent.")
+    ] = False,
     invariants: Annotated[
         bool, typer.Option("--invariants", help="Ask the invariants after every event.")
     ] = False,
@@ -86,6 +89,8 @@ def explore(
         raise UsageError("--master goes with the search of schedules by chance alone.")
     if histories is not None and master is None:
         raise UsageError("--histories goes with --master; here, replay a schedule for its run.")
+    if idempotence and (mutants or exhaustive or priorities):
+        raise UsageError("--idempotence goes with the search of schedules by chance alone.")
     first_seed = int.from_bytes(os.urandom(4), "big") % SEED_MAX if seed is None else seed
     if seeds is None and time_s is None and not mutants and not exhaustive:
         time_s = DEFAULT_TIME_S
@@ -104,6 +109,7 @@ def explore(
         outcome,
         master,
         histories,
+        idempotence,
     )
     if not exhaustive:
         output.err.print(f"seed {first_seed}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.broker.replication.settings import InvalidSettingError, replication_settings
 from clusters.errors import UsageError
 from nemesis.search.campaign import Campaign, Until, run_campaign
@@ -17,7 +17,7 @@ from nemesis.search.explore import BROKEN
 from nemesis.search.invariants import SENTENCES
 from nemesis.search.judge import WORST_FIRST
 from nemesis.search.moves import FAULTS
-from nemesis.search.targets import BAD
+from nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
 from nemesis.search.words import told
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
@@ -50,6 +50,7 @@ class Asked:
     outcome: str | None = None  # None: any that is bad
     master: str | None = None  # a Spark cluster whose executors search
     histories: Path | None = None  # where the runs of what is found go
+    idempotence: bool = False
 
 
 def search_of(asked: Asked) -> Search:
@@ -62,6 +63,8 @@ def search_of(asked: Asked) -> Search:
         )
     if asked.acks not in ("1", "all"):
         raise UsageError(f"--acks {asked.acks!r} must be 1 or all.")
+    if asked.idempotence:
+        _check_idempotence(asked.acks, GENERATIONS[name])
     if asked.outcome is not None and asked.outcome not in WORST_FIRST:
         raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(WORST_FIRST)}.")
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
@@ -70,6 +73,7 @@ def search_of(asked: Asked) -> Search:
         replication_settings({**settings, **topic}, GENERATIONS[name])
     except InvalidSettingError as error:
         raise UsageError(f"--set: {error}.") from None
+    bad = BAD_WITH_IDEMPOTENCE if asked.idempotence else BAD
     return Search(
         GENERATIONS[name],
         (asked.acks,),
@@ -78,8 +82,20 @@ def search_of(asked: Asked) -> Search:
         topic,
         SCHEDULES_PER_SEED,
         watched=asked.invariants,
-        outcomes=BAD if asked.outcome is None else (asked.outcome,),
+        outcomes=(asked.outcome,) if asked.outcome is not None else bad,
+        idempotence=asked.idempotence,
     )
+
+
+def _check_idempotence(acks: str, rules: Generation) -> None:
+    """Raises UsageError."""
+    if acks != "all":
+        raise UsageError(f"--idempotence needs --acks all, not {acks}.")
+    if rules.idempotence is None:
+        raise UsageError(
+            f"--idempotence: neaptide:{rules.name} knows no idempotent producers, which came with"
+            " 0.11."
+        )
 
 
 def parse_search_faults(text: str) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ async def play(
         brokers=dict(scenario.brokers),
         expected=expected_outcome(scenario, str(system)),
         host=place.name,
+        clients=_clients(scenario),
         repeat=" ".join(
             [f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}", *place.options]
         ),
@@ -73,6 +74,14 @@ async def play(
 
     directory, closed = await record(run, system, work)
     return Played(directory, closed.disagreements)
+
+
+def _clients(scenario: Scenario) -> dict[str, Any] | None:
+    """What the file says of them. Where it speaks of no idempotence, a duplicate counts still."""
+    if "clients" not in scenario.document:
+        return None
+    said = scenario.producer.to_json()
+    return said if scenario.producer.idempotence else {**said, "idempotence": None}
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
@@ -114,7 +123,7 @@ class _Player:
 
     async def play(self) -> Finished:
         async with self._stage as stage:
-            await stage.start_clients({})
+            await stage.start_clients(self._scenario.producer)
             await stage.watch_rounds()
             return await guarded(self._play_all(), stage.run, stage.find_ended)
 

@@ -15,12 +15,13 @@ from clusters.broker.replication.assignment import assign_replicas
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.errors import UsageError
 from clusters.hosts.place import LOCAL, Place
+from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
 from harness.ending import Ending, end, heal_all
 from harness.faults import Faults
 from harness.guard import guarded
 from harness.run_record import Finished, new_run, record
 from harness.stage import Stage
-from harness.systems import System
+from harness.systems import System, generation_of
 from nemesis.random_schedule import (
     CutFault,
     Fault,
@@ -30,6 +31,7 @@ from nemesis.random_schedule import (
     ScheduledFault,
     draw_schedule,
 )
+from nemesis.search.targets import in_flight_of
 from results.run import Aim
 from results.stop import asked_to_stop
 
@@ -63,6 +65,7 @@ class RandomRun:
     partitions: int = 4
     settings: Mapping[str, str] = field(default_factory=dict)
     place: Place = LOCAL
+    idempotence: bool = False
 
     def repeat(self) -> str:
         options = [
@@ -71,6 +74,7 @@ class RandomRun:
             f"--time {self.time_s:g}",
             f"--rate {self.rate:g}",
             f"--acks {self.acks}",
+            *(["--idempotence"] if self.idempotence else []),
             f"--brokers {self.brokers}",
             f"--partitions {self.partitions}",
             *(
@@ -98,6 +102,28 @@ def check_acks(acks: str) -> str:
     return acks
 
 
+def check_idempotence(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where there can be no idempotent producer."""
+    if not asked.idempotence:
+        return asked
+    if asked.acks != "all":
+        raise UsageError(f"--idempotence needs --acks all, not {asked.acks}.")
+    rules = generation_of(asked.system)
+    if rules is not None and rules.idempotence is None:
+        raise UsageError(
+            f"--idempotence: {asked.system} knows no idempotent producers, which came with 0.11."
+        )
+    return asked
+
+
+def producer_options(asked: RandomRun) -> ProducerOptions:
+    """As many in flight as the leader knows again: five, but on our 0.11 one."""
+    if not asked.idempotence:
+        return ProducerOptions()
+    rules = generation_of(asked.system)
+    return ProducerOptions(True, in_flight_of(rules) if rules else MAX_IN_FLIGHT_IDEMPOTENT)
+
+
 async def run_random(
     asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
 ) -> Path:
@@ -115,7 +141,7 @@ async def run_random(
             "client": "confluent-kafka",
             "acks": asked.acks,
             "rate": asked.rate,
-            "idempotence": False,
+            "idempotence": asked.idempotence,
         },
     )
     topic = TopicSpec(
@@ -156,7 +182,7 @@ async def _load(
     schedule: tuple[ScheduledFault, ...],
     progress: Callable[[str, float, Mapping[str, int]], None],
 ) -> None:
-    await stage.start_clients({})
+    await stage.start_clients(producer_options(asked))
     await stage.clients.do(
         "load",
         topic=_TOPIC,

@@ -18,6 +18,7 @@ from clusters.cluster import ClusterSpec, Listeners, PartitionView
 from clusters.hosts.local import LocalHost
 from clusters.hosts.place import LOCAL, Place, open_host
 from clusters.observer import Observer
+from clusters.producer import ProducerOptions
 from harness.guard import ProcessEndedError
 from harness.systems import System, client_settings, make_cluster, topic_id
 from nemesis.gate.client import Gate
@@ -31,6 +32,7 @@ from nemesis.gate.model import (
     quorum_links,
 )
 from workloads.clients import Clients
+from workloads.kafka_clients import settings_of
 from workloads.protocol import ClientsConfig
 from workloads.recorder import Recorder
 
@@ -171,10 +173,16 @@ class Stage:
             lambda: self.observer.registered == everyone, _START_WITHIN_S, "all are registered"
         )
 
-    async def start_clients(self, settings: Mapping[str, str]) -> None:
+    async def start_clients(self, options: ProducerOptions) -> None:
         bootstrap = ",".join(self.client_address(b) for b in sorted(self.spec.brokers))
-        settings = {**client_settings(self.system), **settings}
-        config = ClientsConfig(str(self.run), 1, self.origin_ns, bootstrap, settings)
+        config = ClientsConfig(
+            str(self.run),
+            1,
+            self.origin_ns,
+            bootstrap,
+            dict(client_settings(self.system)),
+            settings_of(options),
+        )
         self.clients = await Clients.start(self.host, config, self._on_client_event)
 
     async def watch_rounds(self) -> None:

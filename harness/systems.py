@@ -14,7 +14,7 @@ from shlex import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from clusters.broker.cluster import BrokerCluster
-from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.cluster import ClusterSpec
 from clusters.errors import UsageError
 from clusters.hosts.host import Host
@@ -134,6 +134,11 @@ def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec)
 def client_settings(system: System) -> Mapping[str, str]:
     """librdkafka's settings without which its clients do not understand the brokers."""
     return row_of(system.version).client_settings if system.kind == KAFKA else {}
+
+
+def generation_of(system: System) -> Generation | None:
+    """The rules of our own broker; None: it is not ours."""
+    return None if system.kind == KAFKA else GENERATIONS[system.version]
 
 
 def topic_id(system: System, topic: str) -> str | None:

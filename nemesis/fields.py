@@ -45,6 +45,11 @@ class Fields:
 
 
 def _kind_name(kind: type) -> str:
-    return {str: "a text", int: "a whole number", dict: "a table", list: "a list"}.get(
-        kind, kind.__name__
-    )
+    names = {
+        str: "a text",
+        int: "a whole number",
+        bool: "true or false",
+        dict: "a table",
+        list: "a list",
+    }
+    return names.get(kind, kind.__name__)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from clusters.producer import ProducerOptions
 from nemesis.conditions import Condition, ConditionError, parse_condition
 from nemesis.fields import Fields, ScenarioError
 from nemesis.steps import (
     Await,
+    Load,
     Measure,
     Produce,
     Step,
@@ -92,6 +94,7 @@ class Scenario:
     expected_rounds: tuple[ExpectedRound, ...]
     expect_seen: tuple[ExpectedSight, ...]
     controllers: int  # where controllers are nodes of their own
+    producer: ProducerOptions
     document: Mapping[str, Any]  # the file as it was read
 
     @property
@@ -143,6 +146,7 @@ class _Reader:
         cluster = Fields(dict(top.take("cluster", dict)), self.complain)
         raw_steps = top.take("step", list)
         expect = dict(top.take("expect", dict, {}))
+        producer = self._producer(top.take("clients", dict, {}))
         top.done()
         names = cluster.take("brokers", list)
         self.names.brokers = {str(broker): number for number, broker in enumerate(names)}
@@ -161,6 +165,8 @@ class _Reader:
         rounds = tuple(self._expected_round(raw) for raw in expect.pop("rounds", []))
         sights = expect.pop("seen", {})
         steps = tuple(self._step(n, raw) for n, raw in enumerate(raw_steps))
+        if producer.idempotence:
+            self._check_acks(steps)
         return Scenario(
             name=self.name,
             title=title,
@@ -174,8 +180,28 @@ class _Reader:
             expected_rounds=rounds,
             expect_seen=self._expected_sights(sights),
             controllers=controllers,
+            producer=producer,
             document=document,
         )
+
+    def _producer(self, raw: dict[str, Any]) -> ProducerOptions:
+        fields = Fields(dict(raw), lambda m: self.complain(f"clients: {m}"))
+        options = ProducerOptions(
+            fields.take("idempotence", bool, False),
+            fields.take("max_in_flight", int, 1),
+            fields.take("retries", int, 0),
+        )
+        fields.done()
+        problem = options.problem()
+        if problem is not None:
+            raise self.complain(f"clients: {problem}")
+        return options
+
+    def _check_acks(self, steps: tuple[ScheduledStep, ...]) -> None:
+        for scheduled in steps:
+            step = scheduled.step
+            if isinstance(step, Produce | Load) and step.acks != "all":
+                raise self.complain(f"line {scheduled.line}: with idempotence, acks must be all")
 
     def _topic(self, topics: dict[str, Any]) -> Topic:
         if len(topics) != 1:

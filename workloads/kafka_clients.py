@@ -13,6 +13,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer
 
+from clusters.producer import ProducerOptions
+
 _COMMON: Final = {
     "broker.address.family": "v4",
     "allow.auto.create.topics": False,
@@ -29,10 +31,23 @@ _COMMON: Final = {
     "log_level": 0,
 }
 MESSAGE_TIMEOUT_MS: Final = 10_000
+RETRIES_MAX: Final = 2_147_483_647  # until MESSAGE_TIMEOUT_MS is over
 
 
 def _ignore(_: object) -> None:
     """Connection errors are expected here; what counts is what becomes of each operation."""
+
+
+def settings_of(options: ProducerOptions) -> dict[str, str]:
+    """What a run asks of its producers, by librdkafka's names; an idempotent one tries on."""
+    in_flight = {"max.in.flight.requests.per.connection": str(options.max_in_flight)}
+    if options.idempotence:
+        return {
+            **in_flight,
+            "enable.idempotence": "true",
+            "message.send.max.retries": str(RETRIES_MAX),
+        }
+    return {**in_flight, "message.send.max.retries": str(options.retries)}
 
 
 def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:

@@ -15,7 +15,7 @@ Clients → harness:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -28,6 +28,7 @@ class ClientsConfig:
     clock_origin_ns: int
     bootstrap: str
     settings: dict[str, str]  # more librdkafka settings, of the user
+    producer: dict[str, str] = field(default_factory=dict)  # … of producers alone
 
     @property
     def directory(self) -> Path:

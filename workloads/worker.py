@@ -98,7 +98,7 @@ class Worker:
             self._process(),
             bootstrap,
             acks,
-            {**self._config.settings, **settings},
+            {**self._config.settings, **self._config.producer, **settings},
             on_completed,
         )
 

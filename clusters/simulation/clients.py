@@ -1,16 +1,20 @@
 """What the clients of the simulation know and wait for, as values that copy cheaply.
 
-Not what is done with it: see world. The producer behaves as the live runs' librdkafka does: one
+Not what is done with it: see producing. The producer behaves as the live runs' librdkafka does: one
 request in flight unless told otherwise, no retries unless told otherwise, but after
-NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown.
+NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown. An idempotent one
+sends each record with its sequence until its time is over, whatever it hears (see idempotent).
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from clusters.broker.replication.errors import Error
+from clusters.broker.replication.model import ProducerSequence
+from clusters.producer import ProducerOptions
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 MESSAGE_TIMEOUT_MS: Final = 10_000
@@ -25,6 +29,7 @@ DEFINITE: Final = frozenset(
         Error.INVALID_REQUIRED_ACKS,
     }
 )
+RETRIABLE: Final = frozenset({Error.NOT_ENOUGH_REPLICAS, Error.CORRUPT_MESSAGE})  # of these
 RESENT: Final = frozenset({Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION})
 
 
@@ -40,6 +45,8 @@ class Send:
     retries_left: int = 0
     to: int | None = None  # the only broker that this client knows
     of_load: bool = False
+    sequence: ProducerSequence | None = None
+    is_sent: bool = False  # at least once before
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +92,7 @@ class Poll:
 class Clients:
     """`waiting` has not been sent (again) yet; `in_flight` by request number."""
 
-    max_in_flight: int = 1
-    retries: int = 0
+    options: ProducerOptions = field(default_factory=ProducerOptions)
     waiting: tuple[Send, ...] = ()
     in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
     # As last heard, by partition and by the only broker that the client knows.
@@ -103,6 +109,9 @@ class Clients:
     is_retrying: bool = False  # a look for a leader is due
     load: Load | None = None
     next_number: int = 1
+    # The next sequence to a partition, of the client that knows all brokers or only this one.
+    sequences: dict[tuple[int, int | None], ProducerSequence] = field(default_factory=dict)
+    next_producer_id: int = 0
 
     def copy(self) -> Clients:
         return replace(
@@ -112,12 +121,22 @@ class Clients:
             sends=dict(self.sends),
             acked=dict(self.acked),
             consumed=dict(self.consumed),
+            sequences=dict(self.sequences),
         )
 
     def settle(self, send: Send, outcome: Outcome) -> None:
         self.sends[send.value] = (send, outcome)
         if outcome.kind == "ok":
             self.acked[send.value] = outcome.offset
+
+    def wait_again(self, send: Send) -> None:
+        """Behind those that were sent before it, before those that come after it."""
+        waiting = self.waiting
+        if waiting and waiting[0].number < send.number:
+            at = bisect(waiting, send.number, key=lambda other: other.number)
+            self.waiting = (*waiting[:at], send, *waiting[at:])
+        else:
+            self.waiting = (send, *waiting)
 
     @property
     def unsettled(self) -> tuple[Send, ...]:

@@ -13,10 +13,12 @@ from typing import Final
 
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication import producers
 from clusters.broker.replication.broker import StoredReplica
 from clusters.broker.replication.epochs import Epochs
 from clusters.broker.replication.log import Log
 from clusters.broker.replication.model import Batch, TopicPartition
+from clusters.broker.replication.producers import Producers
 
 SEGMENT_BYTES: Final = 1 << 30
 
@@ -35,6 +37,10 @@ class SimulatedLog:
     @property
     def end_offset(self) -> int:
         return self.batches[-1].next_offset if self.batches else self.empty_at
+
+    @property
+    def producers(self) -> Producers:
+        return producers.of_batches(self.batches)
 
     def copy(self) -> SimulatedLog:
         return SimulatedLog(
@@ -218,7 +224,7 @@ class Disk:
         """What a broker finds when it starts."""
         return {
             tp: StoredReplica(
-                Log(log.start_offset, log.end_offset, log.epochs),
+                Log(log.start_offset, log.end_offset, log.epochs, producers=log.producers),
                 self.high_watermarks.get(tp, 0),
             )
             for tp, log in self.logs.items()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.step import shut_down
 from clusters.simulation import producing
-from clusters.simulation.network import CONTROL, FETCH, SERVICE, Cut, Entry, Hold
+from clusters.simulation.network import CLIENTS, CONTROL, FETCH, SERVICE, Cut, Entry, Hold
 from clusters.simulation.world import ANSWERS, World, start_broker
 
 __all__ = [
@@ -150,8 +150,8 @@ def heal(world: World, source: int | None = None, target: int | None = None) -> 
     }
     if source is None and target is None:
         world.slowed.clear()
-    _reset(world, healed)
     world.cuts -= healed
+    _reset(world, healed)
     world.look_at_sessions()
     world.unblock()
 
@@ -160,9 +160,11 @@ def _reset(world: World, healed: set[Cut]) -> None:
     """Requests that waited on a cut link fail: their connections are reset."""
     for entry in tuple(world.waiting):
         link = entry.link
-        if link is None or link.channel != FETCH or SERVICE in (link.source, link.target):
+        if link is None or not any(one.covers(link) for one in healed):
             continue
-        if not any(one.covers(link) for one in healed):
+        if link.channel == CLIENTS:
+            producing.break_connection(world, entry)
+        if link.channel != FETCH or SERVICE in (link.source, link.target):
             continue
         number: int | None = getattr(entry.body, "request", None)
         if isinstance(entry.body, ANSWERS):

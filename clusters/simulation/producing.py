@@ -14,11 +14,13 @@ from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from clusters.simulation import idempotent
 from clusters.simulation.clients import (
     DEFINITE,
     MESSAGE_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
     RESENT,
+    RETRIABLE,
     RETRY_AFTER_MS,
     Load,
     Outcome,
@@ -27,7 +29,7 @@ from clusters.simulation.clients import (
     Send,
 )
 from clusters.simulation.disk import values_of
-from clusters.simulation.network import CLIENT, CLIENTS, Link
+from clusters.simulation.network import CLIENT, CLIENTS, Entry, Link
 
 if TYPE_CHECKING:
     from clusters.simulation.world import World
@@ -64,8 +66,10 @@ def produce(
 ) -> None:
     """Sends a record, after those that wait already; `to`: by a client that knows this broker."""
     clients = world.clients
-    number, retries = clients.next_number, clients.retries
-    send = Send(number, value, acks, partition, world.now_us, retries, to, of_load)
+    number, options = clients.next_number, clients.options
+    send = Send(number, value, acks, partition, world.now_us, options.retries, to, of_load)
+    if options.idempotence:
+        send = replace(send, sequence=idempotent.next_sequence(world, partition, to))
     clients.next_number += 1
     clients.waiting = (*clients.waiting, send)
     _send_waiting(world)
@@ -95,15 +99,13 @@ def consume(world: World, partition: int, phase: str) -> None:
 
 def _send_waiting(world: World) -> None:
     """As many as may be in flight; where nobody leads, it is tried again after a while."""
+    _settle_late(world)
     clients = world.clients
-    late_us = world.now_us - MESSAGE_TIMEOUT_MS * 1_000
+    most = clients.options.max_in_flight
     left: list[Send] = []
     for send in clients.waiting:
-        if send.invoked_us <= late_us:
-            clients.settle(send, Outcome("info", world.now_us, error="_MSG_TIMED_OUT"))
-            continue
-        full = sum(not other.of_load for _, other in clients.in_flight.values())
-        if not send.of_load and (left or full >= clients.max_in_flight):
+        is_free = send.of_load and send.sequence is None
+        if not is_free and (left or _in_flight(world) >= most):
             left.append(send)
             continue
         leader = _leader(world, send.partition, send.to)
@@ -115,9 +117,33 @@ def _send_waiting(world: World) -> None:
     clients.waiting = tuple(left)
 
 
+def _in_flight(world: World) -> int:
+    """How many requests the limit counts: those of a load only where order is kept."""
+    clients = world.clients
+    if clients.options.idempotence:
+        return len(clients.in_flight)
+    return sum(not other.of_load for _, other in clients.in_flight.values())
+
+
+def _settle_late(world: World) -> None:
+    """Whose time is over is not sent any more."""
+    clients = world.clients
+    late_us = world.now_us - MESSAGE_TIMEOUT_MS * 1_000
+    late = [send for send in clients.waiting if send.invoked_us <= late_us]
+    if not late:
+        return
+    clients.waiting = tuple(send for send in clients.waiting if send.invoked_us > late_us)
+    outcome = Outcome("info", world.now_us, error="_MSG_TIMED_OUT")
+    for send in late:
+        if send.sequence is None:
+            clients.settle(send, outcome)
+        elif send.value not in clients.sends:
+            idempotent.give_up(world, send, outcome)
+
+
 def _send(world: World, leader: int, send: Send) -> None:
     partition = TopicPartition(world.spec.topic, send.partition)
-    batches = (told.ProducedBatch(1, RECORD_BYTES, send.value),)
+    batches = (told.ProducedBatch(1, RECORD_BYTES, send.value, producer=send.sequence),)
     world.sequence += 1
     number = world.sequence
     request = told.ProduceRequested(number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),))
@@ -125,8 +151,12 @@ def _send(world: World, leader: int, send: Send) -> None:
     if send.acks == 0:
         world.clients.settle(send, Outcome("ok", world.now_us))
         return
+    waits_ms = MESSAGE_TIMEOUT_MS
+    if send.sequence is not None:
+        waits_ms = idempotent.SOCKET_TIMEOUT_MS
+        send = send if send.is_sent else replace(send, is_sent=True)
     world.clients.in_flight[number] = (leader, send)
-    world.later(MESSAGE_TIMEOUT_MS * 1_000, AnswerLate(number))
+    world.later(waits_ms * 1_000, AnswerLate(number))
 
 
 def _try_later(world: World) -> None:
@@ -212,19 +242,34 @@ def _unanswered(world: World, number: int, why: str) -> None:
 
 def _again_or(world: World, send: Send, outcome: Outcome) -> None:
     clients = world.clients
-    if send.retries_left:
-        again = replace(send, retries_left=send.retries_left - 1)
-        clients.waiting = (again, *clients.waiting)
+    if send.sequence is not None:
+        clients.wait_again(send)
+        _try_later(world)
+    elif send.retries_left:
+        clients.wait_again(replace(send, retries_left=send.retries_left - 1, is_sent=True))
         _try_later(world)
     else:
         clients.settle(send, outcome)
+
+
+def break_connection(world: World, lost: Entry) -> None:
+    """What waited on a link between a client and a broker is lost with its connection."""
+    world.remove(lambda entry: entry is lost)
+    if isinstance(lost.body, do.RespondProduce | told.ProduceRequested):
+        number = lost.body.request
+        if number in world.clients.in_flight:
+            _unanswered(world, number, "_TRANSPORT")
+    reading = world.clients.reading
+    if reading is not None and isinstance(lost.body, told.FetchResponded | told.FetchRequested):
+        world.clients.reading = replace(reading, request=None)
+        _try_later(world)
 
 
 def broken(world: World, broker_id: int) -> None:
     """A broker is dead: the connections to it are broken."""
     clients = world.clients
     for number, (leader, _) in tuple(clients.in_flight.items()):
-        if leader == broker_id:
+        if leader == broker_id and number in clients.in_flight:
             _unanswered(world, number, "_TRANSPORT")
     reading = clients.reading
     if reading is not None and clients.leaders.get((reading.partition, None)) == broker_id:
@@ -262,13 +307,20 @@ def _on_produced(world: World, body: do.RespondProduce) -> None:
         return
     send, result = entry[1], body.results[0]
     now_us = world.now_us
-    if result.error is Error.NONE:
+    if send.sequence is not None:
+        if not idempotent.take_answer(world, send, result.error, result.base_offset):
+            if result.error in RESENT:
+                world.clients.leaders.pop((send.partition, send.to), None)
+            world.clients.wait_again(send)
+            _try_later(world)
+    elif result.error is Error.NONE:
         world.clients.settle(send, Outcome("ok", now_us, result.base_offset))
-    elif result.error in DEFINITE:
-        world.clients.settle(send, Outcome("fail", now_us, error=result.error.name))
+    elif result.error in DEFINITE and not (result.error in RETRIABLE and send.retries_left):
+        kind = "info" if send.is_sent else "fail"
+        world.clients.settle(send, Outcome(kind, now_us, error=result.error.name))
     elif result.error in RESENT:
         world.clients.leaders.pop((send.partition, send.to), None)
-        world.clients.waiting = (send, *world.clients.waiting)
+        world.clients.wait_again(send)
         _try_later(world)
     else:
         _again_or(world, send, Outcome("info", now_us, error=result.error.name))

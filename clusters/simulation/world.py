@@ -22,6 +22,7 @@ from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from clusters.broker.replication.settings import ReplicationSettings
 from clusters.broker.replication.step import begin, step
+from clusters.producer import ProducerOptions
 from clusters.simulation import producing
 from clusters.simulation.clients import Clients
 from clusters.simulation.disk import Disk
@@ -42,6 +43,7 @@ from clusters.simulation.network import (
 from clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
+_OF_A_CUT: Final = (told.LogTruncated, told.ProducersRead)
 CONTROL_REQUESTS: Final = (
     told.LeaderAndIsrRequested,
     told.StopReplicaRequested,
@@ -69,6 +71,7 @@ class WorldSpec:
     retention_check_ms: int | None = None  # None: nothing is ever deleted
     noise: Noise | None = None
     clocks: Mapping[int, Clock] = field(default_factory=dict)
+    producer: ProducerOptions = field(default_factory=ProducerOptions)
 
 
 class TimerDue(NamedTuple):
@@ -199,7 +202,7 @@ class World:
         self.timers: dict[TimerDue, int] = {}
         self.started_us: dict[int, int] = {}  # of the brokers that run
         self.asked: dict[int, Asked] = {}
-        self.clients = Clients()
+        self.clients = Clients(spec.producer)
         self.paused: frozenset[int] = frozenset()
         self.cuts: frozenset[Cut] = frozenset()
         self.holds: dict[str, Hold] = {}
@@ -483,8 +486,8 @@ class World:
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
         refusal = self.carry_out(broker_id, effects)
-        if self.watch is not None and not isinstance(event, told.LogTruncated):
-            # A truncation that the disk corrects is over with the step that asked for it.
+        if self.watch is not None and not isinstance(event, _OF_A_CUT):
+            # What the disk says of a truncation is over with the step that asked for it.
             self.watch.told(self, broker_id, event, effects)
         return refusal
 
@@ -539,6 +542,10 @@ class World:
                 start_offset = self.disks[broker_id].logs[tp].start_offset
                 self.tell(broker_id, told.LogStartAdvanced(tp, start_offset))
         self.keep_retention(broker_id)
+
+    def _read_producers(self, broker_id: int, effect: do.ReadProducers) -> None:
+        found = self.disks[broker_id].logs[effect.partition].producers
+        self.tell(broker_id, told.ProducersRead(effect.partition, found))
 
     def _set_timer(self, broker_id: int, effect: do.SetTimer) -> None:
         clock = self.spec.clocks.get(broker_id)
@@ -773,6 +780,7 @@ def _is_exchange(entry: Entry, asked: Asked, number: int) -> bool:
 
 
 _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
+    do.ReadProducers: World._read_producers,
     do.SetTimer: World._set_timer,
     do.CancelTimer: World._cancel_timer,
     do.Coordinate: World._coordinate,

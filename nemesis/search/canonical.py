@@ -199,6 +199,7 @@ def _clients(section: Section, world: World) -> object:
         tuple(sorted(clients.leaders.values())),
         tuple(sorted((value, end.kind) for value, (_, end) in clients.sends.items())),
         clients.is_retrying,
+        tuple(sorted(clients.sequences.values())),
     )
 
 

@@ -59,6 +59,7 @@ def document_of(
     """The text of the file. `expect`: system → outcome."""
     lines = [f"title  = {_quoted(title)}", f"source = [{_quoted(source)}]", ""]
     lines += _cluster_lines(target, cluster)
+    lines += _clients_lines(target)
     world = ready.copy()
     for step in schedule:
         before = _Marks.of(world)
@@ -97,6 +98,15 @@ def _cluster_lines(target: Target, cluster: Cluster) -> Iterator[str]:
     yield "[cluster.settings]"
     for name, value in cluster.settings.items():
         yield f"{_quoted(name)} = {_value(value)}"
+
+
+def _clients_lines(target: Target) -> Iterator[str]:
+    options = target.spec.producer
+    if options.idempotence:
+        yield ""
+        yield "[clients]"
+        yield "idempotence = true"
+        yield f"max_in_flight = {options.max_in_flight}"
 
 
 def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) -> Iterator[str]:

@@ -34,6 +34,7 @@ class Search:
     schedules_max: int  # in one episode
     watched: bool = False  # with invariants
     outcomes: tuple[str, ...] = BAD  # what counts as a find
+    idempotence: bool = False  # of its producers
 
     def target(self) -> Target:
         target = target_of(
@@ -43,6 +44,7 @@ class Search:
             self.acks,
             self.faults,
             watched=self.watched,
+            idempotence=self.idempotence,
         )
         return replace(target, outcomes=self.outcomes)
 
@@ -146,7 +148,7 @@ class _Writer:
             title=f"{title}: {told(schedule)}",
             source=f"found by neaptide explore --system neaptide:{rules} --acks"
             f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)}{self.by}"
-            f" --seed {self.seed}",
+            f"{' --idempotence' if self.search.idempotence else ''} --seed {self.seed}",
             expect=expect,
         )
 
@@ -163,6 +165,8 @@ class _Writer:
         text = self._document(schedule, {f"neaptide:{self.search.rules.name}": self.outcome})
         expect = {f"neaptide:{self.search.rules.name}": self.outcome}
         for name, rules in GENERATIONS.items():
+            if self.search.idempotence and rules.idempotence is None:
+                continue
             outcome = self._outcome(text, rules)
             if outcome != "unknown":
                 expect[f"neaptide:{name}"] = outcome

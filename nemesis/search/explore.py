@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 from typing import Final, TypeVar
 
@@ -207,6 +208,8 @@ def is_suspect(world: World) -> bool:
     if state is None or state.leader == NO_LEADER:
         return False
     held = _contents(world, state.leader)
+    if world.spec.producer.idempotence and _is_out_of_sequence(world, held):
+        return True
     log = world.disks[state.leader].logs.get(world.partition)
     start_offset = log.start_offset if log else 0
     for value, offset in world.clients.acked.items():
@@ -221,6 +224,13 @@ def is_suspect(world: World) -> bool:
         if broker_id != state.leader
         for offset, value in _contents(world, broker_id).items()
     )
+
+
+def _is_out_of_sequence(world: World, held: Mapping[int, object]) -> bool:
+    """A record is there twice, or before one that was sent before it."""
+    numbers = {value: send.number for value, (send, _) in world.clients.sends.items()}
+    found = [numbers[str(held[offset])] for offset in sorted(held) if held[offset] in numbers]
+    return any(later <= earlier for earlier, later in pairwise(found))
 
 
 def _contents(world: World, broker_id: int) -> dict[int, object]:

@@ -112,6 +112,7 @@ def _target(mutant: Mutant, effort: Effort) -> Target:
         mutant.faults,
         watched=True,
         names=mutant.brokers,
+        idempotence=mutant.idempotence,
     )
 
 

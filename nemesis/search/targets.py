@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusters.broker.replication.generation import Generation
+from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
 from clusters.simulation.network import CLIENTS
 from clusters.simulation.world import WorldSpec
 from nemesis.search.worlds import world_spec
@@ -16,6 +17,7 @@ NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
 FOUR: Final[Mapping[str, int]] = {**NAMES, "D": 4}
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")
+BAD_WITH_IDEMPOTENCE: Final = (*BAD, "duplicated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +41,21 @@ def target_of(
     *,
     watched: bool,
     names: Mapping[str, int] = NAMES,
+    idempotence: bool = False,
 ) -> Target:
     """Brokers, and one partition that all of them replicate.
 
     The first that starts, A, is controller and the last to lead.
     """
     brokers = tuple(sorted(names.values()))
-    spec = world_spec(rules, settings, brokers, TOPIC, {0: brokers[::-1]}, topic_settings)
-    return Target(spec, names, acks, faults, watched=watched)
+    producer = ProducerOptions(True, in_flight_of(rules)) if idempotence else ProducerOptions()
+    spec = world_spec(rules, settings, brokers, TOPIC, {0: brokers[::-1]}, topic_settings, producer)
+    outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
+    return Target(spec, names, acks, faults, outcomes, watched=watched)
+
+
+def in_flight_of(rules: Generation) -> int:
+    """As many requests of an idempotent producer as its leader knows again: one on 0.11."""
+    if rules.idempotence is None:
+        return MAX_IN_FLIGHT_IDEMPOTENT
+    return rules.idempotence.duplicates_known

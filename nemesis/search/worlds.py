@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration
 from clusters.broker.replication.settings import replication_settings
+from clusters.producer import ProducerOptions
 from clusters.simulation.world import World, WorldSpec, start_world
 from nemesis.scenario import Scenario
 from nemesis.search.observed import WorldObserved
@@ -24,6 +25,7 @@ def world_spec(
     topic: str,
     assignment: Mapping[int, tuple[int, ...]],
     topic_settings: Mapping[str, str],
+    producer: ProducerOptions | None = None,
 ) -> WorldSpec:
     return WorldSpec(
         rules,
@@ -36,6 +38,7 @@ def world_spec(
         retention_check_ms=int(settings.get("log.retention.check.interval.ms", RETENTION_CHECK_MS))
         if "retention.bytes" in topic_settings
         else None,
+        producer=producer or ProducerOptions(),
     )
 
 
@@ -51,6 +54,7 @@ def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
             for partition, replicas in enumerate(scenario.topic.assignment)
         },
         scenario.topic.settings,
+        scenario.producer,
     )
 
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from clusters.producer import ProducerOptions
 from harness.stage import Stage
 from harness.systems import client_settings, parse_systems
 from nemesis.gate.model import Rule
@@ -92,7 +93,7 @@ async def hits(system: str, aims: int) -> tuple[int, list[str]]:
     with tempfile.TemporaryDirectory() as directory:
         [parsed] = parse_systems([system])
         async with Stage(Path(directory), parsed, SPEC) as stage:
-            await stage.start_clients({})
+            await stage.start_clients(ProducerOptions())
             await stage.watch_rounds()
             await stage.clients.do(
                 "load", topic="t", partitions=1, acks="all", rate=LOAD_RATE, senders=1

@@ -40,6 +40,13 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
         (("run", "shop"), "There is no workload 'shop'; it must be one of append"),
         (("run", "append", "--nemesis", "boom"), "There is no fault 'boom'; it must be one of"),
         (("run", "append", "--acks", "2"), "--acks '2' must be 0, 1 or all"),
+        (("run", "append", "--idempotence", "--acks", "1"), "--idempotence needs --acks all"),
+        (
+            ("run", "append", "--idempotence", "--system", "neaptide:0.10"),
+            "neaptide:0.10 knows no idempotent producers",
+        ),
+        (("explore", "--idempotence"), "neaptide:0.10 knows no idempotent producers"),
+        (("explore", "--idempotence", "--mutants"), "--idempotence goes with the search of"),
         (("run", "append", "--set", "x"), "--set 'x' is not of the form name=value"),
         (("run", "missing.toml"), "missing.toml: cannot be read"),
         (("check", "no-such-run"), "There is no run 'no-such-run'"),

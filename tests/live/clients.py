@@ -74,13 +74,18 @@ def _or_none(compression: str) -> str | None:
 
 
 def kafka_python_produce(
-    bootstrap: str, topic: str, values: Sequence[bytes], acks: int, compression: str
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes],
+    acks: int,
+    compression: str,
+    idempotent: bool = False,
 ) -> None:
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap.split(","),
         acks=acks,
         compression_type=_or_none(compression),
-        enable_idempotence=False,
+        enable_idempotence=idempotent,
         linger_ms=5,
     )
     sent = [producer.send(topic, value, partition=0) for value in values]
@@ -108,14 +113,19 @@ def kafka_python_consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 
 def aiokafka_produce(
-    bootstrap: str, topic: str, values: Sequence[bytes], acks: int, compression: str
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes],
+    acks: int,
+    compression: str,
+    idempotent: bool = False,
 ) -> None:
     async def play() -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap,
             acks="all" if acks == -1 else acks,
             compression_type=_or_none(compression),
-            enable_idempotence=False,
+            enable_idempotence=idempotent,
             linger_ms=5,
         )
         await producer.start()

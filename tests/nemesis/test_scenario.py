@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from clusters.producer import ProducerOptions
 from harness.catalog import documented, scenario_files
 from nemesis.scenario import (
     ScenarioError,
@@ -210,3 +211,37 @@ def test_the_active_controller_is_paused_and_resumed_under_the_name_that_it_was_
 def test_a_controller_that_no_step_has_named_is_refused(steps: str, says: str) -> None:
     with pytest.raises(ScenarioError, match=says):
         parse(f"[[step]]\n{steps}\n")
+
+
+# --- P4, P5: what producers are asked for ---------------------------------------------------------
+
+
+LEVEL = "[[step]]\nuntil = 'level'\n"
+
+
+def test_p4_clients_are_one_in_flight_without_retries_unless_a_file_says_more() -> None:
+    assert parse(LEVEL).producer == ProducerOptions()
+    said = "[clients]\nidempotence = true\nmax_in_flight = 5\n"
+    assert parse(LEVEL + said).producer == ProducerOptions(idempotence=True, max_in_flight=5)
+
+
+@pytest.mark.parametrize(
+    ("clients", "says"),
+    [
+        ("idempotence = 1", "clients: 'idempotence' must be true or false"),
+        ("max_in_flight = 0", "clients: max_in_flight must be 1 or more"),
+        ("idempotence = true\nmax_in_flight = 6", "with idempotence, max_in_flight is at most 5"),
+        ("retries = -1", "clients: retries must be 0 or more"),
+        ("linger = 5", "clients: 'linger' is not known here"),
+    ],
+)
+def test_p4_what_clients_cannot_be_is_refused(clients: str, says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        parse(f"{LEVEL}[clients]\n{clients}\n")
+
+
+def test_p4_an_idempotent_producer_asks_for_acks_all() -> None:
+    step = "[[step]]\nproduce = { record = 'm1', acks = '1' }\n"
+    with pytest.raises(ScenarioError, match="with idempotence, acks must be all"):
+        parse(f"[clients]\nidempotence = true\n{step}")
+    assert parse(f"[clients]\nretries = 1\n{step}").producer.retries == 1

@@ -20,6 +20,8 @@ QUICK = {
     "epochs-not-written": "broken: core-and-disk-agree",
     "stays-parked": "broken: answered-once",
     "parks-unwatched": "broken: core-raises",
+    "sequences-not-checked": "duplicated",
+    "remembers-what-was-cut": "lost",
 }
 
 

@@ -19,6 +19,7 @@ from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, replay
 from nemesis.search.targets import Target, target_of
+from nemesis.search.worlds import ready_world
 from tests.simulation.test_found import FOUND
 from tests.simulation.test_models import ONE_ON_AN_OLDER_EPOCH
 from tests.simulation.worlds import SETTINGS
@@ -173,8 +174,9 @@ BROKEN: Mapping[str, tuple[Schedule, str]] = {
 
 def test_every_mutant_that_is_said_to_be_shown_is_shown() -> None:
     by_message = {"controller-writes-unfenced", "takes-the-old-isr"}  # test_mutants_by_message
+    of_sequences = {"forgets-all-when-cut", "late-sequences-taken"}  # below, test_idempotence
     said = {mutant.name for mutant in MUTANTS if mutant.shown}
-    assert said <= {*SHOWN_BY, *SHOWN, *BROKEN, *by_message}
+    assert said <= {*SHOWN_BY, *SHOWN, *BROKEN, *by_message, *of_sequences}
 
 
 def _target(mutant: Mutant, rules: Generation, *, watched: bool) -> Target:
@@ -232,3 +234,34 @@ def test_what_the_unbroken_generation_does_as_well_shows_no_mutant(
     target = _target(mutant, mutant.rules, watched=False)
     found = Found(0, schedule, Judged("diverged", ()), 0)
     assert is_of_the_unbroken(mutant, target, found) is not is_its_own
+
+
+# B has m1 alone, A has m2 too, and nobody has acknowledged any; A is cut, and then leads.
+M2_IS_CUT = (
+    steps.Hold("B", "request", "fetch", "B", "C", "fetch_offset >= 1"),
+    steps.Produce(("m1",)),
+    steps.Produce(("m2",)),
+    steps.Hold("A", "request", "fetch", "A", "B"),
+    steps.Kill("C", "discarded"),
+    steps.Kill("B", "discarded"),
+)
+
+
+def test_p4_a_follower_that_is_cut_and_elected_shows_what_it_has_forgotten() -> None:
+    mutant = BY_NAME["forgets-all-when-cut"]
+    target = target_of(
+        mutant.rules,
+        SETTINGS,
+        mutant.topic_settings,
+        mutant.acks,
+        mutant.faults,
+        watched=False,
+        idempotence=True,
+    )
+    ready = ready_world(target.spec)
+    with applied(mutant):
+        broken = replay(target, ready, M2_IS_CUT)
+    unbroken = replay(target, ready, M2_IS_CUT)
+    assert broken is not None
+    assert unbroken is not None
+    assert (broken.outcome, unbroken.outcome) == ("duplicated", "held")

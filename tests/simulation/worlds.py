@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from clusters.broker.replication.generation import GENERATIONS
+from clusters.producer import ProducerOptions
 from clusters.simulation.network import Noise
 from clusters.simulation.world import World, WorldSpec
 from nemesis.search.worlds import ready_world, world_spec
@@ -19,9 +20,14 @@ SETTINGS = {
 }
 
 
-def spec(generation: str = "2.1", noise: Noise | None = None, **settings: str) -> WorldSpec:
+def spec(
+    generation: str = "2.1",
+    noise: Noise | None = None,
+    producer: ProducerOptions | None = None,
+    **settings: str,
+) -> WorldSpec:
     given = {**SETTINGS, **{name.replace("_", "."): value for name, value in settings.items()}}
-    made = world_spec(GENERATIONS[generation], given, (A, B, C), "t", {0: (C, B, A)}, {})
+    made = world_spec(GENERATIONS[generation], given, (A, B, C), "t", {0: (C, B, A)}, {}, producer)
     if noise is None:
         return made
     return WorldSpec(
@@ -29,8 +35,13 @@ def spec(generation: str = "2.1", noise: Noise | None = None, **settings: str) -
     )
 
 
-def ready(generation: str = "2.1", noise: Noise | None = None, **settings: str) -> World:
-    return ready_world(spec(generation, noise, **settings))
+def ready(
+    generation: str = "2.1",
+    noise: Noise | None = None,
+    producer: ProducerOptions | None = None,
+    **settings: str,
+) -> World:
+    return ready_world(spec(generation, noise, producer, **settings))
 
 
 def until(world: World, condition: Callable[[], bool], within_ms: int = 60_000) -> None:

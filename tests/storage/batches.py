@@ -52,8 +52,12 @@ def batch(
     compression: str = "none",
     attributes: int = 0,
     key: bytes | None = b"k",
+    producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytes:
-    """One batch; the record with index i has the timestamp + i milliseconds."""
+    """One batch; the record with index i has the timestamp + i milliseconds.
+
+    `producer`: its id, its epoch and the first sequence.
+    """
     number, compress = COMPRESSIONS[compression]
     body = io.BytesIO()
     for index, value in enumerate(values):
@@ -76,9 +80,7 @@ def batch(
         last,
         timestamp,
         timestamp + last,
-        -1,
-        -1,
-        -1,
+        *producer,
         len(values),
     ) + compress(body.getvalue())
     head = struct.pack(">qiibI", base_offset, len(covered) + 9, epoch, 2, crc32c(covered))

@@ -11,8 +11,8 @@ from clusters.broker.wire.apis import Api, client_apis, replication_apis
 from clusters.broker.wire.codec import request_class, response_class
 from tests.storage.batches import batch
 
-CLIENT_APIS = client_apis("2.1")  # the newest generation speaks all that the others do
-REPLICATION_APIS = replication_apis("2.1")
+CLIENT_APIS = client_apis("4.0")  # the newest generation speaks all that the others do
+REPLICATION_APIS = replication_apis("4.0")
 SPOKEN = [
     (api, version)
     for api, versions in REPLICATION_APIS.items()

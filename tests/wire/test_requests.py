@@ -30,6 +30,7 @@ T0 = TopicPartition("t", 0)
 NOW_MS = 1_000_000
 EVENTS = {
     Api.PRODUCE: requests.produce,
+    Api.INIT_PRODUCER_ID: requests.init_producer_id,
     Api.FETCH: lambda request, entity: requests.fetch(request, entity, lambda _, __: 0),
     Api.LIST_OFFSETS: requests.list_offsets,
     Api.CREATE_TOPICS: requests.create_topics,

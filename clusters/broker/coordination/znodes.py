@@ -30,6 +30,7 @@ ISR_CHANGE_PREFIX: Final = f"{ISR_CHANGES}/isr_change_"
 CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
+PRODUCER_IDS: Final = "/latest_producer_id_block"
 
 PERSISTENT_PARENTS: Final = (
     "/brokers",
@@ -205,6 +206,26 @@ def decode_isr_change(name: str, data: bytes) -> tuple[TopicPartition, ...]:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZnodeError(name, data) from error
+
+
+# --- /latest_producer_id_block -------------------------------------------------------------------
+
+
+def encode_producer_ids(broker_id: int, first: int, last: int) -> bytes:
+    """Numbers as texts: so Kafka has them."""
+    block = {"block_start": str(first), "block_end": str(last)}
+    return _encode({"version": 1, "broker": broker_id, **block})
+
+
+def decode_producer_ids(data: bytes) -> int:
+    """The first id after the latest block; Kafka makes the znode empty before there is one."""
+    what = "the latest block of producer ids"
+    if not data:
+        return 0
+    try:
+        return int(_decode(what, data)["block_end"]) + 1
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(what, data) from error
 
 
 # --- /controller, /controller_epoch, /cluster/id -------------------------------------------------

@@ -29,11 +29,12 @@ from typing import assert_never
 from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
-from clusters.broker.coordination import cluster_view, session, znodes
+from clusters.broker.coordination import cluster_view, producer_id_blocks, session, znodes
 from clusters.broker.coordination.client import Client, Watch
 from clusters.broker.coordination.worker import Batched, Worker
 from clusters.broker.coordination.writes import StateWriter, create_topic, write_states
 from clusters.broker.replication.coordination import (
+    AllocateProducerIds,
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,
@@ -261,6 +262,9 @@ class ZooKeeperCoordination:
                 self._isr_changes.delete(names)
             case CreateTopic():
                 self._tell(create_topic(self._client, request))
+            case AllocateProducerIds():
+                broker_id = self._registration.broker_id
+                self._tell(producer_id_blocks.allocate(self._client, broker_id))
             case _:
                 assert_never(request)
 

@@ -42,6 +42,19 @@ class IsrChanges:
     last_told_ms: int | None = None  # None: the first look is still to come, and counts as one
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerIds:
+    """The ids that this broker may still hand out, from `next` to before `end`, and who waits.
+
+    `is_allocating`: the next block has been asked for, and its answer may still come.
+    """
+
+    next: int = 0
+    end: int = 0
+    waiting: tuple[int, ...] = ()
+    is_allocating: bool = False
+
+
 @dataclass(slots=True)
 class Broker:
     broker_id: int
@@ -59,6 +72,7 @@ class Broker:
     controller: ControllerState = field(default_factory=Standby)
     isr_changes: IsrChanges = field(default_factory=IsrChanges)
     checkpoints_high_watermarks: bool = False
+    producer_ids: ProducerIds = field(default_factory=ProducerIds)
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:

@@ -82,6 +82,11 @@ class CreateTopic:
     configuration: TopicConfiguration
 
 
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """Take the next block of `/latest_producer_id_block`; answered by ProducerIdsAllocated."""
+
+
 CoordinationRequest = (
     TryBecomeController
     | ResignController
@@ -91,6 +96,7 @@ CoordinationRequest = (
     | NotifyIsrChange
     | DeleteIsrChangeNotifications
     | CreateTopic
+    | AllocateProducerIds
 )
 
 # --- heard by the core (events) ----------------------------------------------------------------
@@ -185,6 +191,14 @@ class TopicCreated:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """The ids from `first` to before `end` are this broker's: no other ever gets them."""
+
+    first: int
+    end: int
+
+
 CoordinationEvent = (
     SessionStarted
     | SessionExpired
@@ -198,4 +212,5 @@ CoordinationEvent = (
     | LeaderAndIsrConflict
     | IsrChangeNotified
     | TopicCreated
+    | ProducerIdsAllocated
 )

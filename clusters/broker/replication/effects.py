@@ -58,6 +58,13 @@ class TruncateLog:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadProducers:
+    """The log was cut: read from all that is left what it says of producers (ProducersRead)."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
 class TruncateFullyAndStartAt:
     """Drop the whole log; the next record has this offset."""
 
@@ -100,6 +107,16 @@ class RespondProduce:
     request: int
     acks: int
     results: tuple[ProducedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondInitProducerId:
+    """The epoch of an id that nobody has had is 0; -1 where there is an error."""
+
+    request: int
+    error: Error
+    producer_id: int
+    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +290,13 @@ Effect = (
     | DeleteLog
     | AppendToLog
     | TruncateLog
+    | ReadProducers
     | TruncateFullyAndStartAt
     | AdvanceLogStartOffset
     | WriteLeaderEpochCheckpoint
     | WriteHighWatermarkCheckpoint
     | RespondProduce
+    | RespondInitProducerId
     | RespondFetch
     | RespondOffsetForLeaderEpoch
     | RespondListOffsets

@@ -43,6 +43,26 @@ class SameLeader(Enum):
     TRUNCATES = "truncates"  # 2.1: its requests must name the new epoch anyway
 
 
+class UnknownProducer(Enum):
+    """What a leader answers to a sequence other than 0 of a producer that it knows nothing of."""
+
+    OUT_OF_ORDER = "out-of-order"  # 0.11
+    REFUSED = "refused"  # 1.0: UNKNOWN_PRODUCER_ID (KAFKA-5793)
+    ACCEPTED = "accepted"  # 2.5: what was known of it was deleted (KIP-360)
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotence:
+    """What a leader makes of the sequences of idempotent producers (KIP-98)."""
+
+    # How many of a producer's last batches are known again when they come twice: one in 0.11, where
+    # a client has one request in flight; five from 1.0 on (KAFKA-5494).
+    duplicates_known: int
+    unknown_producer: UnknownProducer
+    # Whether a producer is forgotten when its last record is deleted (up to 2.3: KAFKA-7190).
+    forgets_deleted: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """The rules of one generation of the broker."""
@@ -63,6 +83,8 @@ class Generation:
     isr_needs_epoch_start: bool
     # unclean.leader.election.enable where nothing is configured: true up to 0.10.
     unclean_leader_election_enable: bool
+    # Idempotent producers, from 0.11 on; None: sequences are not looked at.
+    idempotence: Idempotence | None
     # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on.
     fetch_version: int
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
@@ -71,6 +93,10 @@ class Generation:
     @property
     def records_epochs(self) -> bool:
         return self.epoch_assignment is not EpochAssignment.NEVER
+
+    @property
+    def forgets_deleted_producers(self) -> bool:
+        return self.idempotence is not None and self.idempotence.forgets_deleted
 
 
 _V0_10: Final = Generation(
@@ -84,6 +110,7 @@ _V0_10: Final = Generation(
     eligible_leader_replicas=False,
     isr_needs_epoch_start=False,
     unclean_leader_election_enable=True,
+    idempotence=None,
     fetch_version=4,
     list_offsets_version=1,
 )
@@ -95,6 +122,7 @@ _V0_11: Final = replace(
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
     isr_needs_epoch_start=True,
     unclean_leader_election_enable=False,
+    idempotence=Idempotence(1, UnknownProducer.OUT_OF_ORDER, forgets_deleted=True),
     fetch_version=5,
 )
 _V2_0: Final = replace(
@@ -103,6 +131,7 @@ _V2_0: Final = replace(
     truncation=Truncation.UNTIL_HISTORIES_MEET,
     epoch_assignment=EpochAssignment.ON_BECOMING_LEADER,
     same_leader=SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED,
+    idempotence=Idempotence(5, UnknownProducer.REFUSED, forgets_deleted=True),
     fetch_version=8,
 )
 _V2_1: Final = replace(
@@ -113,7 +142,12 @@ _V2_1: Final = replace(
     fetch_version=9,
     list_offsets_version=4,
 )
-_V4_0: Final = replace(_V2_1, name="4.0", eligible_leader_replicas=True)
+_V4_0: Final = replace(
+    _V2_1,
+    name="4.0",
+    eligible_leader_replicas=True,
+    idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
+)
 
 GENERATIONS: Final = {
     generation.name: generation for generation in (_V0_8, _V0_10, _V0_11, _V2_0, _V2_1, _V4_0)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from clusters.broker.replication import partition as partitions
+from clusters.broker.replication import producers as producer_states
 from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.effects import (
     AppendToLog,
@@ -36,6 +37,7 @@ from clusters.broker.replication.messages import (
 )
 from clusters.broker.replication.model import Batch, TopicPartition
 from clusters.broker.replication.partition import Leader, Partition, isr_of
+from clusters.broker.replication.producers import Duplicate, InSequence, Refused
 from clusters.broker.replication.purgatory import (
     Appended,
     DelayedFetch,
@@ -84,11 +86,17 @@ def _append(
     if error is not Error.NONE:
         return Appended(error, UNKNOWN, UNKNOWN)
     partition = broker.partitions[topic_partition]
+    if broker.rules.idempotence is not None and produced[0].producer is not None:
+        known = _known(broker, partition, produced[0], acks)
+        if known is not None:
+            return known
     batches: list[Batch] = []
     base_offset = partition.log.end_offset
     epoch = partition.leader_epoch if broker.rules.records_epochs else UNKNOWN
     for batch in produced:
-        batches.append(Batch(base_offset, batch.count, epoch, batch.size, batch.identity))
+        batches.append(
+            Batch(base_offset, batch.count, epoch, batch.size, batch.identity, batch.producer)
+        )
         base_offset += batch.count
     before = partition.log.epochs
     first_offset = partition.log.end_offset
@@ -98,6 +106,28 @@ def _append(
     broker.increment_high_watermark(partition, now_ms)
     complete_delayed(broker, topic_partition, now_ms)
     return Appended(None if acks == ACKS_ALL else Error.NONE, first_offset, base_offset)
+
+
+def _known(
+    broker: Broker, partition: Partition, batch: ProducedBatch, acks: int
+) -> Appended | None:
+    """What an idempotent producer's batch comes to without being appended; None: append it (P4).
+
+    A duplicate is acknowledged with the offset that it got the first time, and to acks=all not
+    before that is committed: its first copy may still be lost with this leader.
+    """
+    assert batch.producer is not None
+    assert broker.rules.idempotence is not None
+    checked = producer_states.check(
+        partition.log.producers, batch.producer, batch.count, broker.rules.idempotence
+    )
+    match checked:
+        case InSequence():
+            return None
+        case Duplicate(base_offset, next_offset):
+            return Appended(None if acks == ACKS_ALL else Error.NONE, base_offset, next_offset)
+        case Refused(error):
+            return Appended(error, UNKNOWN, UNKNOWN)
 
 
 def _refusal(
@@ -112,6 +142,8 @@ def _refusal(
         return leader_error(broker, topic_partition)
     if not produced or not all(batch.valid for batch in produced):
         return Error.CORRUPT_MESSAGE
+    if len(produced) > 1 and any(batch.producer is not None for batch in produced):
+        return Error.CORRUPT_MESSAGE  # from Produce v3 on there is one batch for a partition
     if any(batch.size > partition.settings.max_message_bytes for batch in produced):
         return Error.RECORD_TOO_LARGE
     if acks == ACKS_ALL and len(isr_of(partition)) < partition.settings.min_insync_replicas:

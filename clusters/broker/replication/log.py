@@ -1,4 +1,4 @@
-"""A log as replication sees it: where it starts and ends, its epochs, how much was appended.
+"""A log as replication sees it: where it starts and ends, its epochs, its producers, its growth.
 
 The batches themselves, on disk or in a simulation, are the shell's; every change here comes with
 an effect that makes the same change there. The end offset moves by append and truncation only.
@@ -6,12 +6,14 @@ an effect that makes the same change there. The end offset moves by append and t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from clusters.broker.replication import epochs as epoch_cache
+from clusters.broker.replication import producers as producer_states
 from clusters.broker.replication.epochs import Epochs
 from clusters.broker.replication.errors import IllegalReplicaStateError
 from clusters.broker.replication.model import Batch
+from clusters.broker.replication.producers import Producers, no_producers
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class Log:
     end_offset: int = 0
     epochs: Epochs = ()
     appended_bytes: int = 0
+    producers: Producers = field(default_factory=no_producers)
 
 
 def follows(log: Log, batches: tuple[Batch, ...]) -> bool:
@@ -37,6 +40,7 @@ def follows(log: Log, batches: tuple[Batch, ...]) -> bool:
 def append(log: Log, batches: tuple[Batch, ...], *, record_epochs: bool) -> Log:
     """Appends batches that begin exactly at the log end offset; anything else is an error (F8)."""
     end_offset, epochs, size = log.end_offset, log.epochs, 0
+    producers = log.producers
     for batch in batches:
         if batch.base_offset != end_offset:
             raise IllegalReplicaStateError(
@@ -44,6 +48,8 @@ def append(log: Log, batches: tuple[Batch, ...], *, record_epochs: bool) -> Log:
             )
         if record_epochs:
             epochs = epoch_cache.assign(epochs, batch.leader_epoch, batch.base_offset)
+        if batch.producer is not None:
+            producers = producer_states.learn(producers, batch)
         end_offset = batch.next_offset
         size += batch.size
     return replace(
@@ -51,13 +57,15 @@ def append(log: Log, batches: tuple[Batch, ...], *, record_epochs: bool) -> Log:
         end_offset=end_offset,
         epochs=epochs,
         appended_bytes=log.appended_bytes + size,
+        producers=producers,
     )
 
 
 def truncate_to(log: Log, offset: int) -> Log:
     """Cuts the log's end; an offset at or past the end changes nothing.
 
-    An offset before the log's start leaves nothing of it: the log begins afresh there.
+    An offset before the log's start leaves nothing of it: the log begins afresh there. What is
+    remembered of producers has to be read from what is left (effects.ReadProducers).
     """
     if offset >= log.end_offset:
         return log
@@ -68,16 +76,20 @@ def truncate_to(log: Log, offset: int) -> Log:
 
 def start_afresh_at(log: Log, offset: int) -> Log:
     """Drops everything; the next record has this offset."""
-    return replace(log, start_offset=offset, end_offset=offset, epochs=())
+    return replace(log, start_offset=offset, end_offset=offset, epochs=(), producers=no_producers())
 
 
-def advance_start_offset(log: Log, offset: int) -> Log:
+def advance_start_offset(log: Log, offset: int, *, forgets_producers: bool = False) -> Log:
     """Moves the log start offset forward, never past the end."""
     start_offset = min(max(offset, log.start_offset), log.end_offset)
     if start_offset == log.start_offset:
         return log
+    producers = log.producers
+    if forgets_producers:
+        producers = producer_states.forget_before(producers, start_offset)
     return replace(
         log,
         start_offset=start_offset,
         epochs=epoch_cache.truncate_from_start(log.epochs, start_offset),
+        producers=producers,
     )

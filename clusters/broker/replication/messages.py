@@ -14,8 +14,10 @@ from clusters.broker.replication.model import (
     Batch,
     BrokerRegistration,
     LeaderAndIsr,
+    ProducerSequence,
     TopicPartition,
 )
+from clusters.broker.replication.producers import Producers
 
 ACKS_ALL = -1
 CONSUMER = -1  # the replica_id of whoever is no broker
@@ -32,6 +34,7 @@ class ProducedBatch:
     size: int
     identity: object
     valid: bool = True  # False: its CRC or its structure is wrong
+    producer: ProducerSequence | None = None  # None: its producer is not idempotent
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,14 @@ class ProduceRequested:
     acks: int  # 0, 1 or ACKS_ALL
     timeout_ms: int
     partitions: tuple[tuple[TopicPartition, tuple[ProducedBatch, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequested:
+    """An idempotent producer asks for its id. None: it has no transactional id."""
+
+    request: int
+    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +272,17 @@ class LogTruncated:
 
     partition: TopicPartition
     log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersRead:
+    """What the batches of a log say of producers: the answer to ReadProducers.
+
+    Must be told before any other event but LogTruncated.
+    """
+
+    partition: TopicPartition
+    producers: Producers
 
 
 @dataclass(frozen=True, slots=True)

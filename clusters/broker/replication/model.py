@@ -31,15 +31,27 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+class ProducerSequence(NamedTuple):
+    """Whose batch it is, and which of its records comes first in it (KIP-98)."""
+
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A record batch as replication sees it; `identity` is the shell's handle to its bytes."""
+    """A record batch as replication sees it; `identity` is the shell's handle to its bytes.
+
+    `producer` is None where its producer is not idempotent.
+    """
 
     base_offset: int
     count: int
     leader_epoch: int
     size: int
     identity: object = None
+    producer: ProducerSequence | None = None
 
     @property
     def next_offset(self) -> int:

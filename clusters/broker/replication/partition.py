@@ -396,7 +396,9 @@ def append_as_follower(
 ) -> Partition:
     """Ends a fetch round: append, then HW = min(own LEO, HW in the response), then log start."""
     log = logs.append(partition.log, batches, record_epochs=rules.records_epochs)
-    log = logs.advance_start_offset(log, leader_log_start_offset)
+    log = logs.advance_start_offset(
+        log, leader_log_start_offset, forgets_producers=rules.forgets_deleted_producers
+    )
     return set_high_watermark(
         replace(partition, log=log), max(0, min(log.end_offset, leader_high_watermark))
     )

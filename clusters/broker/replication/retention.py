@@ -27,7 +27,11 @@ def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) 
             f" watermark {partition.high_watermark}"
         )
     before = partition.log.epochs
-    log = logs.advance_start_offset(partition.log, event.log_start_offset)
+    log = logs.advance_start_offset(
+        partition.log,
+        event.log_start_offset,
+        forgets_producers=broker.rules.forgets_deleted_producers,
+    )
     partition = broker.put(replace(partition, log=log))
     note_epochs(broker, partition, before)
     broker.note(f"{event.partition}: the log starts at {log.start_offset} now")

@@ -12,6 +12,7 @@ from clusters.broker.replication import (
     isr,
     leading,
     offsets,
+    producer_ids,
     retention,
     topics,
     truncation,
@@ -50,16 +51,19 @@ def _on_read(broker: Broker, event: heard.LeaderAndIsrRead, now_ms: int) -> None
 def _on_session_started(broker: Broker, event: heard.SessionStarted, now_ms: int) -> None:
     controlling.on_session_started(broker, event, now_ms)
     isr.on_session_started(broker)
+    producer_ids.on_session_started(broker)
 
 
 def _on_session_expired(broker: Broker, event: heard.SessionExpired, now_ms: int) -> None:
     controlling.on_session_expired(broker, event, now_ms)
     isr.on_session_expired(broker)
+    producer_ids.on_session_expired(broker)
 
 
 def _on_request_abandoned(broker: Broker, event: told.RequestAbandoned, now_ms: int) -> None:
     leading.on_request_abandoned(broker, event, now_ms)
     topics.forget_creation(broker, event.request)
+    producer_ids.forget_request(broker, event.request)
 
 
 def _on_expired(broker: Broker, timer: told.DelayedOperationExpired, now_ms: int) -> None:
@@ -86,6 +90,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.TimerFired: _on_timer,
     # clients and followers
     told.ProduceRequested: leading.on_produce,
+    told.InitProducerIdRequested: producer_ids.on_init_producer_id,
     told.FetchRequested: leading.on_fetch,
     told.OffsetForLeaderEpochRequested: offsets.on_offset_for_leader_epoch,
     told.ListOffsetsRequested: offsets.on_list_offsets,
@@ -98,6 +103,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.ListOffsetsResponded: following.on_offsets_responded,
     told.FetcherRequestFailed: following.on_request_failed,
     told.LogTruncated: truncation.on_log_truncated,
+    told.ProducersRead: truncation.on_producers_read,
     # retention
     told.LogStartAdvanced: retention.on_log_start_advanced,
     # the controller
@@ -118,6 +124,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     heard.LeaderAndIsrConflict: _on_conflict,
     heard.IsrChangeNotified: controlling.on_isr_change_notified,
     heard.TopicCreated: topics.on_topic_created,
+    heard.ProducerIdsAllocated: producer_ids.on_producer_ids_allocated,
 }
 
 

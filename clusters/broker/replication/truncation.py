@@ -11,15 +11,17 @@ from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.effects import (
+    ReadProducers,
     TruncateFullyAndStartAt,
     TruncateLog,
     WriteLeaderEpochCheckpoint,
 )
 from clusters.broker.replication.epochs import EpochEnd
 from clusters.broker.replication.generation import Truncation
-from clusters.broker.replication.messages import EpochEndOffset, LogTruncated
+from clusters.broker.replication.messages import EpochEndOffset, LogTruncated, ProducersRead
 from clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
 from clusters.broker.replication.partition import Partition
+from clusters.broker.replication.producers import reach_past
 
 
 def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
@@ -35,6 +37,8 @@ def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
     before = partition.log.epochs
     partition = broker.put(partitions.truncate_to(partition, offset))
     broker.do(TruncateLog(partition.topic_partition, offset))
+    if reach_past(partition.log.producers, partition.log.end_offset):
+        broker.do(ReadProducers(partition.topic_partition))
     if partition.log.epochs != before:
         broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
     return partition
@@ -88,3 +92,10 @@ def on_log_truncated(broker: Broker, event: LogTruncated, now_ms: int) -> None:
     partition = broker.put(partitions.truncate_to(partition, event.log_end_offset))
     if partition.log.epochs != before:
         broker.do(WriteLeaderEpochCheckpoint(event.partition, partition.log.epochs))
+
+
+def on_producers_read(broker: Broker, event: ProducersRead, now_ms: int) -> None:
+    """What was known of batches that are cut off is forgotten, what they had pushed out is back."""
+    partition = broker.partitions.get(event.partition)
+    if partition is not None:
+        broker.put(replace(partition, log=replace(partition.log, producers=event.producers)))

@@ -13,6 +13,7 @@ from clusters.broker.replication import messages as told
 from clusters.broker.replication.broker import StoredReplica
 from clusters.broker.replication.log import Log as ReplicaLog
 from clusters.broker.replication.model import TopicPartition
+from clusters.broker.server.sequences import producers_of
 from clusters.broker.storage.log_directory import LogDirectory
 from clusters.broker.storage.record_batch import assign, parse_header
 
@@ -31,6 +32,7 @@ class LogEffects:
             do.DeleteLog: self._delete_log,
             do.AppendToLog: self._append,
             do.TruncateLog: self._truncate,
+            do.ReadProducers: self._read_producers,
             do.TruncateFullyAndStartAt: self._truncate_fully,
             do.AdvanceLogStartOffset: self._advance_log_start,
             do.WriteLeaderEpochCheckpoint: self._write_epochs,
@@ -66,6 +68,10 @@ class LogEffects:
         if end_offset != effect.offset:
             self._tell(told.LogTruncated(effect.partition, end_offset))
 
+    def _read_producers(self, effect: do.ReadProducers) -> None:
+        found = producers_of(self.logs.logs[effect.partition])
+        self._tell(told.ProducersRead(effect.partition, found))
+
     def _truncate_fully(self, effect: do.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)
 
@@ -85,7 +91,12 @@ def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
     high_watermarks = logs.read_high_watermarks()
     return {
         topic_partition: StoredReplica(
-            ReplicaLog(log.log_start_offset, log.log_end_offset, tuple(log.epochs.entries)),
+            ReplicaLog(
+                log.log_start_offset,
+                log.log_end_offset,
+                tuple(log.epochs.entries),
+                producers=producers_of(log),
+            ),
             high_watermarks.get(topic_partition, 0),
         )
         for topic_partition, log in logs.logs.items()

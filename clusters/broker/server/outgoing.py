@@ -16,6 +16,7 @@ from clusters.broker.replication import effects
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.model import Batch, TopicPartition
+from clusters.broker.server.sequences import sequence_of
 from clusters.broker.storage.errors import RecordBatchError
 from clusters.broker.storage.record_batch import parse_batches
 from clusters.broker.wire import control
@@ -107,6 +108,7 @@ def _batches(records: bytes) -> tuple[Batch, ...]:
                 header.leader_epoch,
                 header.size,
                 records[position : position + header.size],
+                sequence_of(header),
             )
         )
         position += header.size

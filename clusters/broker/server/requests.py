@@ -15,6 +15,7 @@ from clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
+from clusters.broker.server.sequences import sequence_of
 from clusters.broker.storage.errors import RecordBatchError
 from clusters.broker.storage.record_batch import parse_batches, validate_produced
 
@@ -54,9 +55,18 @@ def _produced_batches(records: bytes) -> tuple[told.ProducedBatch, ...]:
     batches, position = [], 0
     for header in headers:
         part = records[position : position + header.size] if len(headers) > 1 else records
-        batches.append(told.ProducedBatch(header.offset_count, header.size, part))
+        batches.append(
+            told.ProducedBatch(header.offset_count, header.size, part, producer=sequence_of(header))
+        )
         position += header.size
     return tuple(batches)
+
+
+def init_producer_id(request: int, entity: Any) -> told.InitProducerIdRequested:
+    """The id that a producer has had already (v3) counts only for transactions."""
+    return told.InitProducerIdRequested(
+        request, None if entity.transactional_id is None else str(entity.transactional_id)
+    )
 
 
 def fetch(

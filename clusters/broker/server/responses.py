@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId, TopicName
+from kio.schema.types import BrokerId, ProducerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
@@ -68,6 +68,16 @@ def produce(version: int, effect: effects.RespondProduce) -> Any:
             )
             for topic, results in _by_topic(effect.results).items()
         ),
+    )
+
+
+def init_producer_id(version: int, effect: effects.RespondInitProducerId) -> Any:
+    return make(
+        response_class(Api.INIT_PRODUCER_ID, version),
+        throttle_time=_NO_THROTTLE,
+        error_code=_code(effect.error),
+        producer_id=ProducerId(effect.producer_id),
+        producer_epoch=i16(effect.producer_epoch),
     )
 
 

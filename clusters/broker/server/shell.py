@@ -89,6 +89,7 @@ class BrokerShell:
             **LogEffects(logs, self._tell_next).handlers,
             **self._peers.handlers,
             do.RespondProduce: self._respond_produce,
+            do.RespondInitProducerId: self._respond_init_producer_id,
             do.RespondFetch: self._respond_fetch,
             do.RespondOffsetForLeaderEpoch: self._respond_epochs,
             do.RespondListOffsets: self._respond_list_offsets,
@@ -189,6 +190,8 @@ class BrokerShell:
         match header.api:
             case Api.PRODUCE:
                 self.tell(requests.produce(request, entity))
+            case Api.INIT_PRODUCER_ID:
+                self.tell(requests.init_producer_id(request, entity))
             case Api.FETCH:
                 self.tell(requests.fetch(request, entity, self._bytes_available))
             case Api.LIST_OFFSETS:
@@ -343,6 +346,11 @@ class BrokerShell:
         self._respond(
             effect.request,
             lambda header: responses.offset_for_leader_epoch(header.version, effect),
+        )
+
+    def _respond_init_producer_id(self, effect: do.RespondInitProducerId) -> None:
+        self._respond(
+            effect.request, lambda header: responses.init_producer_id(header.version, effect)
         )
 
     def _respond_control(self, effect: do.RespondControl) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -216,6 +216,16 @@ class Log:
                 first, fitting = segment.end_within(start, max_bytes)
                 end = fitting if fitting >= first else (first if min_one_batch else start)
             return segment.read(start, end) if end > start else b""
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def headers(self) -> Iterator[BatchHeader]:
+        """Of every batch, from the log's start to its end; those alone are read."""
+        try:
+            for segment in self._segments:
+                for _, header in segment.headers_from(0):
+                    if header.next_offset > self.log_start_offset:
+                        yield header
         except OSError as error:
             raise self._failed(error) from error
 

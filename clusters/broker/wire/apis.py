@@ -25,6 +25,7 @@ class Api(IntEnum):
     UPDATE_METADATA = 6
     API_VERSIONS = 18
     CREATE_TOPICS = 19
+    INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
 
 
@@ -36,7 +37,7 @@ class Versions(NamedTuple):
         return isinstance(version, int) and self.lowest <= version <= self.highest
 
 
-_CLIENT_0_11: Final = {
+_CLIENT_0_10: Final = {
     Api.PRODUCE: Versions(3, 5),
     Api.FETCH: Versions(4, 6),
     Api.LIST_OFFSETS: Versions(1, 2),
@@ -44,8 +45,13 @@ _CLIENT_0_11: Final = {
     Api.API_VERSIONS: Versions(0, 3),
     Api.CREATE_TOPICS: Versions(2, 3),
 }
+_CLIENT_0_11: Final = {  # idempotent producers (KIP-98)
+    **_CLIENT_0_10,
+    Api.INIT_PRODUCER_ID: Versions(0, 0),
+}
 _CLIENT_2_0: Final = {
     **_CLIENT_0_11,
+    Api.INIT_PRODUCER_ID: Versions(0, 1),
     Api.PRODUCE: Versions(3, 6),
     Api.FETCH: Versions(4, 8),  # sessions (KIP-227) are never given, which a client must live with
     Api.LIST_OFFSETS: Versions(1, 3),
@@ -61,13 +67,17 @@ _CLIENT_2_1: Final = {  # leader epochs (KIP-320)
     Api.METADATA: Versions(0, 7),
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 2),
 }
+_CLIENT_4_0: Final = {  # KIP-966 is between brokers; what else 4.0 offers to clients is not there
+    **_CLIENT_2_1,
+    Api.INIT_PRODUCER_ID: Versions(0, 5),
+}
 _CLIENT_APIS: Final[Mapping[str, Mapping[Api, Versions]]] = {
-    "0.8": _CLIENT_0_11,
-    "0.10": _CLIENT_0_11,
+    "0.8": _CLIENT_0_10,
+    "0.10": _CLIENT_0_10,
     "0.11": _CLIENT_0_11,
     "2.0": _CLIENT_2_0,
     "2.1": _CLIENT_2_1,
-    "4.0": _CLIENT_2_1,  # KIP-966 is between brokers; what else 4.0 offers to clients is not there
+    "4.0": _CLIENT_4_0,
 }
 _BETWEEN_BROKERS: Final = {
     Api.LEADER_AND_ISR: Versions(2, 2),

@@ -42,6 +42,7 @@ _NAMES: Final = {
     Api.METADATA: "Metadata",
     Api.API_VERSIONS: "ApiVersions",
     Api.CREATE_TOPICS: "CreateTopics",
+    Api.INIT_PRODUCER_ID: "InitProducerId",
     Api.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
 }
 

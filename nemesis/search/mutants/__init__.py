@@ -17,6 +17,7 @@ from nemesis.search.mutants import (
     epochs,
     high_watermark,
     isr,
+    sequences,
     truncation,
 )
 from nemesis.search.mutants.mutant import Mutant, applied
@@ -32,6 +33,7 @@ MUTANTS: Final = (
     *control.MUTANTS,
     *eligible.MUTANTS,
     *answers.MUTANTS,
+    *sequences.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -46,6 +46,7 @@ class Mutant:
     hidden: str = ""
     shown: str = ""
     steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
+    idempotence: bool = False  # of the producers
 
 
 def row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
@@ -53,7 +54,7 @@ def row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
     return Mutant(name, sentence, rules, **rest)
 
 
-def rule(name: str, owner: Any, named: str, by: Any, sentence: str, **rest: Any) -> Mutant:
+def rule(name: str, owner: Any, named: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
     """One function is another one."""
     return Mutant(name, sentence, replaced=((owner, named, by),), **rest)
 

@@ -118,7 +118,7 @@ MUTANTS: Final = (
     rule(
         "fetches-without-an-answer",
         step._HANDLERS,
-        told.FetcherRequestFailed,  # type: ignore[arg-type]
+        told.FetcherRequestFailed,
         fetches_without_an_answer,
         "A follower whose question for the epoch's end fails truncates to its high watermark.",
     ),

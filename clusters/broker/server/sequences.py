@@ -1,0 +1,33 @@
+"""The producer and the sequence that a batch's header names, and what a log's headers say of all.
+
+What is made of them is the core's to say (replication/producers.py).
+"""
+
+from __future__ import annotations
+
+from clusters.broker.replication import producers
+from clusters.broker.replication.model import Batch, ProducerSequence
+from clusters.broker.replication.producers import Producers
+from clusters.broker.storage.log import Log
+from clusters.broker.storage.record_batch import BatchHeader
+
+
+def sequence_of(header: BatchHeader) -> ProducerSequence | None:
+    """None where the producer is not idempotent, and for control records, which have none."""
+    if header.producer_id < 0 or header.base_sequence < 0:
+        return None
+    return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
+
+
+def producers_of(log: Log) -> Producers:
+    """Reads every header of the log."""
+    return producers.of_batches(
+        Batch(
+            header.base_offset,
+            header.offset_count,
+            header.leader_epoch,
+            header.size,
+            producer=sequence_of(header),
+        )
+        for header in log.headers()
+    )

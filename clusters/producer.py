@@ -1,0 +1,34 @@
+"""What is asked of the producers of a run, in whichever world: the same words everywhere.
+
+Not acks, which each record has, and no client's own names for these: see workloads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+# More than five may be in flight to nobody who remembers five batches (KAFKA-5494).
+MAX_IN_FLIGHT_IDEMPOTENT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOptions:
+    """`retries` of one record; an idempotent producer tries until the record's time is over."""
+
+    idempotence: bool = False
+    max_in_flight: int = 1
+    retries: int = 0
+
+    def problem(self) -> str | None:
+        """What cannot be, as the end of a sentence."""
+        if self.max_in_flight < 1:
+            return "max_in_flight must be 1 or more"
+        if self.idempotence and self.max_in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
+            return f"with idempotence, max_in_flight is at most {MAX_IN_FLIGHT_IDEMPOTENT}"
+        if self.retries < 0:
+            return "retries must be 0 or more"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
