@@ -130,7 +130,7 @@ def _round(
     frame = spark.range(seeds.start, seeds.stop, numPartitions=tasks).mapInArrow(
         explore, _ddl(_EXPLORED)
     )
-    for row in frame.toLocalIterator():
+    for row in frame.collect():  # an iterator would have one task done after the other
         loss: Loss | None = None if row["loss"] is None else pickle.loads(row["loss"])
         yield Explored(row["seed"], row["schedules"], row["states"], loss)
 
