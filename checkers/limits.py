@@ -23,8 +23,7 @@ SMALL_ROWS: Final = 50_000
 SCATTERED_RUNS: Final = 20
 ROWS_PER_TASK: Final = 500_000
 TASKS_MIN: Final = 4
-# Up to here what Spark keeps of the rows fits into memory as it is; compressing it costs as much
-# time as making it.
+# Up to here what Spark keeps of the rows is kept as it is: compressing it costs processor time.
 PLAIN_ROWS: Final = 10_000_000
 _AGAIN_S: Final = 0.1
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from clusters.broker.replication.generation import Generation
+
 # More than five may be in flight to nobody who remembers five batches (KAFKA-5494).
 MAX_IN_FLIGHT_IDEMPOTENT: Final = 5
 
@@ -32,3 +34,10 @@ class ProducerOptions:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def in_flight_of(rules: Generation) -> int:
+    """As many requests of an idempotent producer as its leader knows again: one on 0.11."""
+    if rules.idempotence is None:
+        return MAX_IN_FLIGHT_IDEMPOTENT
+    return rules.idempotence.duplicates_known

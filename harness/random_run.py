@@ -15,7 +15,7 @@ from clusters.broker.replication.assignment import assign_replicas
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.errors import UsageError
 from clusters.hosts.place import LOCAL, Place
-from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
+from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
 from harness.ending import Ending, end, heal_all
 from harness.faults import Faults
 from harness.guard import guarded
@@ -31,7 +31,6 @@ from nemesis.random_schedule import (
     ScheduledFault,
     draw_schedule,
 )
-from nemesis.search.targets import in_flight_of
 from results.run import Aim
 from results.stop import asked_to_stop
 

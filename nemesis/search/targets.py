@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from clusters.broker.replication.generation import Generation
-from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions
+from clusters.producer import ProducerOptions, in_flight_of
 from clusters.simulation.network import CLIENTS
 from clusters.simulation.world import WorldSpec
 from nemesis.search.worlds import world_spec
@@ -52,10 +52,3 @@ def target_of(
     spec = world_spec(rules, settings, brokers, TOPIC, {0: brokers[::-1]}, topic_settings, producer)
     outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
     return Target(spec, names, acks, faults, outcomes, watched=watched)
-
-
-def in_flight_of(rules: Generation) -> int:
-    """As many requests of an idempotent producer as its leader knows again: one on 0.11."""
-    if rules.idempotence is None:
-        return MAX_IN_FLIGHT_IDEMPOTENT
-    return rules.idempotence.duplicates_known

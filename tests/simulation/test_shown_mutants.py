@@ -19,7 +19,6 @@ from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, replay
 from nemesis.search.targets import Target, target_of
-from nemesis.search.worlds import ready_world
 from tests.simulation.test_found import FOUND
 from tests.simulation.test_models import ONE_ON_AN_OLDER_EPOCH
 from tests.simulation.worlds import SETTINGS
@@ -189,6 +188,7 @@ def _target(mutant: Mutant, rules: Generation, *, watched: bool) -> Target:
         mutant.faults,
         watched=watched,
         names=mutant.brokers,
+        idempotence=mutant.idempotence,
     )
 
 
@@ -249,19 +249,6 @@ M2_IS_CUT = (
 
 def test_p4_a_follower_that_is_cut_and_elected_shows_what_it_has_forgotten() -> None:
     mutant = BY_NAME["forgets-all-when-cut"]
-    target = target_of(
-        mutant.rules,
-        SETTINGS,
-        mutant.topic_settings,
-        mutant.acks,
-        mutant.faults,
-        watched=False,
-        idempotence=True,
-    )
-    ready = ready_world(target.spec)
     with applied(mutant):
-        broken = replay(target, ready, M2_IS_CUT)
-    unbroken = replay(target, ready, M2_IS_CUT)
-    assert broken is not None
-    assert unbroken is not None
-    assert (broken.outcome, unbroken.outcome) == ("duplicated", "held")
+        assert _played(mutant, M2_IS_CUT, is_broken=True, watched=False) == "duplicated"
+    assert _played(mutant, M2_IS_CUT, is_broken=False, watched=False) == "held"
