@@ -33,6 +33,13 @@ _HISTORY_EVENTS_MAX: Final = 100_000
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 _START_DEADLINE_S: Final = 30.0
 _COMMAND_DEADLINE_S: Final = 30.0
+# Every answer that passes is a large buffer, made and freed again. By itself glibc gives its pages
+# back each time, and to get them anew, zeroed, cost the gate half of its processor time.
+_KEEP_PAGES: Final = {
+    "MALLOC_MMAP_THRESHOLD_": str(32 * 1024 * 1024),
+    "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
+    "MALLOC_TOP_PAD_": str(64 * 1024 * 1024),
+}
 
 
 class GateError(Exception):
@@ -78,7 +85,9 @@ class Gate:
         path.write_text(config.to_json(), encoding="utf-8")
         argv = (sys.executable, "-m", "nemesis.gate", str(path))
         log = directory / "logs" / "gate.log"
-        process = await host.start(ProcessSpec("gate", argv, directory, log, pipes=True))
+        process = await host.start(
+            ProcessSpec("gate", argv, directory, log, env=_KEEP_PAGES, pipes=True)
+        )
         reader, writer = await _open_pipes(process)
         try:
             line = await asyncio.wait_for(reader.readline(), _START_DEADLINE_S)
