@@ -9,10 +9,11 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
-from nemesis.gate.frames import FrameSplitter, MalformedStreamError
+from nemesis.gate.fetch_answer import FetchAnswer
+from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
 
@@ -20,15 +21,38 @@ if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
 
 
+# A Fetch response of which more than that is still to come passes as it comes.
+PASSING_BYTES: Final = 64 * 1024
+
+
+class _Passing:
+    """A large Fetch response, all of which but its last part goes on before it is whole."""
+
+    __slots__ = ("_begun", "_exchange", "answer", "missing_bytes")
+
+    def __init__(self, exchange: Exchange, answer: FetchAnswer, begun: bytes, size: int) -> None:
+        self._exchange = exchange
+        self._begun = begun[:HEAD_BYTES]
+        self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
+        self.missing_bytes = size
+
+    def message(self, now_ns: int) -> Message | None:
+        """All of it is here."""
+        if self.answer is None:
+            return None
+        return self._exchange.passed(self._begun, self.answer.end(), now_ns)
+
+
 class Side(asyncio.Protocol):
     """One socket of a connection. `lane` is fed by what it receives."""
 
-    __slots__ = ("connection", "gone", "lane", "splitter", "transport", "write_paused")
+    __slots__ = ("connection", "gone", "lane", "passing", "splitter", "transport", "write_paused")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.transport: asyncio.Transport | None = None
         self.splitter = FrameSplitter()
+        self.passing: _Passing | None = None
         self.gone = False
         self.write_paused = False
         self.lane: Lane
@@ -158,8 +182,13 @@ class Connection:
             self.refresh_reading()
 
     def _received_frames(self, side: Side, exchange: Exchange | Introduction, data: bytes) -> None:
+        if side.passing is not None:
+            size = side.passing.missing_bytes
+            part, data = data[:size], data[size:]  # no copy if it is all
+            if not self._pass(side, side.passing, part):
+                return
         try:
-            frames = side.splitter.feed(data)
+            frames = side.splitter.feed(data) if data else []
         except MalformedStreamError as error:
             self._switch.malformed(self, str(error))
             self.destroy("discarded")
@@ -168,8 +197,42 @@ class Connection:
             message = self._read(side, exchange, frame)
             if not self._push(side, Parcel(frame, message)):
                 return
+        if side is self.far and not self._begin_to_pass(side, exchange):
+            return
         if side.lane.queue:
             self.refresh_reading()
+
+    def _begin_to_pass(self, side: Side, exchange: Exchange | Introduction) -> bool:
+        """Let a large Fetch response go on as it comes; False: the connection is no more.
+
+        A receiver does nothing before it has all of a message. So its last part stands for it: when
+        that is here the message is, it is what rules take, and what is held holds the message.
+        """
+        splitter = side.splitter
+        if not isinstance(exchange, Exchange) or splitter.missing_bytes <= PASSING_BYTES:
+            return True
+        answer = exchange.passing(splitter.begun)
+        if answer is None:
+            return True
+        size = splitter.partial_bytes + splitter.missing_bytes
+        begun = splitter.let_go()
+        side.passing = _Passing(exchange, answer, begun, size)
+        return self._pass(side, side.passing, begun)
+
+    def _pass(self, side: Side, passing: _Passing, part: bytes) -> bool:
+        """One part more; False: the connection is no more."""
+        message = None
+        passing.missing_bytes -= len(part)
+        try:
+            if passing.answer is not None:
+                passing.answer.feed(part)
+            if passing.missing_bytes == 0:
+                side.passing = None
+                message = passing.message(self._switch.clock_ns())
+        except MalformedStreamError as error:
+            passing.answer = None
+            self._switch.malformed(self, str(error))
+        return self._push(side, Parcel(part, message))
 
     def _read(
         self, side: Side, exchange: Exchange | Introduction, frame: bytes

@@ -50,12 +50,6 @@ class Cursor:
         except UnicodeDecodeError as error:
             raise MalformedStreamError(f"a string is not UTF-8: {error}") from None
 
-    def skip_bytes(self) -> int:
-        """Pass over a byte field; its size, 0 for null."""
-        size = max(self.int32(), 0)
-        self._take(size, copy=False)
-        return size
-
     def array(self, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
         count = self.int32()
         if count > len(self.buffer) - self.offset:  # an element takes a byte at least
@@ -70,8 +64,8 @@ class Cursor:
         self.offset += form.size
         return int(value)
 
-    def _take(self, size: int, *, copy: bool = True) -> bytes:
+    def _take(self, size: int) -> bytes:
         start, self.offset = self.offset, self.offset + size
         if self.offset > len(self.buffer):
             raise MalformedStreamError("the message ends too early")
-        return self.buffer[start : self.offset] if copy else b""
+        return self.buffer[start : self.offset]

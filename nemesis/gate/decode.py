@@ -1,8 +1,8 @@
 """Bytes to messages, by api and version. Pure.
 
-kio reads what it has (Fetch v4 to v18, OffsetForLeaderEpoch v2 to v4); the older versions and
-LeaderAndIsr, which Kafka 4 removed, are read here. A version that is in no table is None: the
-message passes, unread.
+kio reads what it has (Fetch requests v4 to v18, OffsetForLeaderEpoch v2 to v4); the older versions
+and LeaderAndIsr, which Kafka 4 removed, are read here, and Fetch responses, which may be large, in
+nemesis.gate.fetch_answer. A version that is in no table is None: the message passes, unread.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from kio.serial.errors import SerialError
 
 from nemesis.gate import messages as m
 from nemesis.gate.cursor import Cursor
-from nemesis.gate.frames import MalformedStreamError
+from nemesis.gate.frames import HEAD_BYTES, LENGTH_BYTES, MalformedStreamError
 
-_FRAME_LENGTH_BYTES: Final = 4
 # api_key, api_version, correlation_id, length of the client id
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _FLEXIBLE_FROM: Final = {
@@ -42,10 +41,8 @@ LEADER_AND_ISR_VERSIONS: Final = range(0, 3)
 def request_header(frame: bytes) -> m.RequestHeader:
     """The header of a request frame."""
     try:
-        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(
-            frame, _FRAME_LENGTH_BYTES
-        )
-        start = _FRAME_LENGTH_BYTES + _REQUEST_HEADER.size
+        key, version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame, LENGTH_BYTES)
+        start = LENGTH_BYTES + _REQUEST_HEADER.size
         end = start + max(length, 0)
         client_id = None if length < 0 else frame[start:end].decode()
     except (struct.error, UnicodeDecodeError) as error:
@@ -57,9 +54,9 @@ def request_header(frame: bytes) -> m.RequestHeader:
 
 def correlation_id(frame: bytes) -> int:
     """The correlation id of a response frame."""
-    if len(frame) < _FRAME_LENGTH_BYTES + 4:
+    if len(frame) < HEAD_BYTES:
         raise MalformedStreamError("no response header: the message ends too early")
-    return int.from_bytes(frame[_FRAME_LENGTH_BYTES : _FRAME_LENGTH_BYTES + 4], "big", signed=True)
+    return int.from_bytes(frame[LENGTH_BYTES:HEAD_BYTES], "big", signed=True)
 
 
 def source_broker(header: m.RequestHeader) -> int | None:
@@ -112,26 +109,6 @@ def fetch_request(frame: bytes, header: m.RequestHeader) -> m.FetchRequest | Non
     )
 
 
-def fetch_response(frame: bytes, version: int) -> m.FetchResponse:
-    if version < 4:
-        return _old_fetch_response(Cursor(frame, _FRAME_LENGTH_BYTES + 4), version)
-    raw = _kio("fetch", version, "response", frame, _response_body(frame, m.FETCH, version))
-    return m.FetchResponse(
-        error=int(raw.error_code) if version >= 7 else 0,
-        session_id=int(raw.session_id) if version >= 7 else 0,
-        partitions={
-            (_topic(topic), int(entry.partition_index)): m.FetchedPartition(
-                error=int(entry.error_code),
-                high_watermark=_known(entry.high_watermark),
-                log_start_offset=_known(entry.log_start_offset) if version >= 5 else None,
-                records_bytes=len(entry.records or b""),
-            )
-            for topic in raw.responses
-            for entry in topic.partitions
-        },
-    )
-
-
 def epoch_request(frame: bytes, header: m.RequestHeader) -> m.EpochRequest | None:
     version = header.api_version
     if version not in EPOCH_VERSIONS:
@@ -153,7 +130,7 @@ def epoch_request(frame: bytes, header: m.RequestHeader) -> m.EpochRequest | Non
 
 def epoch_response(frame: bytes, version: int) -> m.EpochResponse:
     if version < 2:
-        cursor = Cursor(frame, _FRAME_LENGTH_BYTES + 4)
+        cursor = Cursor(frame, HEAD_BYTES)
         return m.EpochResponse(_by_topic(cursor, lambda c: _old_epoch_end(c, version)))
     body = _response_body(frame, m.OFFSET_FOR_LEADER_EPOCH, version)
     raw = _kio("offset_for_leader_epoch", version, "response", frame, body)
@@ -226,17 +203,6 @@ def _old_fetch_partition(cursor: Cursor) -> tuple[int, m.FetchPartition]:
     return partition, m.FetchPartition(fetch_offset)
 
 
-def _old_fetch_response(cursor: Cursor, version: int) -> m.FetchResponse:
-    if version >= 1:
-        cursor.int32()  # throttle_time_ms
-    return m.FetchResponse(0, 0, _by_topic(cursor, _old_fetched_partition))
-
-
-def _old_fetched_partition(cursor: Cursor) -> tuple[int, m.FetchedPartition]:
-    partition, error, high_watermark = cursor.int32(), cursor.int16(), cursor.int64()
-    return partition, m.FetchedPartition(error, _known(high_watermark), None, cursor.skip_bytes())
-
-
 def _old_epoch_end(cursor: Cursor, version: int) -> tuple[int, int]:
     error, partition = cursor.int16(), cursor.int32()
     if version >= 1:
@@ -284,7 +250,7 @@ def _is_flexible(api_key: int, version: int) -> bool:
 
 
 def _response_body(frame: bytes, api_key: int, version: int) -> int:
-    start = _FRAME_LENGTH_BYTES + 4
+    start = HEAD_BYTES
     return _after_tags(frame, start) if _is_flexible(api_key, version) else start
 
 

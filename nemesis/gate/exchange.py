@@ -12,7 +12,8 @@ from typing import Literal
 
 from nemesis.gate import decode
 from nemesis.gate import messages as m
-from nemesis.gate.frames import MalformedStreamError
+from nemesis.gate.fetch_answer import FetchAnswer, fetch_response
+from nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
 from nemesis.gate.model import Api, MessageKind
 from nemesis.gate.rounds import RoundCounter
 from nemesis.gate.rules import MessageFacts, PartitionFacts
@@ -170,11 +171,17 @@ class Exchange:
             self._control_answered(frame)
         if not self.waiting:
             return None
-        asked = self.waiting.pop(decode.correlation_id(frame), None)
+        number = decode.correlation_id(frame)
+        asked = self.waiting.pop(number, None)
         if asked is None:
             return None
         if asked.api_key == m.FETCH:
-            return self._fetched(frame, asked, now_ns)
+            try:
+                response = fetch_response(frame, asked.api_version)
+            except MalformedStreamError:
+                self.waiting[number] = asked  # its rounds end unanswered
+                raise
+            return self._fetched(asked, response, now_ns)
         answer = decode.epoch_response(frame, asked.api_version)
         partitions = tuple(
             PartitionFacts(p.topic, p.partition, {**p.numbers, "error": _error_of(answer, p)})
@@ -222,12 +229,20 @@ class Exchange:
         offset = entry.fetch_offset
         return Round(follower, self.destination, name, partition, epoch, number, now_ns, offset)
 
-    def _fetched(self, frame: bytes, asked: _Asked, now_ns: int) -> Message:
-        try:
-            response = decode.fetch_response(frame, asked.api_version)
-        except MalformedStreamError:
-            self.waiting[decode.correlation_id(frame)] = asked  # its rounds end unanswered
-            raise
+    def passing(self, head: bytes) -> FetchAnswer | None:
+        """What reads, while it passes, the response that begins so; None: it is read when whole."""
+        if len(head) < HEAD_BYTES:
+            return None
+        asked = self.waiting.get(decode.correlation_id(head))
+        if asked is None or asked.api_key != m.FETCH:
+            return None
+        return FetchAnswer(asked.api_version)
+
+    def passed(self, head: bytes, response: m.FetchResponse, now_ns: int) -> Message:
+        """All of a response has come that began so."""
+        return self._fetched(self.waiting.pop(decode.correlation_id(head)), response, now_ns)
+
+    def _fetched(self, asked: _Asked, response: m.FetchResponse, now_ns: int) -> Message:
         answers = self.session.response(response, asked.asked)
         for key, entry in zip(asked.asked, asked.rounds, strict=True):
             entry.answered(answers.get(key), response.error, now_ns)

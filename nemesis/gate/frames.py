@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
-_LENGTH_BYTES: Final = 4
+LENGTH_BYTES: Final = 4
+HEAD_BYTES: Final = LENGTH_BYTES + 4  # with the correlation id that every response begins with
 
 
 class MalformedStreamError(Exception):
@@ -24,12 +25,28 @@ class FrameSplitter:
     def __init__(self) -> None:
         self._chunks: list[bytes] = []  # not joined before a frame is whole
         self._size = 0
-        self._wanted = _LENGTH_BYTES
+        self._wanted = LENGTH_BYTES
 
     @property
     def partial_bytes(self) -> int:
         """How much of a frame is here that is not yet whole."""
         return self._size
+
+    @property
+    def missing_bytes(self) -> int:
+        """How much of it is still to come, as far as its length is known."""
+        return self._wanted - self._size
+
+    @property
+    def begun(self) -> bytes:
+        """The first bytes of it, as many as came at once."""
+        return self._chunks[0] if self._chunks else b""
+
+    def let_go(self) -> bytes:
+        """What is here of a frame that is not yet whole; the rest must not be fed."""
+        begun = b"".join(self._chunks)
+        self._chunks, self._size, self._wanted = [], 0, LENGTH_BYTES
+        return begun
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Add a chunk; return the frames that it completed, in order."""
@@ -45,8 +62,8 @@ class FrameSplitter:
         start = 0
         while True:
             left = len(whole) - start
-            self._wanted = _LENGTH_BYTES
-            if left >= _LENGTH_BYTES:
+            self._wanted = LENGTH_BYTES
+            if left >= LENGTH_BYTES:
                 self._wanted += _length(whole, start)
             if left < self._wanted:
                 break
@@ -58,7 +75,7 @@ class FrameSplitter:
 
 
 def _length(buffer: bytes, start: int) -> int:
-    length = int.from_bytes(buffer[start : start + _LENGTH_BYTES], "big", signed=True)
+    length = int.from_bytes(buffer[start : start + LENGTH_BYTES], "big", signed=True)
     if not 0 <= length <= FRAME_BYTES_MAX:
         raise MalformedStreamError(f"a frame of {length} bytes")
     return length

@@ -2,11 +2,11 @@
 
     python -m tests.benchmarks.gate_on_kafka [--system kafka:3.9.1] [--records N] [--aims N]
 
-Throughput: one librdkafka producer, acks=all, records of 1 kB, three replicas, min.insync.replicas
-2; with clients and replicas through the gate, and with the same brokers at each other's own ports.
-Both clusters run all the time and take turns, once each to be warm, then --repeats times. Aims:
-while a load goes on, a hold is set for one round of one follower that is still to come; hit means
-that this round was held, and none before it. JSON.
+Throughput: one librdkafka producer, acks=all, records of 1 kB, partitions of three replicas, each
+led by the next broker, min.insync.replicas 2; with clients and replicas through the gate, and with
+the same brokers at each other's own ports. Both clusters run all the time and take turns, once each
+to be warm, then --repeats times. Aims: while a load goes on, a hold is set for one round of one
+follower that is still to come; hit means that this round was held, and none before it. JSON.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ from harness.systems import client_settings, parse_systems
 from nemesis.gate.model import Rule
 
 BROKERS: Final = (0, 1, 2)
-SPEC: Final = ClusterSpec(
-    BROKERS,
-    {"unclean.leader.election.enable": "false", "replica.lag.time.max.ms": "30000"},
-    TopicSpec("t", {0: BROKERS}, {"min.insync.replicas": "2"}),
-)
+SETTINGS: Final = {"unclean.leader.election.enable": "false", "replica.lag.time.max.ms": "30000"}
 VALUE: Final = b"v" * 1_000
 AHEAD: Final = 40  # rounds from now: far enough to be still to come when the hold is set
 LOAD_RATE: Final = 2_000
+
+
+def spec(partitions: int) -> ClusterSpec:
+    """Partition 0 is led by broker 0, the next by the next."""
+    replicas = {n: tuple(BROKERS[(n + k) % 3] for k in range(3)) for n in range(partitions)}
+    return ClusterSpec(BROKERS, SETTINGS, TopicSpec("t", replicas, {"min.insync.replicas": "2"}))
 
 
 class DirectStage(Stage):
@@ -54,7 +56,7 @@ class DirectStage(Stage):
         return f"127.0.0.1:{self.cluster.ports(broker)[0]}"
 
 
-def produce(bootstrap: str, settings: dict[str, str], records: int) -> float:
+def produce(bootstrap: str, settings: dict[str, str], records: int, partitions: int) -> float:
     """Records a second, from the first that is sent to the last that is acknowledged."""
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, **settings})
     failures: list[str] = []
@@ -63,14 +65,14 @@ def produce(bootstrap: str, settings: dict[str, str], records: int) -> float:
         if error is not None:
             failures.append(str(error))
 
-    for _ in range(1_000):  # connections, metadata
-        producer.produce("t", VALUE, partition=0, on_delivery=delivered)
+    for n in range(1_000):  # connections, metadata
+        producer.produce("t", VALUE, partition=n % partitions, on_delivery=delivered)
     producer.flush()
     begun = time.perf_counter()
-    for _ in range(records):
+    for n in range(records):
         while True:
             try:
-                producer.produce("t", VALUE, partition=0, on_delivery=delivered)
+                producer.produce("t", VALUE, partition=n % partitions, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -81,7 +83,9 @@ def produce(bootstrap: str, settings: dict[str, str], records: int) -> float:
     return records / elapsed
 
 
-async def throughputs(system: str, records: int, repeats: int) -> tuple[list[float], list[float]]:
+async def throughputs(
+    system: str, records: int, partitions: int, repeats: int
+) -> tuple[list[float], list[float]]:
     """Records a second, direct and through the gate, in the order in which they were measured."""
     [parsed] = parse_systems([system])
     settings = dict(client_settings(parsed))
@@ -89,12 +93,12 @@ async def throughputs(system: str, records: int, repeats: int) -> tuple[list[flo
     async with AsyncExitStack() as stack:
         for kind in (DirectStage, Stage):
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            stage = await stack.enter_async_context(kind(directory, parsed, SPEC))
+            stage = await stack.enter_async_context(kind(directory, parsed, spec(partitions)))
             measured[stage] = []
         for turn in range(1 + repeats):
             for stage, rates in measured.items():
                 bootstrap = ",".join(stage.client_address(broker) for broker in BROKERS)
-                rate = await asyncio.to_thread(produce, bootstrap, settings, records)
+                rate = await asyncio.to_thread(produce, bootstrap, settings, records, partitions)
                 if turn:
                     rates.append(rate)
     direct, gated = measured.values()
@@ -105,7 +109,7 @@ async def hits(system: str, aims: int) -> tuple[int, list[str]]:
     """How many of the aimed rounds were held, and what went wrong with the others."""
     with tempfile.TemporaryDirectory() as directory:
         [parsed] = parse_systems([system])
-        async with Stage(Path(directory), parsed, SPEC) as stage:
+        async with Stage(Path(directory), parsed, spec(1)) as stage:
             await stage.start_clients(ProducerOptions())
             await stage.watch_rounds()
             await stage.clients.do(
@@ -150,10 +154,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--system", default="kafka:3.9.1")
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--aims", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=6)
     given = parser.parse_args()
-    direct, gated = asyncio.run(throughputs(given.system, given.records, given.repeats))
+    direct, gated = asyncio.run(
+        throughputs(given.system, given.records, given.partitions, given.repeats)
+    )
     hit, misses = asyncio.run(hits(given.system, given.aims))
     cost = 1 - statistics.median(gated) / statistics.median(direct)
     print(
@@ -161,6 +168,7 @@ def main() -> None:
             {
                 "system": given.system,
                 "records_of_1000_bytes": given.records,
+                "partitions": given.partitions,
                 "direct_records_per_s": [round(value) for value in direct],
                 "gated_records_per_s": [round(value) for value in gated],
                 "gate_cost": round(cost, 3),

@@ -13,6 +13,7 @@ from clusters.hosts.local import LocalHost
 from nemesis.gate import decode
 from nemesis.gate import messages as m
 from nemesis.gate.client import Gate
+from nemesis.gate.fetch_answer import fetch_response
 from nemesis.gate.model import GateConfig, Target, cluster_links, quorum_links
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
@@ -115,7 +116,7 @@ class FakeFollower:
     async def take(self) -> None:
         raw = await asyncio.wait_for(read_frame(self.reader), 20)
         assert decode.correlation_id(raw) == self.correlation_id
-        (answer,) = decode.fetch_response(raw, self.version).partitions.values()
+        (answer,) = fetch_response(raw, self.version).partitions.values()
         self.high_watermark = answer.high_watermark
         self.log_end_offset += 1
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nemesis.gate import decode
 from nemesis.gate import messages as m
+from nemesis.gate.fetch_answer import fetch_response
 from nemesis.gate.frames import MalformedStreamError
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
@@ -58,7 +59,7 @@ def test_a_fetch_response_tells_the_high_watermark_and_the_size_of_its_records(
     answer = Answer(topic, 3, high_watermark, records, log_start_offset=2, error=error)
     raw = wire.fetch_response(version, [answer], correlation_id=9, session_id=4)
     assert decode.correlation_id(raw) == 9
-    response = decode.fetch_response(raw, version)
+    response = fetch_response(raw, version)
     start = 2 if version >= 5 else None
     assert response.partitions == {
         (_name(version, topic), 3): m.FetchedPartition(error, high_watermark, start, len(records))
@@ -68,7 +69,7 @@ def test_a_fetch_response_tells_the_high_watermark_and_the_size_of_its_records(
 
 def test_a_high_watermark_of_minus_one_is_none() -> None:
     raw = wire.fetch_response(12, [Answer("t", 0, -1, error=3)])
-    assert decode.fetch_response(raw, 12).partitions[("t", 0)].high_watermark is None
+    assert fetch_response(raw, 12).partitions[("t", 0)].high_watermark is None
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
@@ -83,7 +84,7 @@ def test_the_fetch_versions_that_kio_does_not_have(version: int) -> None:
     head = struct.pack(">i", 1) + (b"\0\0\0\0" if version >= 1 else b"")
     entry = struct.pack(">iihqi", 1, 5, 0, 78, 4) + b"rrrr"
     response = wire.frame(head + struct.pack(">i", 1) + wire.text("t") + entry)
-    assert decode.fetch_response(response, version).partitions == {
+    assert fetch_response(response, version).partitions == {
         ("t", 5): m.FetchedPartition(0, 78, None, 4)
     }
 
@@ -151,7 +152,7 @@ def test_rubbish_is_at_worst_an_error_of_one_kind(version: int, body: bytes) -> 
     response = wire.frame(b"\0\0\0\1" + b"\x7f" + body)
     for read in (
         lambda: decode.fetch_request(raw, decode.request_header(raw)),
-        lambda: decode.fetch_response(response, version),
+        lambda: fetch_response(response, version),
         lambda: decode.leader_and_isr(raw, m.RequestHeader(4, version % 3, 1, "1", 12)),
         lambda: decode.request_header(wire.frame(body[:7])),
     ):

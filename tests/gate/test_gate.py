@@ -15,44 +15,11 @@ import pytest
 from clusters.errors import UsageError
 from nemesis.gate.client import GateError
 from nemesis.gate.model import CLIENT, Purpose, Rule, Subscription
-from results.schema import FETCH_ROUNDS
 from tests.gate import wire
+from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World, world
 
 pytestmark = pytest.mark.live
-Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]
-
-
-@pytest.fixture
-def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs a play in a world of its own; returns the rows of its fetch rounds."""
-    return player(tmp_path, monkeypatch, shared=False)
-
-
-@pytest.fixture
-def play_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """As `play`; clients and replicas come to the leader by one listener."""
-    return player(tmp_path, monkeypatch, shared=True)
-
-
-def player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool) -> Play:
-    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
-
-    async def stage(story: Callable[[World], Awaitable[None]]) -> None:
-        async with asyncio.timeout(120), world(tmp_path / "run", shared=shared) as w:
-            await story(w)
-
-    def run(story: Callable[[World], Awaitable[None]]) -> list[dict[str, object]]:
-        asyncio.run(stage(story))
-        files = sorted((tmp_path / "run" / "fetch_rounds").iterdir())
-        assert all(file.suffix == ".parquet" for file in files)
-        rows: list[dict[str, object]] = []
-        for file in files:
-            assert pq.read_schema(file).equals(FETCH_ROUNDS)
-            rows += pq.read_table(file).to_pylist()
-        return sorted(rows, key=lambda row: (row["requested_ns"], row["partition"]))
-
-    return run
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])

@@ -153,6 +153,21 @@ def fetch_response(
         )
         for answer in answers
     )
+    return fetch_response_of(
+        version, responses, correlation_id=correlation_id, session_id=session_id, error=error
+    )
+
+
+def fetch_response_of(
+    version: int,
+    responses: tuple[Any, ...],
+    *,
+    correlation_id: int = 1,
+    session_id: int = 0,
+    error: int = 0,
+) -> bytes:
+    """A response from kio's own topics."""
+    s = _schema("fetch", version, "response")
     entity = _with_fields(
         s.FetchResponse,
         throttle_time=timedelta(0),
