@@ -5,8 +5,10 @@
 Throughput: one librdkafka producer, acks=all, records of 1 kB, partitions of three replicas, each
 led by the next broker, min.insync.replicas 2; with clients and replicas through the gate, and with
 the same brokers at each other's own ports. Both clusters run all the time and take turns, once each
-to be warm, then --repeats times. Aims: while a load goes on, a hold is set for one round of one
-follower that is still to come; hit means that this round was held, and none before it. JSON.
+to be warm, then --repeats times. All share the machine's cores; with --own-core brokers and client
+share one, gated or not, and the gate has the others. Aims: while a load goes on, a hold is set for
+one round of one follower that is still to come; hit means that this round was held, and none before
+it. JSON.
 """
 
 from __future__ import annotations
@@ -83,8 +85,15 @@ def produce(bootstrap: str, settings: dict[str, str], records: int, partitions: 
     return records / elapsed
 
 
+def give_the_other_core(pid: int) -> None:
+    """Let a process run where this one and all that it has started do not."""
+    others = set(range(os.cpu_count() or 1)) - os.sched_getaffinity(0)
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), others)
+
+
 async def throughputs(
-    system: str, records: int, partitions: int, repeats: int
+    system: str, records: int, partitions: int, repeats: int, *, own_core: bool
 ) -> tuple[list[float], list[float]]:
     """Records a second, direct and through the gate, in the order in which they were measured."""
     [parsed] = parse_systems([system])
@@ -94,6 +103,8 @@ async def throughputs(
         for kind in (DirectStage, Stage):
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             stage = await stack.enter_async_context(kind(directory, parsed, spec(partitions)))
+            if own_core:
+                give_the_other_core(stage.gate.process.pid)
             measured[stage] = []
         for turn in range(1 + repeats):
             for stage, rates in measured.items():
@@ -157,9 +168,14 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--aims", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--own-core", action="store_true", help="the gate has a core to itself")
     given = parser.parse_args()
+    if given.own_core:
+        os.sched_setaffinity(0, {0})
     direct, gated = asyncio.run(
-        throughputs(given.system, given.records, given.partitions, given.repeats)
+        throughputs(
+            given.system, given.records, given.partitions, given.repeats, own_core=given.own_core
+        )
     )
     hit, misses = asyncio.run(hits(given.system, given.aims))
     cost = 1 - statistics.median(gated) / statistics.median(direct)
@@ -169,6 +185,7 @@ def main() -> None:
                 "system": given.system,
                 "records_of_1000_bytes": given.records,
                 "partitions": given.partitions,
+                "gate_has_its_own_core": given.own_core,
                 "direct_records_per_s": [round(value) for value in direct],
                 "gated_records_per_s": [round(value) for value in gated],
                 "gate_cost": round(cost, 3),
