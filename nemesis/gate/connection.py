@@ -9,6 +9,7 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
@@ -16,6 +17,7 @@ from nemesis.gate.fetch_answer import FetchAnswer
 from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
+from nemesis.gate.tube import BULK_BYTES, PIPE_BYTES, Tube
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
@@ -36,6 +38,17 @@ class _Passing:
         self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
         self.missing_bytes = size
 
+    @property
+    def skippable(self) -> int:
+        """How many bytes may pass unread: records, and never the last byte."""
+        last = self.missing_bytes - 1
+        return last if self.answer is None else min(last, self.answer.skippable)
+
+    def skip(self, count: int) -> None:
+        self.missing_bytes -= count
+        if self.answer is not None:
+            self.answer.skip(count)
+
     def message(self, now_ns: int) -> Message | None:
         """All of it is here."""
         if self.answer is None:
@@ -43,30 +56,36 @@ class _Passing:
         return self._exchange.passed(self._begun, self.answer.end(), now_ns)
 
 
-class Side(asyncio.Protocol):
+class Side:
     """One socket of a connection. `lane` is fed by what it receives."""
 
     __slots__ = ("connection", "gone", "lane", "passing", "splitter", "transport", "write_paused")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.transport: asyncio.Transport | None = None
+        self.transport: Tube | None = None
         self.splitter = FrameSplitter()
         self.passing: _Passing | None = None
         self.gone = False
         self.write_paused = False
         self.lane: Lane
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
+    def opened(self, connected: socket.socket) -> None:
+        self.transport = Tube(self, connected)
         self.connection.joined(self)
 
     def data_received(self, data: bytes) -> None:
         self.connection.received(self, data)
 
-    def eof_received(self) -> bool:
-        self.connection.ended(self)
-        return True  # the transport stays open until the lane has drained
+    def unseen(self) -> tuple[Tube, int] | None:
+        return self.connection.unseen(self)
+
+    def passed_unseen(self, count: int) -> None:
+        if self.passing is not None:
+            self.passing.skip(count)
+
+    def eof_received(self) -> None:
+        self.connection.ended(self)  # the socket stays open until the lane has drained
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -168,6 +187,16 @@ class Connection:
     def refresh_reading(self) -> None:
         for side, peer in ((self.near, self.far), (self.far, self.near)):
             side.read(not (side.lane.blocked or side.lane.full or peer.write_paused))
+
+    def unseen(self, side: Side) -> tuple[Tube, int] | None:
+        """Where to, and how many, of a side's next bytes may go without being looked at."""
+        peer = self.far if side is self.near else self.near
+        if peer.gone or peer.transport is None or not side.lane.clear:
+            return None
+        if self.exchange is None:
+            return peer.transport, PIPE_BYTES
+        count = 0 if side.passing is None else side.passing.skippable
+        return (peer.transport, count) if count >= BULK_BYTES else None
 
     def received(self, side: Side, data: bytes) -> None:
         peer = self.far if side is self.near else self.near
