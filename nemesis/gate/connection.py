@@ -1,7 +1,7 @@
 """A connection through the gate: an accepted socket, a dialled one, and a lane each way.
 
 The near side is who connected (the link's source), the far side is where the listener leads to
-(its destination). Client and coordination links copy bytes; replication links read frames.
+(its destination). Client and coordination links pass bytes on; replication links read frames.
 Kafka's clients never half-close: an end of stream means that its sender is gone. What it sent
 before is still delivered, in order; what is on its way to it is lost.
 """
@@ -10,50 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
-from nemesis.gate.fetch_answer import FetchAnswer
-from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
+from nemesis.gate.frames import FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
+from nemesis.gate.passing import PASSING_BYTES, Passing
 from nemesis.gate.tube import BULK_BYTES, PIPE_BYTES, Tube
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
-
-
-# A Fetch response of which more than that is still to come passes as it comes.
-PASSING_BYTES: Final = 64 * 1024
-
-
-class _Passing:
-    """A large Fetch response, all of which but its last part goes on before it is whole."""
-
-    __slots__ = ("_begun", "_exchange", "answer", "missing_bytes")
-
-    def __init__(self, exchange: Exchange, answer: FetchAnswer, begun: bytes, size: int) -> None:
-        self._exchange = exchange
-        self._begun = begun[:HEAD_BYTES]
-        self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
-        self.missing_bytes = size
-
-    @property
-    def skippable(self) -> int:
-        """How many bytes may pass unread: records, and never the last byte."""
-        last = self.missing_bytes - 1
-        return last if self.answer is None else min(last, self.answer.skippable)
-
-    def skip(self, count: int) -> None:
-        self.missing_bytes -= count
-        if self.answer is not None:
-            self.answer.skip(count)
-
-    def message(self, now_ns: int) -> Message | None:
-        """All of it is here."""
-        if self.answer is None:
-            return None
-        return self._exchange.passed(self._begun, self.answer.end(), now_ns)
 
 
 class Side:
@@ -65,7 +32,7 @@ class Side:
         self.connection = connection
         self.transport: Tube | None = None
         self.splitter = FrameSplitter()
-        self.passing: _Passing | None = None
+        self.passing: Passing | None = None
         self.gone = False
         self.write_paused = False
         self.lane: Lane
@@ -232,11 +199,7 @@ class Connection:
             self.refresh_reading()
 
     def _begin_to_pass(self, side: Side, exchange: Exchange | Introduction) -> bool:
-        """Let a large Fetch response go on as it comes; False: the connection is no more.
-
-        A receiver does nothing before it has all of a message. So its last part stands for it: when
-        that is here the message is, it is what rules take, and what is held holds the message.
-        """
+        """Let a large Fetch response go on as it comes; False: the connection is no more."""
         splitter = side.splitter
         if not isinstance(exchange, Exchange) or splitter.missing_bytes <= PASSING_BYTES:
             return True
@@ -245,10 +208,10 @@ class Connection:
             return True
         size = splitter.partial_bytes + splitter.missing_bytes
         begun = splitter.let_go()
-        side.passing = _Passing(exchange, answer, begun, size)
+        side.passing = Passing(exchange, answer, begun, size)
         return self._pass(side, side.passing, begun)
 
-    def _pass(self, side: Side, passing: _Passing, part: bytes) -> bool:
+    def _pass(self, side: Side, passing: Passing, part: bytes) -> bool:
         """One part more; False: the connection is no more."""
         message = None
         passing.missing_bytes -= len(part)
