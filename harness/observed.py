@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from harness.stage import Stage
 from nemesis.gate.client import Position
 
@@ -29,6 +30,31 @@ class StageObserved:
 
     def consumed(self, record: str) -> bool:
         return record in self._stage.sends.consumed
+
+    def committed(self, group: str) -> int | None:
+        """What it last committed of this partition."""
+        return self._stage.sends.committed.get((group, self._partition))
+
+    def commits_level(self) -> bool:
+        """Every reachable follower has all of `__consumer_offsets` that was acknowledged, as much
+        as the others have, and knows it to be committed."""
+        offsets = self._stage.spec.offsets
+        partitions = () if offsets is None else offsets.assignment.items()
+        ends = [self._end_of_commits(*one) for one in partitions]
+        known = [end for end in ends if end is not None]
+        return len(known) == len(ends) and sum(known) >= self._stage.sends.commits
+
+    def _end_of_commits(self, partition: int, replicas: Collection[int]) -> int | None:
+        """Where all that can be reached have the end and the high watermark of one partition."""
+        found = [
+            self._stage.gate.positions.get((replica, OFFSETS_TOPIC, partition))
+            for replica in replicas
+            if self._stage.is_reachable(replica)
+        ]
+        followers = [one for one in found if one is not None]
+        leaders = {one.leader for one in followers}
+        ends = {one.log_end_offset for one in followers} | {one.high_watermark for one in followers}
+        return ends.pop() if len(ends) == len(leaders) == 1 else None
 
     def error(self, record: str) -> str | None:
         """Kafka's name of the error that the producer was told, definite or not."""

@@ -46,12 +46,14 @@ from nemesis.steps import (
 
 @dataclass(slots=True)
 class Names:
-    """What a step may name. `rules` and `controllers` grow from step to step."""
+    """What a step may name. `rules`, `controllers` and `groups` grow from step to step."""
 
     brokers: Mapping[str, int] = field(default_factory=dict)
     records: tuple[str, ...] = ()
     rules: set[str] = field(default_factory=set)
     controllers: set[str] = field(default_factory=set)  # what steps called the active controller
+    has_groups: bool = False  # there is a topic for the positions of groups
+    groups: set[str] = field(default_factory=set)
 
     def broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
         if name not in self.brokers:
@@ -97,6 +99,23 @@ def _produce(names: Names, fields: Fields) -> Produce:
         fields.take("partition", int, 0),
         names.broker_of(fields, "to") if "to" in fields.values else None,
     )
+
+
+def _consume(names: Names, fields: Fields) -> Consume:
+    partition, group = fields.take("partition", int, 0), fields.take("group", str, None)
+    if group is None:
+        return Consume(partition)
+    if not names.has_groups:
+        raise fields.complain(
+            "a group needs a topic for its positions: topics.__consumer_offsets = { assignment = …"
+            " }"
+        )
+    if not group.isidentifier() or group in names.brokers or group in names.records:
+        raise fields.complain(
+            f"group = {group!r} must be a word that names neither a broker nor a record"
+        )
+    names.groups.add(group)
+    return Consume(partition, group)
 
 
 def _load(names: Names, fields: Fields) -> Load:
@@ -188,7 +207,7 @@ def _measure(names: Names, fields: Fields) -> Measure:
 
 VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "produce": _produce,
-    "consume": lambda names, fields: Consume(fields.take("partition", int, 0)),
+    "consume": _consume,
     "load": _load,
     "stop_load": lambda names, fields: StopLoad(),
     "hold": lambda names, fields: Hold(**_message_rule(names, fields)),

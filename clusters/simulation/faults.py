@@ -45,7 +45,7 @@ def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int
     _die(world, broker_id)
     kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
     lost = world.own_disk(broker_id).lose_page_cache(kept)
-    return {tp.partition: count for tp, count in lost.items()}
+    return {tp.partition: count for tp, count in lost.items() if tp.topic == world.spec.topic}
 
 
 def stop(world: World, broker_id: int) -> None:

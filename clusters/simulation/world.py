@@ -17,6 +17,7 @@ from clusters.broker.replication import coordination as zk
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.broker import Broker, start
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration, TopicPartition
@@ -24,7 +25,7 @@ from clusters.broker.replication.settings import ReplicationSettings
 from clusters.broker.replication.step import begin, step
 from clusters.producer import ProducerOptions
 from clusters.simulation import producing
-from clusters.simulation.clients import Clients
+from clusters.simulation.clients import Clients, GroupOperation
 from clusters.simulation.disk import Disk
 from clusters.simulation.network import (
     CLIENTS,
@@ -43,7 +44,7 @@ from clusters.simulation.network import (
 from clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
-_OF_A_CUT: Final = (told.LogTruncated, told.ProducersRead)
+_OF_THE_DISK: Final = (told.LogTruncated, told.ProducersRead, told.PositionsRead)
 CONTROL_REQUESTS: Final = (
     told.LeaderAndIsrRequested,
     told.StopReplicaRequested,
@@ -72,6 +73,7 @@ class WorldSpec:
     noise: Noise | None = None
     clocks: Mapping[int, Clock] = field(default_factory=dict)
     producer: ProducerOptions = field(default_factory=ProducerOptions)
+    offsets: TopicConfiguration | None = None  # `__consumer_offsets`; None: there is none
 
 
 class TimerDue(NamedTuple):
@@ -133,6 +135,7 @@ class Recorder(Protocol):
     def dropped(self, world: World, entry: Entry) -> None: ...
     def state(self, world: World, partition: TopicPartition) -> None: ...
     def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
+    def of_group(self, world: World, done: GroupOperation) -> None: ...
 
 
 class Watch(Protocol):
@@ -486,8 +489,8 @@ class World:
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
         refusal = self.carry_out(broker_id, effects)
-        if self.watch is not None and not isinstance(event, _OF_A_CUT):
-            # What the disk says of a truncation is over with the step that asked for it.
+        if self.watch is not None and not isinstance(event, _OF_THE_DISK):
+            # What the disk says is over with the step that asked for it.
             self.watch.told(self, broker_id, event, effects)
         return refusal
 
@@ -546,6 +549,10 @@ class World:
     def _read_producers(self, broker_id: int, effect: do.ReadProducers) -> None:
         found = self.disks[broker_id].logs[effect.partition].producers
         self.tell(broker_id, told.ProducersRead(effect.partition, found))
+
+    def _read_positions(self, broker_id: int, effect: do.ReadPositions) -> None:
+        found = self.disks[broker_id].logs[effect.partition].positions
+        self.tell(broker_id, told.PositionsRead(effect.partition, found))
 
     def _set_timer(self, broker_id: int, effect: do.SetTimer) -> None:
         clock = self.spec.clocks.get(broker_id)
@@ -781,6 +788,7 @@ def _is_exchange(entry: Entry, asked: Asked, number: int) -> bool:
 
 _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
     do.ReadProducers: World._read_producers,
+    do.ReadPositions: World._read_positions,
     do.SetTimer: World._set_timer,
     do.CancelTimer: World._cancel_timer,
     do.Coordinate: World._coordinate,
@@ -794,6 +802,8 @@ _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
     do.RespondOffsetForLeaderEpoch: World._respond,
     do.RespondListOffsets: World._respond,
     do.RespondProduce: producing.respond,
+    do.RespondOffsetCommit: producing.respond,
+    do.RespondOffsetFetch: producing.respond,
 }
 _HOLDERS: Final = (
     "asked",
@@ -846,6 +856,8 @@ def start_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: 
     while len(world.service.sessions) < len(spec.brokers) and world.advance():
         pass
     world.service.add_topic(spec.topic, spec.configuration)
+    if spec.offsets is not None:
+        world.service.add_topic(OFFSETS_TOPIC, spec.offsets)
     world.send_all(world.service.topics_changed())
     return world
 

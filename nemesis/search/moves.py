@@ -14,6 +14,7 @@ from typing import Final
 
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.model import TopicPartition
+from clusters.simulation.clients import GroupOperation
 from clusters.simulation.network import FETCH, Entry, Link, facts_of
 from clusters.simulation.world import World
 from nemesis import steps
@@ -70,6 +71,7 @@ class Trace:
     def dropped(self, world: World, entry: Entry) -> None: ...
     def state(self, world: World, partition: TopicPartition) -> None: ...
     def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
+    def of_group(self, world: World, done: GroupOperation) -> None: ...
 
 
 def draw_moves(
