@@ -327,10 +327,17 @@ class _Player:
                 api=step.api,
                 source=self._ids[step.source],
                 destination=self._ids[step.destination],
+                topic=self._topic_of(step),
                 where=step.where,
                 times=step.times,
             )
         )
+
+    def _topic_of(self, step: steps.Hold | steps.Drop) -> str | None:
+        """A condition is about one topic; where there is one only, it need not be named."""
+        if not step.where or self._scenario.offsets is None:
+            return None
+        return step.topic or self._scenario.topic.name
 
     def _end(self, name: str | None) -> Endpoint | None:
         if name is None or name in (CLIENT, COORDINATION):

@@ -88,6 +88,7 @@ class Hold:
     destination: str
     where: str = ""
     times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Drop:
     destination: str
     where: str = ""
     times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.errors import UsageError
 from nemesis.fields import Fields, ScenarioError
 from nemesis.gate.where import parse_where
@@ -148,7 +149,21 @@ def _message_rule(names: Names, fields: Fields) -> dict[str, Any]:
         "destination": destination,
         "where": where,
         "times": fields.take("times", int, None),
+        "topic": _topic(names, fields, where),
     }
+
+
+def _topic(names: Names, fields: Fields, where: str) -> str | None:
+    """Whose numbers a rule's condition is about."""
+    topic: str | None = fields.take("topic", str, None)
+    if topic is None:
+        return None
+    if topic != OFFSETS_TOPIC or not names.has_groups or not where:
+        raise fields.complain(
+            f"topic = {topic!r} goes with a where, in a cluster that has it; the one to name is"
+            f" {OFFSETS_TOPIC}"
+        )
+    return topic
 
 
 def _power_off(names: Names, fields: Fields) -> PowerOff:

@@ -386,7 +386,11 @@ class World:
     def is_matched(self, hold: Hold, link: Link, body: object) -> bool:
         if not hold.matches(link, body):
             return False
-        return hold.where is None or hold.where(self._facts(link, body))
+        if hold.where is None:
+            return True
+        if hold.topic is not None:
+            return hold.where(facts_of(body, TopicPartition(hold.topic, 0)))
+        return hold.where(self._facts(link, body))
 
     def _facts(self, link: Link, body: object) -> Mapping[str, int | None]:
         """What conditions may ask of a message; an answer is of the round of its request."""

@@ -135,11 +135,25 @@ class WorldObserved:
         return self.settled_at(max(ends, default=-1) + 1)
 
     def commits_level(self) -> bool:
+        """Every reachable follower has all of `__consumer_offsets` that was acknowledged, as much
+        as its leader, and knows it to be committed."""
+        done = self._world.clients.group_operations
+        commits = sum(one.f == "commit" and one.kind == "ok" for one in done)
+        return self.commits_settled() and self._commits_written() >= commits
+
+    def commits_settled(self) -> bool:
         """Every reachable follower has all that its leader has of `__consumer_offsets`, and knows
-        it to be committed."""
+        it to be committed; whatever was lost of it."""
+        return all(self._is_level(partition) for partition in self._of_commits())
+
+    def _commits_written(self) -> int:
+        led = ((self._world.service.states[one].leader, one) for one in self._of_commits())
+        return sum(self._world.disks[leader].logs[one].end_offset for leader, one in led)
+
+    def _of_commits(self) -> tuple[TopicPartition, ...]:
         offsets = self._world.spec.offsets
-        partitions = () if offsets is None else tuple(offsets.assignment)
-        return all(self._is_level(TopicPartition(OFFSETS_TOPIC, one)) for one in partitions)
+        numbers = () if offsets is None else tuple(offsets.assignment)
+        return tuple(TopicPartition(OFFSETS_TOPIC, number) for number in numbers)
 
     def _is_level(self, partition: TopicPartition) -> bool:
         state: LeaderAndIsr | None = self._world.service.states.get(partition)

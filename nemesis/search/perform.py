@@ -134,6 +134,7 @@ class Performer:
                 where_of(step.where),
                 step.times,
                 drops=isinstance(step, steps.Drop),
+                topic=step.topic,
             ),
         )
 

@@ -36,4 +36,4 @@ def is_at_rest(world: World) -> bool:
     if world.clients.in_flight or world.clients.asking or world.messages:
         return False
     observed = WorldObserved(world)
-    return observed.settled_at(0) and observed.commits_level()
+    return observed.settled_at(0) and observed.commits_settled()

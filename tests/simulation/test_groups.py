@@ -6,6 +6,7 @@ rule broken.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,18 @@ from clusters.simulation import committing, faults, producing
 from clusters.simulation.clients import GroupOperation
 from clusters.simulation.network import CLIENT
 from clusters.simulation.world import World
+from nemesis import steps
 from nemesis.scenario import Scenario, ScenarioError, load_scenario, parse_scenario
+from nemesis.search.episode import Search, explore_seed
+from nemesis.search.explore import watched_world
+from nemesis.search.judge import Judged
+from nemesis.search.mutants import BY_NAME, applied
 from nemesis.search.play import simulate
 from nemesis.search.regressed import commit_regressions
+from nemesis.search.shrink import Schedule, replay
+from nemesis.search.targets import target_of
 from nemesis.search.worlds import ready_world
-from tests.simulation.worlds import A, B, C, run_for, spec, until
+from tests.simulation.worlds import SETTINGS, A, B, C, run_for, spec, until
 
 G = TopicPartition(OFFSETS_TOPIC, 0)
 LOST = Path(__file__).parent / "scenarios" / "commit-lost.toml"
@@ -153,6 +161,62 @@ def test_where_all_must_have_it_the_commit_is_not_acknowledged(generation: str) 
 def test_a_file_that_speaks_of_groups_wrongly_is_refused(old: str, new: str, problem: str) -> None:
     with pytest.raises(ScenarioError, match=problem):
         _changed((old, new))
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+PRODUCE, AGAIN = steps.Produce(("m1",)), steps.Produce(("m2",))
+READ_ON, KILL = steps.Consume(0, "g"), steps.Kill("C", "discarded")
+HOLD = steps.Hold("h", "response", "fetch", "C", "B")
+STALE = steps.Hold("h", "response", "fetch", "C", "B", "high_watermark >= 1", topic=OFFSETS_TOPIC)
+# What shows each mutant, and leaves the unbroken core silent.
+SHOWN = {
+    "commits-acked-at-once": (PRODUCE, HOLD, READ_ON, KILL),
+    "positions-not-read": (PRODUCE, READ_ON, KILL),
+    "positions-read-to-high-watermark": (PRODUCE, STALE, READ_ON, KILL),
+    "first-position-read": (PRODUCE, READ_ON, AGAIN, READ_ON, KILL),
+    "first-position-known": (PRODUCE, READ_ON, AGAIN, READ_ON),
+}
+
+
+def _commits_of(schedule: Schedule, mutant: str | None = None) -> Judged | None:
+    chosen = BY_NAME["positions-not-read"]
+    target = target_of(
+        chosen.rules, SETTINGS, chosen.topic_settings, ("all",), chosen.faults, watched=True
+    )
+    ready = watched_world(target)
+    assert isinstance(ready, World)
+    with nullcontext() if mutant is None else applied(BY_NAME[mutant]):
+        return replay(target, ready, schedule)
+
+
+@pytest.mark.parametrize("mutant", SHOWN)
+def test_a_mutant_of_commits_is_shown(mutant: str) -> None:
+    broken = _commits_of(SHOWN[mutant], mutant)
+    assert broken is not None
+    assert broken.anomalies == (("commit-regression", 1),)
+    assert _commits_of(SHOWN[mutant]) == Judged("held", ())
+
+
+def _search(**settings: str) -> Search:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    faults = ("kill", "hold", "cut", "wait", "commit")
+    return Search(GENERATIONS["2.1"], ("all",), faults, {**SETTINGS, **named}, TWO, 300)
+
+
+def test_a_lost_commit_is_found_from_nothing_and_its_file_says_so_again() -> None:
+    loss = explore_seed(_search(offsets_commit_required_acks="1"), 1).loss
+    assert loss is not None
+    assert (loss.outcome, loss.portable) == ("duplicated", True)
+    assert 'consume = { group = "g" }' in loss.document
+    scenario = parse_scenario("found", loss.document, "found.toml")
+    again = simulate(scenario, GENERATIONS["2.1"]).judged
+    assert again.anomalies == (("commit-regression", 1),)
+
+
+def test_where_all_must_have_it_nothing_is_found() -> None:
+    explored = explore_seed(_search(), 1)
+    assert (explored.schedules, explored.loss) == (300, None)
 
 
 # --- the judge ------------------------------------------------------------------------------------
