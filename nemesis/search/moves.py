@@ -59,18 +59,17 @@ class Passed:
 class Trace:
     """A recorder that keeps what passed between brokers."""
 
-    def __init__(self, partition: TopicPartition, *, has_groups: bool = False) -> None:
+    def __init__(self, partition: TopicPartition, topic: str | None = None) -> None:
+        """`topic`: as a rule names it, where it is not the world's own."""
         self.passed: list[Passed] = []
-        self._partitions: dict[str | None, TopicPartition] = {None: partition}
-        if has_groups:
-            self._partitions[OFFSETS_TOPIC] = TopicPartition(OFFSETS_TOPIC, 0)
+        self._partition = partition
+        self._topic = topic
 
     def event(self, world: World, entry: Entry) -> None:
         kind = _PER_MESSAGE.get(type(entry.body))
         if kind is not None and entry.link is not None and entry.link.channel == FETCH:
-            for topic, partition in self._partitions.items():
-                numbers = facts_of(entry.body, partition)
-                self.passed.append(Passed(entry.link, kind[0], kind[1], numbers, topic))
+            numbers = facts_of(entry.body, self._partition)
+            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers, self._topic))
 
     def asked(self, world: World, entry: Entry) -> None: ...
     def answered(self, world: World, entry: Entry) -> None: ...
@@ -119,7 +118,10 @@ def _aim(
 ) -> steps.Hold | None:
     """A hold of one of the messages that the step would cause."""
     trial = world.copy()
-    trace = Trace(world.partition, has_groups=world.spec.offsets is not None)
+    # A commit writes to one topic alone: the numbers of the other do not change.
+    is_commit = isinstance(step, steps.Consume)
+    topic = OFFSETS_TOPIC if is_commit else None
+    trace = Trace(TopicPartition(OFFSETS_TOPIC, 0) if is_commit else world.partition, topic)
     trial.recorder = trace
     is_watched, trial.watch = trial.watch is not None, None
     try:
