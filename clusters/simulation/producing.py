@@ -11,7 +11,7 @@ from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.model import TopicPartition
-from clusters.simulation import committing, idempotent
+from clusters.simulation import committing, fetching, idempotent
 from clusters.simulation.asking import AnswerLate, Retry, new_request, newest_leader, try_later
 from clusters.simulation.clients import (
     DEFINITE,
@@ -249,7 +249,9 @@ def respond(world: World, broker_id: int, effect: Any) -> None:
     answer: object = effect
     if isinstance(effect, do.RespondFetch):
         answer = told.FetchResponded(
-            told.FetcherId(broker_id, 0), effect.request, world.read(broker_id, effect.results)
+            told.FetcherId(broker_id, 0),
+            effect.request,
+            fetching.read(world, broker_id, effect.results),
         )
     world.send(broker_id, CLIENT, CLIENTS, answer)
 

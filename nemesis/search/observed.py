@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from clusters.simulation.network import FETCH
-from clusters.simulation.world import Position, World
+from clusters.simulation.parts import Position
+from clusters.simulation.world import World
 
 
 class WorldObserved:

@@ -10,7 +10,7 @@ from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration
 from clusters.producer import ProducerOptions, in_flight_of
 from clusters.simulation.network import CLIENTS
-from clusters.simulation.world import WorldSpec
+from clusters.simulation.parts import WorldSpec
 from nemesis.search.worlds import world_spec
 
 TOPIC: Final = "t"

@@ -8,7 +8,8 @@ from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration
 from clusters.broker.replication.settings import replication_settings
 from clusters.producer import ProducerOptions
-from clusters.simulation.world import World, WorldSpec, start_world
+from clusters.simulation.parts import WorldSpec
+from clusters.simulation.world import World, start_world
 from nemesis.scenario import Scenario, Topic
 from nemesis.search.observed import WorldObserved
 
