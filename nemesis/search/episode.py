@@ -95,7 +95,7 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
 def loss_of(search: Search, ready: World, found: Found, by: str = "") -> Loss:
     """What was found, shrunk, and its file. `by`: the options of the search, if any."""
     target, outcome, seed = search.target(), found.judged.outcome, found.seed
-    writer = _Writer(search, target, ready, seed, outcome, by)
+    writer = _Writer(search, target, ready, seed, found.judged, by)
     portable = writer.is_portable(found.schedule)
     shrunk = shrink(
         target,
@@ -137,14 +137,18 @@ class _Writer:
     target: Target
     ready: World
     seed: int
-    outcome: str
+    judged: Judged  # what it came to when it was found
     by: str
+
+    @property
+    def outcome(self) -> str:
+        return self.judged.outcome
 
     def _document(self, schedule: Schedule, expect: Mapping[str, str]) -> str:
         what = {"lost": "An acknowledged record is lost", "diverged": "Two replicas diverge"}
         what["duplicated"] = (
             "A commit that was acknowledged is lost, and its records are read again"
-            if self.target.anomalies
+            if "commit-regression" in dict(self.judged.anomalies)
             else "An acknowledged record is there twice"
         )
         title = what.get(self.outcome, f"The outcome is {self.outcome}")
