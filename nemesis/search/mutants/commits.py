@@ -52,9 +52,11 @@ def knows_the_first(positions: Positions, records: Iterable[Committed]) -> Posit
     return {**with_committed({}, records), **positions}
 
 
-def _of_groups(name: str, owner: Any, named: Any, by: Any, sentence: str) -> Mutant:
+def _of_groups(
+    name: str, owner: Any, named: Any, by: Any, sentence: str, shown: str = ""
+) -> Mutant:
     """One function is another one, and consumers of a group commit."""
-    return rule(name, owner, named, by, sentence, faults=GROUPS, steps_only=True)
+    return rule(name, owner, named, by, sentence, faults=GROUPS, steps_only=True, shown=shown)
 
 
 MUTANTS: Final = (
@@ -78,6 +80,7 @@ MUTANTS: Final = (
         do.ReadPositions,
         reads_what_is_committed,
         "A new coordinator reads its log to its own high watermark, which may be one round old.",
+        shown="four steps",
     ),
     _of_groups(
         "first-position-read",
