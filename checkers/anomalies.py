@@ -162,7 +162,7 @@ _ALL: Final = (
         "commit-regression",
         "A group's committed position went back without a seek, was lost after it had been "
         "acknowledged, or lies beyond the end of the log.",
-        None,
+        "duplicated",  # the group reads again what it has read
         by_time=True,
     ),
     Anomaly(

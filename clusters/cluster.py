@@ -27,6 +27,7 @@ class ClusterSpec:
     brokers: Sequence[int]
     settings: Mapping[str, str]
     topic: TopicSpec
+    offsets: TopicSpec | None = None  # `__consumer_offsets`, where consumers are of groups
     controllers: int = 1  # where controllers are nodes of their own
 
 

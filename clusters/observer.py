@@ -41,10 +41,13 @@ class Observer(Protocol):
 
     async def start(self) -> None: ...
 
-    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> str | None:
-        """Creates a topic with the assignment wanted and watches its partitions; returns its id.
+    async def create_topic(
+        self, topic: TopicSpec, topic_id: str | None = None, *, watched: bool = True
+    ) -> str | None:
+        """Creates a topic with the assignment wanted; returns its id.
 
         `topic_id`: where the creator may choose it. None is returned where topics have no ids.
+        `watched`: `views` are of its partitions.
         """
         ...
 

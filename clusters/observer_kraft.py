@@ -75,7 +75,9 @@ class KraftObserver:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> str | None:
+    async def create_topic(
+        self, topic: TopicSpec, topic_id: str | None = None, *, watched: bool = True
+    ) -> str | None:
         """The controllers choose the id."""
         async with asyncio.timeout(_CREATE_WITHIN_S):
             answer = await self._ask_active(lambda c: c.ask(_create_request(topic)))
@@ -84,7 +86,8 @@ class KraftObserver:
             raise RefusedError(
                 f"Kafka does not create the topic {topic.name!r}: {created.error_message}"
             )
-        self._topic = created.topic_id
+        if watched:
+            self._topic = created.topic_id
         self._show(Image())
         return urlsafe_b64encode(created.topic_id.bytes).decode().rstrip("=")
 

@@ -51,8 +51,10 @@ class ZooKeeperObserver:
         self._kazoo.DataWatch(znodes.CONTROLLER, self._on_controller)
         self._kazoo.DataWatch(znodes.CONTROLLER_EPOCH, self._on_controller_epoch)
 
-    async def create_topic(self, topic: TopicSpec, topic_id: str | None = None) -> str | None:
-        """Writes a topic's znodes, with the assignment wanted, and watches its partitions.
+    async def create_topic(
+        self, topic: TopicSpec, topic_id: str | None = None, *, watched: bool = True
+    ) -> str | None:
+        """Writes a topic's znodes, with the assignment wanted, and may watch its partitions.
 
         `topic_id`: for brokers that know topic ids, so that whoever looks at the wire knows it
         before the first Fetch.
@@ -62,7 +64,7 @@ class ZooKeeperObserver:
         create = self._kazoo.create
         await asyncio.to_thread(create, znodes.topic_config_path(topic.name), settings)
         await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)
-        for partition in topic.assignment:
+        for partition in topic.assignment if watched else ():
             named = TopicPartition(topic.name, partition)
             self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
         return topic_id

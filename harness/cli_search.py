@@ -34,7 +34,9 @@ def explore(
     acks: Annotated[str, typer.Option(help="1 or all.")] = "all",
     nemesis: Annotated[
         str,
-        typer.Option(help="Faults: kill,hold,cut,pause,wait,stop,zombie,stale,consume,power_off."),
+        typer.Option(
+            help="Faults: kill,hold,cut,pause,wait,stop,zombie,stale,consume,commit,power_off."
+        ),
     ] = "kill,hold,cut,pause,wait",
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A setting, as min.insync.replicas=1.")

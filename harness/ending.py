@@ -7,7 +7,7 @@ whose final reads stopped short, is unknown by what is written here.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.faults import Faults
 from harness.observed import StageObserved
@@ -50,6 +50,8 @@ async def end(stage: Stage) -> Ending:
     await stage.watch_rounds()
     converged = await _converge(stage)
     final_reads = await _read_all(stage)
+    if not await _ask_groups(stage):
+        final_reads = tuple(replace(read, reached=False) for read in final_reads)
     await stage.clients.do("flush")
     await stage.gate.flush()
     await _stop_all(stage)
@@ -134,6 +136,21 @@ async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
             )
         )
     return tuple(reads)
+
+
+async def _ask_groups(stage: Stage) -> bool:
+    """Whether it was told where every group goes on that has committed anything."""
+    for group, partition in sorted(stage.sends.committed):
+        result = await stage.clients.do(
+            "position",
+            group=group,
+            topic=stage.spec.topic.name,
+            partition=partition,
+            deadline_s=READ_WITHIN_S,
+        )
+        if not result["told"]:
+            return False
+    return True
 
 
 async def _stop_all(stage: Stage) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from harness.stage import Stage
 from nemesis.gate.client import Position
 
@@ -29,6 +30,28 @@ class StageObserved:
 
     def consumed(self, record: str) -> bool:
         return record in self._stage.sends.consumed
+
+    def committed(self, group: str) -> int | None:
+        """What it last committed of this partition."""
+        return self._stage.sends.committed.get((group, self._partition))
+
+    def commits_level(self) -> bool:
+        """Every reachable follower has all of `__consumer_offsets` that was acknowledged, as much
+        as the others have, and knows it to be committed."""
+        offsets = self._stage.spec.offsets
+        partitions = () if offsets is None else offsets.assignment.items()
+        ends = [self._end_of_commits(*one) for one in partitions]
+        known = [end for end in ends if end is not None]
+        return len(known) == len(ends) and sum(known) >= self._stage.sends.commits
+
+    def _end_of_commits(self, partition: int, replicas: Collection[int]) -> int | None:
+        """Where all that can be reached have the end and the high watermark of one partition."""
+        positions = {
+            replica: self._stage.gate.positions.get((replica, OFFSETS_TOPIC, partition))
+            for replica in replicas
+            if self._stage.is_reachable(replica)
+        }
+        return self._stage.sends.commits if len(positions) == 1 else level_end(positions)
 
     def error(self, record: str) -> str | None:
         """Kafka's name of the error that the producer was told, definite or not."""
@@ -139,3 +162,29 @@ class StageObserved:
             for replica in self._stage.spec.topic.assignment[self._partition]
             if replica != leader and self._stage.is_reachable(replica)
         )
+
+
+def level_end(positions: Mapping[int, Position | None]) -> int | None:
+    """The log end that all followers have and know to be committed; None: they are not level.
+
+    `positions`: of the replicas that can be reached, as the wire last showed them. Who leads is who
+    is followed in the newest leader epoch; what the leader itself once was does not count.
+    """
+    known = [position for position in positions.values() if position is not None]
+    newest = max(map(_epoch, known), default=-1)
+    leaders = {position.leader for position in known if _epoch(position) == newest}
+    if len(leaders) != 1:
+        return None
+    [leader] = leaders
+    ends: set[int | None] = set()
+    for replica, position in positions.items():
+        if replica == leader:
+            continue
+        if position is None or (position.leader, _epoch(position)) != (leader, newest):
+            return None
+        ends |= {position.log_end_offset, position.high_watermark}
+    return ends.pop() if len(ends) == 1 else None
+
+
+def _epoch(position: Position) -> int:
+    return -1 if position.leader_epoch is None else position.leader_epoch

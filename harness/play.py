@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, assert_never
@@ -21,7 +21,7 @@ from harness.stage import Stage
 from harness.systems import System, check_system_on
 from nemesis import steps
 from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
-from nemesis.scenario import Scenario, ScheduledStep, expected_outcome
+from nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome
 from results.run import Aim
 
 Progress = Callable[[str], None]
@@ -85,19 +85,27 @@ def _clients(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
-    ids = scenario.brokers
+    """Where groups commit, brokers are told how many partitions their topic has."""
+    offsets, settings = scenario.offsets, dict(scenario.settings)
+    if offsets is not None:
+        settings["offsets.topic.num.partitions"] = str(len(offsets.assignment))
     return ClusterSpec(
-        brokers=tuple(ids[name] for name in scenario.start_order),
-        settings=scenario.settings,
-        topic=TopicSpec(
-            scenario.topic.name,
-            {
-                partition: tuple(ids[name] for name in replicas)
-                for partition, replicas in enumerate(scenario.topic.assignment)
-            },
-            scenario.topic.settings,
-        ),
+        brokers=tuple(scenario.brokers[name] for name in scenario.start_order),
+        settings=settings,
+        topic=_topic_spec(scenario.topic, scenario.brokers),
+        offsets=None if offsets is None else _topic_spec(offsets, scenario.brokers),
         controllers=scenario.controllers,
+    )
+
+
+def _topic_spec(topic: Topic, ids: Mapping[str, int]) -> TopicSpec:
+    return TopicSpec(
+        topic.name,
+        {
+            partition: tuple(ids[name] for name in replicas)
+            for partition, replicas in enumerate(topic.assignment)
+        },
+        topic.settings,
     )
 
 
@@ -273,6 +281,17 @@ class _Player:
                 assert_never(node)
 
     async def _consume(self, step: steps.Consume) -> None:
+        if step.group is not None:
+            result = await self._stage.clients.do(
+                "consume_as",
+                group=step.group,
+                topic=self._scenario.topic.name,
+                partition=step.partition,
+                deadline_s=20.0,
+            )
+            if result["problem"]:
+                raise _MissedError(result["problem"])
+            return
         await self._stage.clients.do(
             "consume",
             topic=self._scenario.topic.name,
@@ -308,10 +327,17 @@ class _Player:
                 api=step.api,
                 source=self._ids[step.source],
                 destination=self._ids[step.destination],
+                topic=self._topic_of(step),
                 where=step.where,
                 times=step.times,
             )
         )
+
+    def _topic_of(self, step: steps.Hold | steps.Drop) -> str | None:
+        """A condition is about one topic; where there is one only, it need not be named."""
+        if not step.where or self._scenario.offsets is None:
+            return None
+        return step.topic or self._scenario.topic.name
 
     def _end(self, name: str | None) -> Endpoint | None:
         if name is None or name in (CLIENT, COORDINATION):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clusters.cluster import ClusterSpec, Listeners, PartitionView
+from clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
 from clusters.hosts.local import LocalHost
 from clusters.hosts.place import LOCAL, Place, open_host
 from clusters.observer import Observer
@@ -51,6 +51,8 @@ class Sends:
     failed: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     consumed: dict[str, int] = field(default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)  # by group and partition
+    commits: int = 0  # that were acknowledged
 
 
 class Stage:
@@ -119,7 +121,9 @@ class Stage:
             await self._start_nodes((*self.cluster.controllers, *brokers))
         else:
             await self._start_brokers(brokers)
-        await self._create_topic()
+        await self._create_topic(self.spec.topic)
+        if self.spec.offsets is not None:
+            await self._create_topic(self.spec.offsets)
         partitions = len(self.spec.topic.assignment)
         await self.until(
             lambda: (
@@ -130,14 +134,13 @@ class Stage:
             "every partition has a leader",
         )
 
-    async def _create_topic(self) -> None:
+    async def _create_topic(self, topic: TopicSpec) -> None:
         """The gate knows a topic's id before the first Fetch, also where the cluster chose it."""
-        topic = self.spec.topic
         named = topic_id(self.system, topic.name)
         if named is not None:
             await self.gate.name_topics({named: topic.name})
         await self.gate.cut(None, None, "replication")
-        chosen = await self.observer.create_topic(topic, named)
+        chosen = await self.observer.create_topic(topic, named, watched=topic is self.spec.topic)
         if chosen is not None:
             await self.gate.name_topics({chosen: topic.name})
         await self.gate.heal_all()
@@ -310,6 +313,9 @@ class Stage:
                 self.sends.unknown[event["value"]] = event["error"]
             case "polled":
                 self.sends.consumed[event["value"]] = event["offset"]
+            case "committed":
+                self.sends.committed[event["group"], event["partition"]] = event["offset"]
+                self.sends.commits += 1
         self._changed.set()
 
     def _on_view(self, view: PartitionView | None) -> None:

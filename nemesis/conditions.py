@@ -26,6 +26,8 @@ class Observed(Protocol):
     def failed(self, record: str) -> bool: ...
     def error(self, record: str) -> str | None: ...
     def consumed(self, record: str) -> bool: ...
+    def committed(self, group: str) -> int | None: ...
+    def commits_level(self) -> bool: ...
     def held(self, source: int, destination: int) -> bool: ...
     def up(self, broker: int) -> bool: ...
     def registered(self, broker: int) -> bool: ...
@@ -64,6 +66,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "acked": (("record",), lambda o, r: o.acked(r)),
     "failed": (("record",), lambda o, r: o.failed(r)),
     "consumed": (("record",), lambda o, r: o.consumed(r)),
+    "committed": (("group",), lambda o, g: o.committed(g)),
     "error": (("record",), lambda o, r: o.error(r)),
     "held": (("broker", "broker"), lambda o, a, b: o.held(a, b)),
     "up": (("broker",), lambda o, b: o.up(b)),
@@ -85,6 +88,7 @@ _WORDS: Final[Mapping[str, Evaluate]] = {
     "controller": lambda o: o.controller(),
     "controller_epoch": lambda o: o.controller_epoch(),
     "level": lambda o: o.level(),
+    "commits_level": lambda o: o.commits_level(),
     "nobody": lambda o: None,
 }
 _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
@@ -96,10 +100,10 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 # Kafka's names of errors, which `error(m)` is compared with, are words of their own.
 _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
 VOCABULARY: Final = (
-    "acked(m), failed(m), consumed(m), error(m), held(A, B), up(A), registered(A), refused(A),"
-    " obeyed(A), LEO(A), HW(A), checkpointed(A), log_start_offset(A), log_end_offset(A), round(A),"
-    " leader, leader_epoch, controller, controller_epoch, isr, isr_changes,"
-    " level, nobody, NAME_OF_AN_ERROR"
+    "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
+    " registered(A), refused(A), obeyed(A), LEO(A), HW(A), checkpointed(A), log_start_offset(A),"
+    " log_end_offset(A), round(A), leader, leader_epoch, controller, controller_epoch, isr,"
+    " isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR"
 )
 
 
@@ -108,16 +112,18 @@ def parse_condition(
     brokers: Mapping[str, int],
     records: Collection[str],
     controllers: Collection[str] = (),
+    groups: Collection[str] = (),
 ) -> Condition:
     """Raises ConditionError for what is no condition about these brokers and records.
 
-    `controllers`: names that earlier steps gave to whoever was the active controller.
+    `controllers`: names that earlier steps gave to whoever was the active controller. `groups`:
+    those that consumers of earlier steps, or of this one, are of.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ConditionError(f"cannot read the condition {text!r}") from None
-    compiler = _Compiler(text, brokers, records, controllers)
+    compiler = _Compiler(text, brokers, records, controllers, groups)
     compiled = compiler.boolean(tree)
     subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
     return Condition(text, lambda observed: bool(compiled(observed)), subject)
@@ -129,6 +135,7 @@ class _Compiler:
     brokers: Mapping[str, int]
     records: Collection[str]
     controllers: Collection[str]
+    groups: Collection[str]
 
     def boolean(self, node: ast.expr) -> Evaluate:
         match node:
@@ -206,6 +213,10 @@ class _Compiler:
                     f"in {self.text!r}: {name} is no broker; there are {', '.join(self.brokers)}"
                 )
             return self.brokers[name]
+        if kind == "group":
+            if name not in self.groups:
+                raise ConditionError(f"in {self.text!r}: no step consumes as the group {name}")
+            return name
         if name not in self.records:
             raise ConditionError(f"in {self.text!r}: no step produces the record {name}")
         return name

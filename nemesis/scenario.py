@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.producer import ProducerOptions
 from nemesis.conditions import Condition, ConditionError, parse_condition
 from nemesis.fields import Fields, ScenarioError
@@ -87,6 +88,7 @@ class Scenario:
     source: tuple[str, ...]
     brokers: Mapping[str, int]
     topic: Topic
+    offsets: Topic | None  # `__consumer_offsets`; None: no consumer is of a group
     settings: Mapping[str, str]
     start_order: tuple[str, ...]
     steps: tuple[ScheduledStep, ...]
@@ -152,7 +154,11 @@ class _Reader:
         self.names.brokers = {str(broker): number for number, broker in enumerate(names)}
         if not names or len(self.names.brokers) != len(names):
             raise self.complain("cluster.brokers must name each broker once")
-        topic = self._topic(cluster.take("topics", dict))
+        topics = dict(cluster.take("topics", dict))
+        positions = topics.pop(OFFSETS_TOPIC, None)
+        topic = self._topic(topics)
+        offsets = None if positions is None else self._topic({OFFSETS_TOPIC: positions})
+        self.names.has_groups = offsets is not None
         settings = _as_settings(cluster.take("settings", dict, {}))
         order = tuple(cluster.take("start_order", list, list(self.names.brokers)))
         if sorted(order) != sorted(self.names.brokers):
@@ -173,6 +179,7 @@ class _Reader:
             source=tuple(str(item) for item in source),
             brokers=self.names.brokers,
             topic=topic,
+            offsets=offsets,
             settings=settings,
             start_order=order,
             steps=steps,
@@ -205,7 +212,9 @@ class _Reader:
 
     def _topic(self, topics: dict[str, Any]) -> Topic:
         if len(topics) != 1:
-            raise self.complain("cluster.topics must have exactly one topic")
+            raise self.complain(
+                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC}"
+            )
         name, raw = next(iter(topics.items()))
         fields = Fields(dict(raw), lambda m: self.complain(f"cluster.topics.{name}: {m}"))
         assignment = tuple(
@@ -245,7 +254,7 @@ class _Reader:
 
     def _condition(self, text: str) -> Condition:
         names = self.names
-        return parse_condition(text, names.brokers, names.records, names.controllers)
+        return parse_condition(text, names.brokers, names.records, names.controllers, names.groups)
 
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():

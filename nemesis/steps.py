@@ -54,9 +54,14 @@ class Produce:
 
 @dataclass(frozen=True, slots=True)
 class Consume:
-    """Reads from the beginning to the high watermark, once."""
+    """Reads from the beginning to the high watermark, once.
+
+    `group`: as a consumer of this group, from where the group goes on; then it commits how far it
+    has come, where it has read anything, and waits until that is acknowledged.
+    """
 
     partition: int = 0
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Hold:
     destination: str
     where: str = ""
     times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +102,7 @@ class Drop:
     destination: str
     where: str = ""
     times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
 
 
 @dataclass(frozen=True, slots=True)

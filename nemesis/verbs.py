@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.errors import UsageError
 from nemesis.fields import Fields, ScenarioError
 from nemesis.gate.where import parse_where
@@ -46,12 +47,14 @@ from nemesis.steps import (
 
 @dataclass(slots=True)
 class Names:
-    """What a step may name. `rules` and `controllers` grow from step to step."""
+    """What a step may name. `rules`, `controllers` and `groups` grow from step to step."""
 
     brokers: Mapping[str, int] = field(default_factory=dict)
     records: tuple[str, ...] = ()
     rules: set[str] = field(default_factory=set)
     controllers: set[str] = field(default_factory=set)  # what steps called the active controller
+    has_groups: bool = False  # there is a topic for the positions of groups
+    groups: set[str] = field(default_factory=set)
 
     def broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
         if name not in self.brokers:
@@ -99,6 +102,23 @@ def _produce(names: Names, fields: Fields) -> Produce:
     )
 
 
+def _consume(names: Names, fields: Fields) -> Consume:
+    partition, group = fields.take("partition", int, 0), fields.take("group", str, None)
+    if group is None:
+        return Consume(partition)
+    if not names.has_groups:
+        raise fields.complain(
+            "a group needs a topic for its positions: topics.__consumer_offsets = { assignment = …"
+            " }"
+        )
+    if not group.isidentifier() or group in names.brokers or group in names.records:
+        raise fields.complain(
+            f"group = {group!r} must be a word that names neither a broker nor a record"
+        )
+    names.groups.add(group)
+    return Consume(partition, group)
+
+
 def _load(names: Names, fields: Fields) -> Load:
     rate = fields.take("rate", float)
     if rate <= 0:
@@ -129,7 +149,21 @@ def _message_rule(names: Names, fields: Fields) -> dict[str, Any]:
         "destination": destination,
         "where": where,
         "times": fields.take("times", int, None),
+        "topic": _topic(names, fields, where),
     }
+
+
+def _topic(names: Names, fields: Fields, where: str) -> str | None:
+    """Whose numbers a rule's condition is about."""
+    topic: str | None = fields.take("topic", str, None)
+    if topic is None:
+        return None
+    if topic != OFFSETS_TOPIC or not names.has_groups or not where:
+        raise fields.complain(
+            f"topic = {topic!r} goes with a where, in a cluster that has it; the one to name is"
+            f" {OFFSETS_TOPIC}"
+        )
+    return topic
 
 
 def _power_off(names: Names, fields: Fields) -> PowerOff:
@@ -188,7 +222,7 @@ def _measure(names: Names, fields: Fields) -> Measure:
 
 VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "produce": _produce,
-    "consume": lambda names, fields: Consume(fields.take("partition", int, 0)),
+    "consume": _consume,
     "load": _load,
     "stop_load": lambda names, fields: StopLoad(),
     "hold": lambda names, fields: Hold(**_message_rule(names, fields)),

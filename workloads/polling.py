@@ -15,7 +15,7 @@ from workloads.recorder import Recorder
 
 _BATCH = 1_000
 _POLL_S = 0.1
-_WATERMARK_TIMEOUT_S = 2.0
+WATERMARK_TIMEOUT_S = 2.0
 
 
 def _record_poll(
@@ -49,6 +49,25 @@ def _record_poll(
         )
         on_record(message)
     return len(good)
+
+
+def read_on(
+    recorder: Recorder,
+    process: int,
+    phase: str,
+    reader: Any,
+    position: int,
+    end: int,
+    deadline: float,
+    on_record: Callable[[Any], None],
+) -> int:
+    """Polls an assigned partition from a position to `end`; where it came to by the deadline."""
+    while position < end and time.monotonic() < deadline:
+        invoked_ns = recorder.now_ns()
+        messages = reader.consume(_BATCH, _POLL_S)
+        if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
+            position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
+    return position
 
 
 def _text(data: bytes | None) -> str | None:
@@ -85,22 +104,17 @@ def read_to_end(
         start = 0
         while end is None and time.monotonic() < deadline:
             try:
-                start, end = reader.get_watermark_offsets(assigned, timeout=_WATERMARK_TIMEOUT_S)
+                start, end = reader.get_watermark_offsets(assigned, timeout=WATERMARK_TIMEOUT_S)
             except KafkaException:
                 continue  # no leader yet: the deadline decides
         if end is None:
             return ReadToEnd(0, None, False)
         reader.assign([assigned])
-        position = start
-        while position < end and time.monotonic() < deadline:
-            invoked_ns = recorder.now_ns()
-            messages = reader.consume(_BATCH, _POLL_S)
-            if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
-                position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
+        position = read_on(recorder, process, phase, reader, start, end, deadline, on_record)
         reached = position >= end
         while time.monotonic() < deadline:
             try:  # what was deleted while it was read need not have been read
-                start, _ = reader.get_watermark_offsets(assigned, timeout=_WATERMARK_TIMEOUT_S)
+                start, _ = reader.get_watermark_offsets(assigned, timeout=WATERMARK_TIMEOUT_S)
                 return ReadToEnd(start, end, reached)
             except KafkaException:
                 continue

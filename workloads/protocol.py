@@ -3,6 +3,8 @@
 Harness → clients, each with an `id` that the answer repeats:
     produce   topic, partition, acks, values, to  answered at once; completions are events
     consume   topic, partition, phase, end        reads from 0 to `end` (None: the high watermark)
+    consume_as  group, topic, partition           as a consumer of a group, which then commits
+    position  group, topic, partition             asks where a group goes on, at the end of a run
     load      topic, partitions, acks, rate       sends and polls until stop_load
     stop_load                                     answered when every send has completed
     flush                                         what was recorded can be read
@@ -10,6 +12,7 @@ Clients → harness:
     {"id", "ok", "result" | "error"}              answers
     {"event": "sent", "value", "type", "offset", "error"}       a scripted send has completed
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
+    {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
     {"event": "progress", "acked", "failed", "unknown", "polled"}   now and then, under load
 """
 

@@ -20,6 +20,7 @@ if __name__ == "__main__":
     forgo()
 
 from results.errors import NeaptideError
+from workloads.groups import GroupConsumer
 from workloads.polling import Poller, read_to_end
 from workloads.protocol import ClientsConfig
 from workloads.recorder import Recorder
@@ -108,11 +109,6 @@ class Worker:
     def do_consume(
         self, topic: str, partition: int, phase: str, end: int | None, deadline_s: float
     ) -> dict[str, Any]:
-        def on_record(message: Any) -> None:
-            if phase == "main":
-                value = message.value().decode("utf-8", errors="backslashreplace")
-                self.say({"event": "polled", "value": value, "offset": message.offset()})
-
         read = read_to_end(
             self._recorder,
             self._process(),
@@ -123,9 +119,58 @@ class Worker:
             phase=phase,
             end=end,
             deadline_s=deadline_s,
-            on_record=on_record,
+            on_record=self._say_polled if phase == "main" else lambda _: None,
         )
         return {"start": read.start, "end": read.end, "reached": read.reached}
+
+    def _say_polled(self, message: Any) -> None:
+        value = message.value().decode("utf-8", errors="backslashreplace")
+        self.say({"event": "polled", "value": value, "offset": message.offset()})
+
+    def do_consume_as(
+        self, group: str, topic: str, partition: int, deadline_s: float
+    ) -> dict[str, str]:
+        """`problem`: what did not come about in time; empty where all did."""
+        consumer = self._group_consumer(group, topic, partition, "main", deadline_s)
+        try:
+            told, position = consumer.position()
+            if not told:
+                return {"problem": f"nobody told where the group {group} goes on"}
+            end = consumer.read(position, self._say_polled)
+            if end is None:
+                return {"problem": "the consumer did not come to the high watermark"}
+            if end > (position or 0):
+                if not consumer.commit(end):
+                    return {"problem": f"the commit of the group {group} was not acknowledged"}
+                committed = {"group": group, "partition": partition, "offset": end}
+                self.say({"event": "committed", **committed})
+            return {"problem": ""}
+        finally:
+            consumer.close()
+
+    def do_position(
+        self, group: str, topic: str, partition: int, deadline_s: float
+    ) -> dict[str, bool]:
+        consumer = self._group_consumer(group, topic, partition, "final", deadline_s)
+        try:
+            return {"told": consumer.position()[0]}
+        finally:
+            consumer.close()
+
+    def _group_consumer(
+        self, group: str, topic: str, partition: int, phase: str, deadline_s: float
+    ) -> GroupConsumer:
+        return GroupConsumer(
+            self._recorder,
+            self._process(),
+            group,
+            topic,
+            partition,
+            phase,
+            time.monotonic() + deadline_s,
+            self._config.bootstrap,
+            self._config.settings,
+        )
 
     def do_load(self, topic: str, partitions: int, acks: str, rate: float, senders: int) -> None:
         for _ in range(senders):

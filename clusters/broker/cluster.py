@@ -23,6 +23,10 @@ class BrokerCluster(PlacedCluster):
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
         settings = {
             "zookeeper.session.timeout.ms": "6000",
+            # librdkafka looks for its group's coordinator although it may never use the group: let
+            # the topic of positions be small, and on no replication link.
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
             **self._spec.settings,
             "broker.id": str(broker),
             "neaptide.generation": self._generation,

@@ -88,6 +88,26 @@ class Poll:
     records: tuple[tuple[int, str], ...]  # (offset, value)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupOperation:
+    """A group's position is committed, or asked for: on its way (`kind` is "invoke") or done.
+
+    `offset` of an answer is None where the group has no position.
+    """
+
+    f: str  # commit | committed
+    group: str
+    partition: int
+    offset: int | None
+    phase: str
+    invoked_us: int
+    process: int  # as reads are numbered: whose position it is
+    kind: str = "invoke"
+    completed_us: int = 0
+    request: int | None = None
+    to: int | None = None
+
+
 @dataclass(slots=True)
 class Clients:
     """`waiting` has not been sent (again) yet; `in_flight` by request number."""
@@ -112,6 +132,11 @@ class Clients:
     # The next sequence to a partition, of the client that knows all brokers or only this one.
     sequences: dict[tuple[int, int | None], ProducerSequence] = field(default_factory=dict)
     next_producer_id: int = 0
+    asking: GroupOperation | None = None  # of a group: at most one thing at a time
+    coordinators: dict[str, int] = field(default_factory=dict)  # as last heard, by group
+    # As last acknowledged, by group and partition.
+    committed: dict[tuple[str, int], int] = field(default_factory=dict)
+    group_operations: tuple[GroupOperation, ...] = ()  # that are done, in order
 
     def copy(self) -> Clients:
         return replace(
@@ -122,6 +147,8 @@ class Clients:
             acked=dict(self.acked),
             consumed=dict(self.consumed),
             sequences=dict(self.sequences),
+            coordinators=dict(self.coordinators),
+            committed=dict(self.committed),
         )
 
     def settle(self, send: Send, outcome: Outcome) -> None:

@@ -15,6 +15,7 @@ from clusters.broker.replication import effects as do
 from clusters.broker.replication import epochs as epoch_cache
 from clusters.broker.replication import producers
 from clusters.broker.replication.broker import StoredReplica
+from clusters.broker.replication.committed import Committed, Positions, with_committed
 from clusters.broker.replication.epochs import Epochs
 from clusters.broker.replication.log import Log
 from clusters.broker.replication.model import Batch, TopicPartition
@@ -41,6 +42,12 @@ class SimulatedLog:
     @property
     def producers(self) -> Producers:
         return producers.of_batches(self.batches)
+
+    @property
+    def positions(self) -> Positions:
+        """What a log of `__consumer_offsets` says of groups."""
+        records = (value for batch in self.batches for value in values_of(batch))
+        return with_committed({}, (one for one in records if isinstance(one, Committed)))
 
     def copy(self) -> SimulatedLog:
         return SimulatedLog(

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.step import shut_down
-from clusters.simulation import producing
+from clusters.simulation import fetching, producing, sessions
 from clusters.simulation.network import CLIENTS, CONTROL, FETCH, SERVICE, Cut, Entry, Hold
-from clusters.simulation.world import ANSWERS, World, start_broker
+from clusters.simulation.world import World, start_broker
 
 __all__ = [
     "cut",
@@ -45,7 +45,7 @@ def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int
     _die(world, broker_id)
     kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
     lost = world.own_disk(broker_id).lose_page_cache(kept)
-    return {tp.partition: count for tp, count in lost.items()}
+    return {tp.partition: count for tp, count in lost.items() if tp.topic == world.spec.topic}
 
 
 def stop(world: World, broker_id: int) -> None:
@@ -83,7 +83,7 @@ def _die(world: World, broker_id: int) -> None:
     world.timers = {due: n for due, n in world.timers.items() if due.broker != broker_id}
     for number, asked in tuple(world.asked.items()):
         if broker_id in (asked.broker, asked.leader):
-            world.fail_request(number)
+            fetching.fail_request(world, number)
     gone = world.remove(lambda entry: _dies_with(entry, broker_id))
     if world.recorder is not None:
         for entry in gone:
@@ -106,13 +106,13 @@ def pause(world: World, broker_id: int) -> None:
     world.paused |= {broker_id}
     for number, asked in tuple(world.asked.items()):
         if asked.leader == broker_id:
-            world.time_out(number)
-    world.look_at_sessions()
+            fetching.time_out(world, number)
+    sessions.look_at_sessions(world)
 
 
 def expire(world: World, broker_id: int) -> None:
     """Its session ends, and it does not know it: it goes on as what it was."""
-    world.end_session(broker_id)
+    sessions.end_session(world, broker_id)
 
 
 def depose(world: World) -> None:
@@ -122,12 +122,12 @@ def depose(world: World) -> None:
 
 def register(world: World, broker_id: int) -> None:
     """It hears that its session is over, and has a new one."""
-    world.come_back(broker_id)
+    sessions.come_back(world, broker_id)
 
 
 def resume(world: World, broker_id: int) -> None:
     world.paused -= {broker_id}
-    world.look_at_sessions()
+    sessions.look_at_sessions(world)
     world.unblock()
 
 
@@ -137,7 +137,7 @@ def cut(
     world.cuts |= {Cut(source, target, purpose)}
     if both:
         world.cuts |= {Cut(target, source, purpose)}
-    world.look_at_sessions()
+    sessions.look_at_sessions(world)
 
 
 def heal(world: World, source: int | None = None, target: int | None = None) -> None:
@@ -152,7 +152,7 @@ def heal(world: World, source: int | None = None, target: int | None = None) -> 
         world.slowed.clear()
     world.cuts -= healed
     _reset(world, healed)
-    world.look_at_sessions()
+    sessions.look_at_sessions(world)
     world.unblock()
 
 
@@ -167,10 +167,10 @@ def _reset(world: World, healed: set[Cut]) -> None:
         if link.channel != FETCH or SERVICE in (link.source, link.target):
             continue
         number: int | None = getattr(entry.body, "request", None)
-        if isinstance(entry.body, ANSWERS):
-            number = world.asked_by(link.target, entry.body)
+        if isinstance(entry.body, fetching.ANSWERS):
+            number = fetching.asked_by(world, link.target, entry.body)
         if number in world.asked:
-            world.fail_request(number)
+            fetching.fail_request(world, number)
 
 
 def slow(
@@ -204,6 +204,6 @@ def discard(world: World, name: str) -> int:
     ]
     for entry in held:
         assert entry.link is not None
-        world.break_connection(entry.link, entry)
+        fetching.break_connection(world, entry.link, entry)
     world.unblock()
     return len(held)

@@ -73,6 +73,7 @@ class Hold:
     where: Callable[[Facts], bool] | None = None
     times: int | None = None
     drops: bool = False  # thrown away, and its connection broken, in place of held
+    topic: str | None = None  # of whose partition 0 `where` speaks; None: the world's own
 
     def matches(self, link: Link, body: object) -> bool:
         """Whether it is such a message; `where` is asked by whoever knows its numbers."""

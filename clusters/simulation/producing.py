@@ -1,8 +1,5 @@
 """What the clients of a world do: send records, read partitions, and make of the answers what
-librdkafka makes of them.
-
-Clients learn who leads from the metadata of a broker that they reach, so they may believe what is
-no longer so.
+librdkafka makes of them. What consumers commit is in committing.
 """
 
 from __future__ import annotations
@@ -13,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from clusters.simulation import idempotent
+from clusters.broker.replication.model import TopicPartition
+from clusters.simulation import committing, fetching, idempotent
+from clusters.simulation.asking import AnswerLate, Retry, new_request, newest_leader, try_later
 from clusters.simulation.clients import (
     DEFINITE,
     MESSAGE_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
     RESENT,
     RETRIABLE,
-    RETRY_AFTER_MS,
     Load,
     Outcome,
     Poll,
@@ -35,21 +32,12 @@ if TYPE_CHECKING:
     from clusters.simulation.world import World
 
 RECORD_BYTES = 100
+FROM_START = -1
 BURST_MS = 500
-
-
-class Retry(NamedTuple):
-    """The clients look again for a leader."""
 
 
 class Burst(NamedTuple):
     """The load sends its next records."""
-
-
-class AnswerLate(NamedTuple):
-    """A client has waited for an answer for as long as it waits at all."""
-
-    request: int
 
 
 # --- what is asked of them -----------------------------------------------------------------------
@@ -85,12 +73,12 @@ def stop_load(world: World) -> None:
     world.clients.load = None
 
 
-def consume(world: World, partition: int, phase: str) -> None:
-    """Begins to read a partition from its start to the high watermark."""
+def consume(world: World, partition: int, phase: str, offset: int = FROM_START) -> None:
+    """Begins to read a partition from its start, or an offset, to the high watermark."""
     clients = world.clients
     clients.found = ()
     clients.reads_begun += 1
-    clients.reading = Read(partition, phase, -1, world.now_us, clients.reads_begun)
+    clients.reading = Read(partition, phase, offset, world.now_us, clients.reads_begun)
     _read_on(world)
 
 
@@ -111,7 +99,7 @@ def _send_waiting(world: World) -> None:
         leader = _leader(world, send.partition, send.to)
         if leader is None:
             left.append(send)
-            _try_later(world)
+            try_later(world)
             continue
         _send(world, leader, send)
     clients.waiting = tuple(left)
@@ -144,8 +132,7 @@ def _settle_late(world: World) -> None:
 def _send(world: World, leader: int, send: Send) -> None:
     partition = TopicPartition(world.spec.topic, send.partition)
     batches = (told.ProducedBatch(1, RECORD_BYTES, send.value, producer=send.sequence),)
-    world.sequence += 1
-    number = world.sequence
+    number = new_request(world)
     request = told.ProduceRequested(number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),))
     world.send(CLIENT, leader, CLIENTS, request)
     if send.acks == 0:
@@ -159,41 +146,15 @@ def _send(world: World, leader: int, send: Send) -> None:
     world.later(waits_ms * 1_000, AnswerLate(number))
 
 
-def _try_later(world: World) -> None:
-    if not world.clients.is_retrying:
-        world.clients.is_retrying = True
-        world.later(RETRY_AFTER_MS * 1_000, Retry())
-
-
-def _reaches(world: World, broker: int) -> bool:
-    if broker not in world.brokers or broker in world.paused:
-        return False
-    there, back = Link(CLIENT, broker, CLIENTS), Link(broker, CLIENT, CLIENTS)
-    return not any(cut.covers(there) or cut.covers(back) for cut in world.cuts)
-
-
 def _leader(world: World, partition: int, to: int | None = None) -> int | None:
-    """Who leads, as the clients believe; asked anew where that broker is dead.
-
-    Of what different brokers tell, the newest leader epoch is believed, as librdkafka does.
-    """
+    """Who leads, as the clients believe; asked anew where that broker is dead."""
     known = world.clients.leaders.get((partition, to))
     if known is not None and known in world.brokers:
         return known
-    newest: LeaderAndIsr | None = None
-    for broker_id in sorted(world.brokers) if to is None else (to,):
-        if not _reaches(world, broker_id):
-            continue
-        told_state = world.brokers[broker_id].metadata.topics.get(world.spec.topic, {})
-        told_of = told_state.get(partition)
-        if told_of is None or told_of.state.leader not in world.brokers:
-            continue
-        if newest is None or told_of.state.leader_epoch > newest.leader_epoch:
-            newest = told_of.state
-    if newest is None:
-        return None
-    world.clients.leaders[partition, to] = newest.leader
-    return newest.leader
+    newest = newest_leader(world, TopicPartition(world.spec.topic, partition), to)
+    if newest is not None:
+        world.clients.leaders[partition, to] = newest
+    return newest
 
 
 # --- what happens to them ------------------------------------------------------------------------
@@ -205,6 +166,7 @@ def take(world: World, body: object) -> bool:
         world.clients.is_retrying = False
         _send_waiting(world)
         _read_on(world)
+        committing.ask_again(world)
         return True
     if isinstance(body, Burst):
         return _burst(world)
@@ -217,9 +179,9 @@ def take(world: World, body: object) -> bool:
     if reading is not None and reading.request == body.request:
         world.clients.reading = replace(reading, request=None)
         world.clients.leaders.pop((reading.partition, None), None)
-        _try_later(world)
+        try_later(world)
         return True
-    return False
+    return committing.is_late(world, body.request)
 
 
 def _burst(world: World) -> bool:
@@ -244,10 +206,10 @@ def _again_or(world: World, send: Send, outcome: Outcome) -> None:
     clients = world.clients
     if send.sequence is not None:
         clients.wait_again(send)
-        _try_later(world)
+        try_later(world)
     elif send.retries_left:
         clients.wait_again(replace(send, retries_left=send.retries_left - 1, is_sent=True))
-        _try_later(world)
+        try_later(world)
     else:
         clients.settle(send, outcome)
 
@@ -262,7 +224,8 @@ def break_connection(world: World, lost: Entry) -> None:
     reading = world.clients.reading
     if reading is not None and isinstance(lost.body, told.FetchResponded | told.FetchRequested):
         world.clients.reading = replace(reading, request=None)
-        _try_later(world)
+        try_later(world)
+    committing.connection_lost(world, lost)
 
 
 def broken(world: World, broker_id: int) -> None:
@@ -274,10 +237,11 @@ def broken(world: World, broker_id: int) -> None:
     reading = clients.reading
     if reading is not None and clients.leaders.get((reading.partition, None)) == broker_id:
         clients.reading = replace(reading, request=None)
-        _try_later(world)
+        try_later(world)
     for known, leader in tuple(clients.leaders.items()):
         if leader == broker_id:
             del clients.leaders[known]
+    committing.broken(world, broker_id)
 
 
 def respond(world: World, broker_id: int, effect: Any) -> None:
@@ -285,7 +249,9 @@ def respond(world: World, broker_id: int, effect: Any) -> None:
     answer: object = effect
     if isinstance(effect, do.RespondFetch):
         answer = told.FetchResponded(
-            told.FetcherId(broker_id, 0), effect.request, world.read(broker_id, effect.results)
+            told.FetcherId(broker_id, 0),
+            effect.request,
+            fetching.read(world, broker_id, effect.results),
         )
     world.send(broker_id, CLIENT, CLIENTS, answer)
 
@@ -299,6 +265,8 @@ def deliver(world: World, link: Link, body: object) -> None:
         _on_produced(world, body)
     elif isinstance(body, told.FetchResponded):
         _on_read(world, body)
+    else:
+        committing.take_answer(world, body)
 
 
 def _on_produced(world: World, body: do.RespondProduce) -> None:
@@ -312,7 +280,7 @@ def _on_produced(world: World, body: do.RespondProduce) -> None:
             if result.error in RESENT:
                 world.clients.leaders.pop((send.partition, send.to), None)
             world.clients.wait_again(send)
-            _try_later(world)
+            try_later(world)
     elif result.error is Error.NONE:
         world.clients.settle(send, Outcome("ok", now_us, result.base_offset))
     elif result.error in DEFINITE and not (result.error in RETRIABLE and send.retries_left):
@@ -321,7 +289,7 @@ def _on_produced(world: World, body: do.RespondProduce) -> None:
     elif result.error in RESENT:
         world.clients.leaders.pop((send.partition, send.to), None)
         world.clients.wait_again(send)
-        _try_later(world)
+        try_later(world)
     else:
         _again_or(world, send, Outcome("info", now_us, error=result.error.name))
     if not world.clients.is_retrying:
@@ -337,15 +305,14 @@ def _read_on(world: World) -> None:
         return
     leader = _leader(world, reading.partition)
     if leader is None:
-        _try_later(world)
+        try_later(world)
         return
     partition = TopicPartition(world.spec.topic, reading.partition)
     offset = reading.offset
     if offset < 0:  # from the start: as auto.offset.reset=earliest has it
         log = world.disks[leader].logs.get(partition)
         offset = log.start_offset if log else 0
-    world.sequence += 1
-    number = world.sequence
+    number = new_request(world)
     asked = told.FetchedPartition(partition, offset, 1 << 20)
     world.clients.reading = replace(reading, offset=offset, request=number)
     world.send(CLIENT, leader, CLIENTS, told.FetchRequested(number, -1, 0, 0, (asked,)))
@@ -363,7 +330,7 @@ def _on_read(world: World, body: told.FetchResponded) -> None:
         offset = -1 if is_out_of_range else reading.offset
         clients.reading = replace(reading, offset=offset, request=None)
         clients.leaders.pop((reading.partition, None), None)
-        _try_later(world)
+        try_later(world)
         return
     found = [
         (batch.base_offset + index, batch.leader_epoch, value)

@@ -9,21 +9,18 @@ copy goes another way. No rule of replication is here, and no chance but the spe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from clusters.broker.replication import coordination as zk
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.broker import Broker, start
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import Generation
-from clusters.broker.replication.model import TopicConfiguration, TopicPartition
-from clusters.broker.replication.settings import ReplicationSettings
+from clusters.broker.replication.model import TopicPartition
 from clusters.broker.replication.step import begin, step
-from clusters.producer import ProducerOptions
-from clusters.simulation import producing
+from clusters.simulation import fetching, producing, sessions
 from clusters.simulation.clients import Clients
 from clusters.simulation.disk import Disk
 from clusters.simulation.network import (
@@ -32,118 +29,33 @@ from clusters.simulation.network import (
     COORDINATION,
     FETCH,
     SERVICE,
-    Clock,
     Cut,
     Entry,
     Hold,
     Link,
-    Noise,
     facts_of,
+)
+from clusters.simulation.parts import (
+    Asked,
+    Position,
+    Recorder,
+    Register,
+    RequestTimedOut,
+    RetentionDue,
+    SessionTimedOut,
+    TimerDue,
+    Watch,
+    WorldSpec,
 )
 from clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
-_OF_A_CUT: Final = (told.LogTruncated, told.ProducersRead)
+_OF_THE_DISK: Final = (told.LogTruncated, told.ProducersRead, told.PositionsRead)
 CONTROL_REQUESTS: Final = (
     told.LeaderAndIsrRequested,
     told.StopReplicaRequested,
     told.UpdateMetadataRequested,
 )
-ANSWERS: Final = (
-    told.FetchResponded,
-    told.OffsetForLeaderEpochResponded,
-    told.ListOffsetsResponded,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class WorldSpec:
-    """What a world is made of. Durations in the units that their names say."""
-
-    rules: Generation
-    settings: ReplicationSettings
-    brokers: tuple[int, ...]  # in the order in which they start: the first is controller
-    topic: str
-    configuration: TopicConfiguration
-    latency_us: int = 500
-    session_timeout_ms: int = 6_000
-    socket_timeout_ms: int = 30_000  # replica.socket.timeout.ms
-    retention_check_ms: int | None = None  # None: nothing is ever deleted
-    noise: Noise | None = None
-    clocks: Mapping[int, Clock] = field(default_factory=dict)
-    producer: ProducerOptions = field(default_factory=ProducerOptions)
-
-
-class TimerDue(NamedTuple):
-    broker: int
-    timer: told.Timer
-
-
-class RequestTimedOut(NamedTuple):
-    """A follower has waited for an answer for replica.socket.timeout.ms."""
-
-    number: int
-
-
-class RetentionDue(NamedTuple):
-    """A broker looks whether its logs are too large (log.retention.check.interval.ms)."""
-
-    broker: int
-    started_us: int
-
-
-class SessionTimedOut(NamedTuple):
-    broker: int
-    silent_since_us: int
-
-
-class Register(NamedTuple):
-    """A broker that has started asks for a session."""
-
-    unclean_shutdown: bool
-
-
-class Asked(NamedTuple):
-    """A follower's request that waits for its answer."""
-
-    broker: int
-    leader: int
-    effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
-    sent_us: int
-
-
-class Position(NamedTuple):
-    """What the wire has shown of a follower: its LEO by its request, its HW by the answer."""
-
-    leader: int
-    leader_epoch: int
-    round: int
-    log_end_offset: int
-    high_watermark: int | None
-    at_us: int  # when the request was sent
-
-
-class Recorder(Protocol):
-    """Hears of what a run directory keeps. A search has none."""
-
-    def asked(self, world: World, entry: Entry) -> None: ...
-    def answered(self, world: World, entry: Entry) -> None: ...
-    def event(self, world: World, entry: Entry) -> None: ...
-    def blocked(self, world: World, entry: Entry) -> None: ...
-    def dropped(self, world: World, entry: Entry) -> None: ...
-    def state(self, world: World, partition: TopicPartition) -> None: ...
-    def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
-
-
-class Watch(Protocol):
-    """Sees every step of the core, after its effects; may raise. A fast search has none."""
-
-    def started(self, world: World, broker_id: int) -> None: ...
-    def told(
-        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
-    ) -> None: ...
-    def served(self, world: World) -> None: ...
-    def copy(self) -> Watch: ...
 
 
 class World:
@@ -283,27 +195,14 @@ class World:
             self.waiting.append(entry)
             self.blocked_links.add(link)
             if link.channel == FETCH:
-                self._expect_time_out(entry)
+                fetching.expect_time_out(self, entry)
             return False
         self.now_us = max(self.now_us, entry.due_us)
         if (self.holds or self.spec.noise) and self._is_dropped(link, entry):
-            self.break_connection(link, entry)
+            fetching.break_connection(self, link, entry)
             return False
         self._deliver(entry, link)
         return True
-
-    def _expect_time_out(self, entry: Entry) -> None:
-        """A follower's request, or its answer, is kept up: the follower will not wait for ever."""
-        assert entry.link is not None
-        number = getattr(entry.body, "request", None)
-        if isinstance(entry.body, ANSWERS):
-            number = self.asked_by(entry.link.target, entry.body)
-        if number in self.asked:
-            self.time_out(number)
-
-    def time_out(self, number: int) -> None:
-        due_us = self.asked[number].sent_us + self.spec.socket_timeout_ms * 1_000
-        self.later(max(0, due_us - self.now_us), RequestTimedOut(number))
 
     def _take_own(self, entry: Entry) -> bool:
         """A timer, a time-out: True where it was still meant."""
@@ -323,7 +222,7 @@ class World:
                 if number not in self.asked:
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
-                self.fail_request(number)
+                fetching.fail_request(self, number)
             case RetentionDue(broker, started_us):
                 if self.started_us.get(broker) != started_us:
                     return False
@@ -336,7 +235,7 @@ class World:
                 if self.silent_since.get(broker) != since_us:
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
-                self.end_session(broker)
+                sessions.end_session(self, broker)
             case _:
                 self.now_us = max(self.now_us, entry.due_us)
                 return producing.take(self, body)
@@ -383,7 +282,11 @@ class World:
     def is_matched(self, hold: Hold, link: Link, body: object) -> bool:
         if not hold.matches(link, body):
             return False
-        return hold.where is None or hold.where(self._facts(link, body))
+        if hold.where is None:
+            return True
+        if hold.topic is not None:
+            return hold.where(facts_of(body, TopicPartition(hold.topic, 0)))
+        return hold.where(self._facts(link, body))
 
     def _facts(self, link: Link, body: object) -> Mapping[str, int | None]:
         """What conditions may ask of a message; an answer is of the round of its request."""
@@ -395,14 +298,6 @@ class World:
             facts.setdefault("fetch_offset", position.log_end_offset)
             facts.setdefault("leader_epoch", position.leader_epoch)
         return facts
-
-    def asked_by(self, broker_id: int, body: object) -> int | None:
-        """The number of the request that an answer on its way to this broker answers."""
-        sequence = getattr(body, "sequence", None)
-        for number, asked in self.asked.items():
-            if asked.broker == broker_id and asked.effect.sequence == sequence:
-                return number
-        return None
 
     def unblock(self) -> None:
         """Looks again at all that waits: something was healed, released, resumed or started."""
@@ -454,12 +349,12 @@ class World:
                 if body != zk.SessionExpired():
                     return  # of the session that is over
                 self.expired -= {link.target}
-            if isinstance(body, ANSWERS):
-                number = self.asked_by(link.target, body)
+            if isinstance(body, fetching.ANSWERS):
+                number = fetching.asked_by(self, link.target, body)
                 if number is not None:
                     del self.asked[number]
                 if isinstance(body, told.FetchResponded):
-                    self._note_answer(link.target, body)
+                    fetching.note_answer(self, link.target, body)
             self._tell_message(link, body)
 
     def deliver_now(self, entry: Entry) -> None:
@@ -486,8 +381,8 @@ class World:
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
         refusal = self.carry_out(broker_id, effects)
-        if self.watch is not None and not isinstance(event, _OF_A_CUT):
-            # What the disk says of a truncation is over with the step that asked for it.
+        if self.watch is not None and not isinstance(event, _OF_THE_DISK):
+            # What the disk says is over with the step that asked for it.
             self.watch.told(self, broker_id, event, effects)
         return refusal
 
@@ -547,6 +442,15 @@ class World:
         found = self.disks[broker_id].logs[effect.partition].producers
         self.tell(broker_id, told.ProducersRead(effect.partition, found))
 
+    def _read_positions(self, broker_id: int, effect: do.ReadPositions) -> None:
+        found = self.disks[broker_id].logs[effect.partition].positions
+        self.tell(broker_id, told.PositionsRead(effect.partition, found))
+
+    def _respond(self, broker_id: int, effect: Any) -> None:
+        """To a follower, or to a client."""
+        answer = fetching.respond if effect.request in self.asked else producing.respond
+        answer(self, broker_id, effect)
+
     def _set_timer(self, broker_id: int, effect: do.SetTimer) -> None:
         clock = self.spec.clocks.get(broker_id)
         delay_us = effect.delay_ms * 1_000 if clock is None else clock.duration_us(effect.delay_ms)
@@ -584,216 +488,25 @@ class World:
             self.blocked_links = {entry.link for entry in self.waiting if entry.link is not None}
         return gone
 
-    # --- a follower's requests -------------------------------------------------------------------
-
-    def _ask(
-        self,
-        broker_id: int,
-        effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets,
-    ) -> None:
-        leader = effect.fetcher.leader
-        self.sequence += 1
-        number = self.sequence
-        self.asked[number] = Asked(broker_id, leader, effect, self.now_us)
-        if leader not in self.brokers:
-            self.fail_request(number)
-            return
-        request: object
-        match effect:
-            case do.SendFetch():
-                self._note_request(broker_id, leader, effect)
-                request = told.FetchRequested(
-                    number, broker_id, effect.max_wait_ms, effect.min_bytes, effect.partitions
-                )
-            case do.SendOffsetForLeaderEpoch():
-                request = told.OffsetForLeaderEpochRequested(number, effect.partitions)
-            case do.SendListOffsets():
-                request = told.ListOffsetsRequested(number, broker_id, effect.partitions)
-        entry = self.send(broker_id, leader, FETCH, request)
-        if self.recorder is not None and isinstance(request, told.FetchRequested):
-            self.recorder.asked(self, entry)
-
-    def _note_request(self, broker_id: int, leader: int, effect: do.SendFetch) -> None:
-        for asked in effect.partitions:
-            if asked.partition != self.partition:
-                continue
-            epoch = self.brokers[broker_id].partitions[asked.partition].leader_epoch
-            key = (broker_id, leader, epoch)
-            self.rounds[key] = self.rounds.get(key, 0) + 1
-            before = self.positions.get(broker_id)
-            mark = before.high_watermark if before else None
-            self.positions[broker_id] = Position(
-                leader, epoch, self.rounds[key], asked.fetch_offset, mark, self.now_us
-            )
-
-    def _note_answer(self, broker_id: int, body: told.FetchResponded) -> None:
-        position = self.positions.get(broker_id)
-        for result in body.results:
-            if position and result.partition == self.partition and result.error is Error.NONE:
-                self.positions[broker_id] = position._replace(high_watermark=result.high_watermark)
-
-    def fail_request(self, number: int) -> None:
-        """A follower's connection to its leader is broken: both ends see it, if they live."""
-        asked = self.asked.pop(number)
-        fetcher, sequence = asked.effect.fetcher, asked.effect.sequence
-        if asked.broker in self.brokers:
-            failed = told.FetcherRequestFailed(fetcher, sequence)
-            self.send(asked.broker, asked.broker, FETCH, failed)
-        self.remove(lambda entry: _is_exchange(entry, asked, number))
-        if asked.leader in self.brokers:
-            self.send(asked.broker, asked.leader, FETCH, told.RequestAbandoned(number))
-
-    def _close_fetcher(self, broker_id: int, effect: do.CloseFetcher) -> None:
-        for number, asked in tuple(self.asked.items()):
-            if (asked.broker, asked.effect.fetcher) == (broker_id, effect.fetcher):
-                del self.asked[number]
-                self.remove(lambda e, a=asked, n=number: _is_exchange(e, a, n))  # type: ignore[misc]
-                if asked.leader in self.brokers:
-                    self.send(broker_id, asked.leader, FETCH, told.RequestAbandoned(number))
-
-    def _respond(self, broker_id: int, effect: Any) -> None:
-        asked = self.asked.get(effect.request)
-        if asked is None:
-            producing.respond(self, broker_id, effect)
-            return
-        fetcher, sequence = asked.effect.fetcher, asked.effect.sequence
-        answer: object
-        match effect:
-            case do.RespondFetch(_, results):
-                answer = told.FetchResponded(fetcher, sequence, self.read(broker_id, results))
-            case do.RespondOffsetForLeaderEpoch(_, ends):
-                answer = told.OffsetForLeaderEpochResponded(
-                    fetcher,
-                    sequence,
-                    tuple(
-                        told.EpochEndOffset(e.partition, e.error, e.end_offset, e.leader_epoch)
-                        for e in ends
-                    ),
-                )
-            case _:
-                listed = (told.ListedOffset(o.partition, o.error, o.offset) for o in effect.results)
-                answer = told.ListOffsetsResponded(fetcher, sequence, tuple(listed))
-        if isinstance(answer, told.FetchResponded):
-            self._note_mark(broker_id, asked.broker, answer)
-        entry = self.send(broker_id, asked.broker, FETCH, answer)
-        if self.recorder is not None and isinstance(answer, told.FetchResponded):
-            self.recorder.answered(self, entry)
-
-    def _note_mark(self, leader: int, follower: int, answer: told.FetchResponded) -> None:
-        position = self.positions.get(follower)
-        for result in answer.results:
-            if not position or result.partition != self.partition or result.error is not Error.NONE:
-                continue
-            key = (position.leader_epoch, leader, follower)
-            if result.high_watermark < self.marks_told.get(key, 0):
-                self.marks_gone_back += 1
-            self.marks_told[key] = result.high_watermark
-
-    def read(
-        self, broker_id: int, results: tuple[do.FetchedResult, ...]
-    ) -> tuple[told.FetchResult, ...]:
-        """The records of an answer: as much as fits, but never nothing where there is something."""
-        budget = self.spec.settings.replica_fetch_response_max_bytes
-        tells_start = self.spec.rules.fetch_version >= 5
-        is_first = True
-        answers = []
-        for one in results:
-            batches: tuple[Any, ...] = ()
-            if one.records is not None:
-                log = self.disks[broker_id].logs[one.partition]
-                batches, budget = log.read(one.records, budget, at_least_one=is_first)
-                is_first = is_first and not batches
-            start_offset = one.log_start_offset if tells_start else -1
-            answers.append(
-                told.FetchResult(
-                    one.partition, one.error, one.high_watermark, start_offset, batches
-                )
-            )
-        return tuple(answers)
-
-    def break_connection(self, link: Link, entry: Entry) -> None:
-        """A message is lost: on TCP that is a broken connection."""
-        if self.recorder is not None:
-            self.recorder.dropped(self, entry)
-        number = getattr(entry.body, "request", None) or self.asked_by(link.target, entry.body)
-        if number in self.asked:
-            self.fail_request(number)
-
-    # --- sessions --------------------------------------------------------------------------------
-
-    def hears(self, broker_id: int) -> bool:
-        """Whether a broker and the service hear each other."""
-        if broker_id not in self.brokers or broker_id in self.paused:
-            return False
-        there = Link(broker_id, SERVICE, COORDINATION)
-        back = Link(SERVICE, broker_id, COORDINATION)
-        return not any(cut.covers(there) or cut.covers(back) for cut in self.cuts)
-
-    def look_at_sessions(self) -> None:
-        """After something was cut, healed, paused or resumed: whose heartbeats come through?"""
-        for broker_id in self.brokers:
-            if self.hears(broker_id):
-                if self.silent_since.pop(broker_id, None) is not None:
-                    self.come_back(broker_id)
-            elif broker_id not in self.silent_since:
-                self.silent_since[broker_id] = self.now_us
-                timeout_us = self.spec.session_timeout_ms * 1_000
-                self.later(timeout_us, SessionTimedOut(broker_id, self.now_us))
-
-    def end_session(self, broker_id: int) -> None:
-        """What the session had asked, and what it was to be told, is gone with it."""
-        if broker_id not in self.service.sessions:
-            return
-        self.expired |= {broker_id}
-        self.remove(lambda entry: _is_coordination(entry, broker_id))
-        self.send_all(self.service.expire(broker_id))
-
-    def come_back(self, broker_id: int) -> None:
-        if broker_id in self.expired:
-            self.remove(lambda entry: _is_coordination(entry, broker_id))
-            self.send(SERVICE, broker_id, COORDINATION, zk.SessionExpired())
-            self.send_all(self.service.register(broker_id))
-
-
-def _is_coordination(entry: Entry, broker_id: int) -> bool:
-    link = entry.link
-    return (
-        link is not None
-        and link.channel == COORDINATION
-        and broker_id in (link.source, link.target)
-        and not isinstance(entry.body, Register)
-    )
-
-
-def _is_exchange(entry: Entry, asked: Asked, number: int) -> bool:
-    """Whether a message belongs to this request: the request itself, or its answer."""
-    body = entry.body
-    if entry.link is None or entry.link.channel != FETCH:
-        return False
-    if getattr(body, "request", None) == number:
-        return not isinstance(body, told.RequestAbandoned)
-    return (
-        entry.link == Link(asked.leader, asked.broker, FETCH)
-        and getattr(body, "fetcher", None) == asked.effect.fetcher
-        and getattr(body, "sequence", None) == asked.effect.sequence
-    )
-
 
 _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
     do.ReadProducers: World._read_producers,
+    do.ReadPositions: World._read_positions,
     do.SetTimer: World._set_timer,
     do.CancelTimer: World._cancel_timer,
     do.Coordinate: World._coordinate,
     do.SendControl: World._send_control,
     do.StopSendingControl: World._stop_sending,
-    do.SendFetch: World._ask,
-    do.SendOffsetForLeaderEpoch: World._ask,
-    do.SendListOffsets: World._ask,
-    do.CloseFetcher: World._close_fetcher,
+    do.SendFetch: fetching.ask,
+    do.SendOffsetForLeaderEpoch: fetching.ask,
+    do.SendListOffsets: fetching.ask,
+    do.CloseFetcher: fetching.close_fetcher,
     do.RespondFetch: World._respond,
     do.RespondOffsetForLeaderEpoch: World._respond,
     do.RespondListOffsets: World._respond,
     do.RespondProduce: producing.respond,
+    do.RespondOffsetCommit: producing.respond,
+    do.RespondOffsetFetch: producing.respond,
 }
 _HOLDERS: Final = (
     "asked",
@@ -846,6 +559,8 @@ def start_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: 
     while len(world.service.sessions) < len(spec.brokers) and world.advance():
         pass
     world.service.add_topic(spec.topic, spec.configuration)
+    if spec.offsets is not None:
+        world.service.add_topic(OFFSETS_TOPIC, spec.offsets)
     world.send_all(world.service.topics_changed())
     return world
 
@@ -865,5 +580,5 @@ def start_broker(world: World, broker_id: int) -> None:
     if world.watch is not None:
         world.watch.started(world, broker_id)
     world.keep_retention(broker_id)
-    world.look_at_sessions()
+    sessions.look_at_sessions(world)
     world.unblock()

@@ -14,7 +14,7 @@ from typing import Any
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.simulation.clients import Outcome, Send
+from clusters.simulation.clients import GroupOperation, Outcome, Send
 from clusters.simulation.network import Entry
 from clusters.simulation.world import World
 from nemesis.search.ending import log_of
@@ -106,6 +106,19 @@ class RunRecorder:
                 phase=reading.phase,
             )
 
+    def of_group(self, world: World, done: GroupOperation) -> None:
+        self._write(
+            PRODUCER + done.process,
+            done.f,
+            done.kind,
+            (done.invoked_us - self._origin_us) * 1_000,
+            topic=world.spec.topic,
+            partition=done.partition,
+            offset=done.offset,
+            key=done.group,
+            phase=done.phase,
+        )
+
     def sent(self, send: Send, outcome: Outcome | None) -> None:
         kind = "invoke" if outcome is None else outcome.kind
         completed = None if outcome is None else (outcome.completed_us - self._origin_us) * 1_000
@@ -126,12 +139,14 @@ class RunRecorder:
     # --- fetch rounds ----------------------------------------------------------------------------
 
     def asked(self, world: World, entry: Entry) -> None:
-        """A follower has sent a Fetch: its round begins."""
+        """A follower has sent a Fetch: its round begins; none of `__consumer_offsets` is kept."""
         body = entry.body
         assert isinstance(body, told.FetchRequested)
         assert entry.link is not None
         rows = []
         for one in body.partitions:
+            if one.partition.topic != world.spec.topic:
+                continue
             partition = world.brokers[body.replica_id].partitions[one.partition]
             key = (body.replica_id, entry.link.target, partition.leader_epoch)
             rows.append(

@@ -19,7 +19,8 @@ from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.model import BrokerRegistration
 from clusters.broker.replication.replica import NEVER_MS
 from clusters.simulation.disk import Disk
-from clusters.simulation.world import TimerDue, World
+from clusters.simulation.parts import TimerDue
+from clusters.simulation.world import World
 from nemesis.search.invariants import Watch
 
 MARSHAL: Final = 2  # the last format that does not depend on who else holds a value

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.search.explore import play_moves
@@ -93,7 +94,9 @@ def _cluster_lines(target: Target, cluster: Cluster) -> Iterator[str]:
         f"{_quoted(name)} = {_value(value)}" for name, value in cluster.topic_settings.items()
     )
     replicas = ", ".join(_quoted(name) for name in assignment)
-    yield f"topics.{spec.topic} = {{ assignment = [[{replicas}]], settings = {{ {settings} }} }}"
+    topics = (spec.topic,) if spec.offsets is None else (spec.topic, OFFSETS_TOPIC)
+    for topic in topics:
+        yield f"topics.{topic} = {{ assignment = [[{replicas}]], settings = {{ {settings} }} }}"
     yield ""
     yield "[cluster.settings]"
     for name, value in cluster.settings.items():
@@ -116,6 +119,8 @@ def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) 
     if isinstance(step, steps.Hold):
         return
     conditions = list(_conditions(target, world, before))
+    if getattr(step, "group", None) is not None and WorldObserved(world).commits_level():
+        conditions.append("commits_level")
     yield f"until = {_quoted(' and '.join(conditions))}"
     if isinstance(step, steps.Await):
         waits_s = 3 * world.spec.settings.replica_lag_time_max_ms // 1_000
@@ -130,12 +135,9 @@ def _fields(step: steps.Step) -> Iterator[str]:
             if step.to is not None:
                 yield f"to = {_quoted(step.to)}"
         case steps.Hold():
-            yield f"{step.message} = {_quoted(step.api)}"
-            yield f"from = {_quoted(step.source)}"
-            yield f"to = {_quoted(step.destination)}"
-            yield f"rule = {_quoted(step.name)}"
-            if step.where:
-                yield f"where = {_quoted(step.where)}"
+            yield from _fields_of_hold(step)
+        case steps.Consume(_, str(group)):
+            yield f"group = {_quoted(group)}"
         case steps.Release(rule):
             yield f"rule = {_quoted(rule)}"
         case steps.Kill(broker, in_flight):
@@ -155,6 +157,17 @@ def _fields(step: steps.Step) -> Iterator[str]:
             yield f"broker = {_quoted(str(step.broker))}"
 
 
+def _fields_of_hold(step: steps.Hold) -> Iterator[str]:
+    yield f"{step.message} = {_quoted(step.api)}"
+    yield f"from = {_quoted(step.source)}"
+    yield f"to = {_quoted(step.destination)}"
+    yield f"rule = {_quoted(step.name)}"
+    if step.where:
+        yield f"where = {_quoted(step.where)}"
+    if step.topic is not None:
+        yield f"topic = {_quoted(step.topic)}"
+
+
 def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     """What a step is for: what came of it here, and is waited for elsewhere.
 
@@ -165,6 +178,8 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     names = {number: name for name, number in target.names.items()}
     for value in world.clients.acked:
         yield f"acked({value})"
+    for (group, _), offset in world.clients.committed.items():
+        yield f"committed({group}) >= {offset}"
     for rule in world.holds.values():
         if observed.held(rule.source, rule.target):
             yield f"held({names[rule.source]}, {names[rule.target]})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from clusters.broker.replication.model import TopicPartition
-from clusters.simulation import faults, producing
+from clusters.simulation import committing, faults, producing
 from clusters.simulation.world import World
 from nemesis.search.observed import WorldObserved, assigned
 
@@ -18,7 +18,8 @@ READ_WITHIN_US = 120_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """`final`: what a last read to the end found, (offset, value); None: it did not get there.
+    """`final`: what a last read to the end found, (offset, value); None: it did not get there, or
+    nobody told where a group goes on.
 
     What lies before `start_offset` was deleted by retention: it cannot be lost.
     """
@@ -73,11 +74,28 @@ def read_to_end(world: World) -> tuple[tuple[int, str], ...] | None:
     return clients.found
 
 
+def ask_groups(world: World) -> bool:
+    """Asks where each group that has committed goes on; whether all that was told."""
+    deadline_us = world.now_us + READ_WITHIN_US
+    for group, partition in committed_groups(world):
+        committing.ask_position(world, group, partition, "final")
+        while world.clients.asking is not None:
+            if not world.advance(deadline_us):
+                committing.give_up(world)
+                return False
+    return True
+
+
+def committed_groups(world: World) -> list[tuple[str, int]]:
+    """(group, partition) of all that was ever acknowledged."""
+    return sorted(world.clients.committed)
+
+
 def end(world: World) -> Ended:
     heal_all(world)
     level = converge(world)
     final = read_to_end(world)
-    if final is None:
+    if not ask_groups(world) or final is None:
         return Ended(level, None, None)
     return Ended(level, final, world.clients.read_end, _start_offset(world))
 

@@ -14,11 +14,11 @@ from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.simulation.world import World
 from nemesis.scenario import parse_scenario
 from nemesis.search.document import Cluster, document_of
-from nemesis.search.explore import BROKEN, Episode, Found, watched_world
+from nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
 from nemesis.search.judge import Judged
 from nemesis.search.play import simulate
 from nemesis.search.shrink import Schedule, renamed, shrink
-from nemesis.search.targets import BAD, Target, target_of
+from nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, Target, target_of
 from nemesis.search.words import signature, told
 
 
@@ -46,7 +46,11 @@ class Search:
             watched=self.watched,
             idempotence=self.idempotence,
         )
-        return replace(target, outcomes=self.outcomes)
+        return replace(
+            target,
+            outcomes=self.outcomes,
+            anomalies=target.anomalies if self.outcomes in (BAD, BAD_WITH_IDEMPOTENCE) else (),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
 def loss_of(search: Search, ready: World, found: Found, by: str = "") -> Loss:
     """What was found, shrunk, and its file. `by`: the options of the search, if any."""
     target, outcome, seed = search.target(), found.judged.outcome, found.seed
-    writer = _Writer(search, target, ready, seed, outcome, by)
+    writer = _Writer(search, target, ready, seed, found.judged, by)
     portable = writer.is_portable(found.schedule)
     shrunk = shrink(
         target,
@@ -133,11 +137,20 @@ class _Writer:
     target: Target
     ready: World
     seed: int
-    outcome: str
+    judged: Judged  # what it came to when it was found
     by: str
+
+    @property
+    def outcome(self) -> str:
+        return self.judged.outcome
 
     def _document(self, schedule: Schedule, expect: Mapping[str, str]) -> str:
         what = {"lost": "An acknowledged record is lost", "diverged": "Two replicas diverge"}
+        what["duplicated"] = (
+            "A commit that was acknowledged is lost, and its records are read again"
+            if "commit-regression" in dict(self.judged.anomalies)
+            else "An acknowledged record is there twice"
+        )
         title = what.get(self.outcome, f"The outcome is {self.outcome}")
         rules = self.search.rules.name
         return document_of(
@@ -154,11 +167,11 @@ class _Writer:
 
     def is_portable(self, schedule: Schedule) -> bool:
         text = self._document(renamed(schedule), {f"neaptide:{self.search.rules.name}": "lost"})
-        return self._outcome(text, self.search.rules) == self.outcome
+        judged = self._judged(text, self.search.rules)
+        return judged.outcome == self.outcome and is_bad(self.target, judged)
 
-    def _outcome(self, text: str, rules: Generation) -> str:
-        scenario = parse_scenario("found", text, "found.toml")
-        return simulate(scenario, rules).judged.outcome
+    def _judged(self, text: str, rules: Generation) -> Judged:
+        return simulate(parse_scenario("found", text, "found.toml"), rules).judged
 
     def final_document(self, schedule: Schedule) -> str:
         """With what the same schedule comes to on every generation."""
@@ -167,7 +180,7 @@ class _Writer:
         for name, rules in GENERATIONS.items():
             if self.search.idempotence and rules.idempotence is None:
                 continue
-            outcome = self._outcome(text, rules)
+            outcome = self._judged(text, rules).outcome
             if outcome != "unknown":
                 expect[f"neaptide:{name}"] = outcome
         return self._document(schedule, expect)

@@ -19,6 +19,7 @@ from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from clusters.broker.replication.partition import Follower, Leader
 from clusters.simulation.world import World
 from nemesis import steps
+from nemesis.search import commits
 from nemesis.search.ending import end
 from nemesis.search.invariants import (
     CORE_ERRORS,
@@ -33,7 +34,7 @@ from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
 from nemesis.search.observed import assigned
 from nemesis.search.perform import MissedError, Performer
 from nemesis.search.rest import rest, sessions_end
-from nemesis.search.targets import BAD, Target
+from nemesis.search.targets import BAD, COMMITS, Target
 from nemesis.search.worlds import ready_world
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ DRAWN_OF_SHELF: Final = 3
 LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
+_ALWAYS: Final = ("kill", COMMITS)  # faults that no episode leaves out
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
 
 
@@ -122,7 +124,7 @@ class Episode:
 
 def _swarm(rng: Random, target: Target) -> Drawing:
     """Each episode leaves out some kinds of faults: what is rare in all is common in some."""
-    faults = [fault for fault in target.faults if fault == "kill" or rng.random() < 0.6]
+    faults = [fault for fault in target.faults if fault in _ALWAYS or rng.random() < 0.6]
     weights: dict[str, float] = {"produce": 3.0}
     for fault in faults:
         for move, weight in FAULTS[fault].items():
@@ -196,15 +198,23 @@ def _broken(invariant: str) -> Judged:
 
 
 def is_bad(target: Target, judged: Judged) -> bool:
-    return judged.outcome in target.outcomes or judged.outcome.startswith(BROKEN)
+    """By its outcome, by a broken invariant, or by an anomaly that is looked for by its name."""
+    return (
+        judged.outcome in target.outcomes
+        or judged.outcome.startswith(BROKEN)
+        or any(name in target.anomalies for name, _ in judged.anomalies)
+    )
 
 
 # --- what is seen of a world without ending it ---------------------------------------------------
 
 
 def is_suspect(world: World) -> bool:
-    """An acknowledged record is not where its leader has its log, or two replicas contradict."""
+    """An acknowledged record or commit is not where its leader has its log, or two replicas
+    contradict each other."""
     state = world.service.states.get(world.partition)
+    if commits.is_lost(world):
+        return True
     if state is None or state.leader == NO_LEADER:
         return False
     held = _contents(world, state.leader)
@@ -240,19 +250,21 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 
 def danger(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
-    records is; two less where two logs hold different records at one offset, one less where one
-    that lives holds what its leader lacks, and where a follower does not know of its epoch."""
+    records (or commits) is; two less where two logs hold different records at one offset, one less
+    where one that lives holds what its leader lacks, and where a follower does not know of its
+    epoch."""
     state = world.service.states.get(world.partition)
     logs = {broker_id: _contents(world, broker_id) for broker_id in world.spec.brokers}
     contradicts = any(len(set(values)) > 1 for values in _by_offset(logs.values()).values())
     if state is None:
         return len(logs) + 1 - contradicts
     nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
+    of_commits = commits.copies(world)
     if not world.clients.acked:
         return len(logs) + 1 - nearer
     members = [set(logs[broker_id].values()) for broker_id in state.isr]
     copies = min(sum(value in log for log in members) for value in world.clients.acked)
-    return copies - nearer
+    return (copies if of_commits is None else min(copies, of_commits)) - nearer
 
 
 def _is_stray(world: World, logs: Mapping[int, dict[int, object]], leader: int) -> bool:
@@ -294,10 +306,11 @@ def abstract(world: World) -> Hashable:
         (state.leader, state.isr) if state else None,
         min(end, 3),
         min(len(world.clients.sends) - len(world.clients.acked), 2),
-        frozenset((h.source, h.target, h.message) for h in world.holds.values()),
+        frozenset((h.source, h.target, h.message, h.topic) for h in world.holds.values()),
         world.cuts,
         world.paused,
         world.service.controller,
+        commits.abstract(world),
     )
 
 

@@ -16,6 +16,7 @@ from clusters.simulation.world import World
 from nemesis.search.ending import Ended, log_of
 from nemesis.search.moved import poll_anomalies
 from nemesis.search.observed import assigned
+from nemesis.search.regressed import commit_regressions
 
 WORST_FIRST = ("diverged", "lost", "duplicated", "reordered", "skipped")
 # Anomaly → the outcome that it proves; None: a broken promise that no word names.
@@ -26,6 +27,7 @@ OUTCOMES = {
     "committed-then-lost": "lost",
     "inconsistent-offsets": "lost",
     "duplicate": "duplicated",
+    "commit-regression": "duplicated",
     "nonmonotonic-poll": "duplicated",
     "int-nonmonotonic-poll": "reordered",
     "reordered": "reordered",
@@ -56,6 +58,9 @@ def judge(world: World, ended: Ended) -> Judged:
     known = _known(world)
     found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
     found.update(poll_anomalies(world.clients.polls, known, ended.start_offset))
+    found["commit-regression"] += commit_regressions(
+        world.clients.group_operations, ended.end_offset, is_complete=is_complete
+    )
     has_acked = bool(world.clients.acked)
     outcome = _worst(found, available=has_acked or not (values or world.clients.unsettled))
     if found["unproven-difference"] or (has_acked and not is_complete):

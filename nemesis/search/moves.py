@@ -13,15 +13,19 @@ from random import Random
 from typing import Final
 
 from clusters.broker.replication import messages as told
+from clusters.broker.replication.committed import OFFSETS_TOPIC, partition_of
 from clusters.broker.replication.model import TopicPartition
+from clusters.simulation.clients import GroupOperation
 from clusters.simulation.network import FETCH, Entry, Link, facts_of
 from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.gate.model import COORDINATION
 from nemesis.search.invariants import CORE_ERRORS
-from nemesis.search.perform import Performer
+from nemesis.search.perform import MissedError, Performer
 from nemesis.search.rest import rest
+from nemesis.search.targets import COMMITS
 
+GROUP: Final = "g"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
 _PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
     told.FetchRequested: ("request", "fetch"),
@@ -49,20 +53,23 @@ class Passed:
     message: steps.Message
     api: steps.Api
     numbers: Mapping[str, int | None]
+    topic: str | None = None  # whose the numbers are; None: the world's own
 
 
 class Trace:
     """A recorder that keeps what passed between brokers."""
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, topic: str | None = None) -> None:
+        """`topic`: as a rule names it, where it is not the world's own."""
         self.passed: list[Passed] = []
         self._partition = partition
+        self._topic = topic
 
     def event(self, world: World, entry: Entry) -> None:
         kind = _PER_MESSAGE.get(type(entry.body))
         if kind is not None and entry.link is not None and entry.link.channel == FETCH:
             numbers = facts_of(entry.body, self._partition)
-            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers))
+            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers, self._topic))
 
     def asked(self, world: World, entry: Entry) -> None: ...
     def answered(self, world: World, entry: Entry) -> None: ...
@@ -70,6 +77,7 @@ class Trace:
     def dropped(self, world: World, entry: Entry) -> None: ...
     def state(self, world: World, partition: TopicPartition) -> None: ...
     def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
+    def of_group(self, world: World, done: GroupOperation) -> None: ...
 
 
 def draw_moves(
@@ -83,7 +91,7 @@ def draw_moves(
         return ()
     if kind == "zombie":
         return (step, steps.Await())
-    if not isinstance(step, _AIMED) or rng.random() >= drawing.hold_probability:
+    if not _is_aimed(step) or rng.random() >= drawing.hold_probability:
         return (step,)
     hold = _aim(rng, world, so_far, step, drawing)
     return (step,) if hold is None else (hold, step)
@@ -100,17 +108,27 @@ _AIMED: Final = (
 )
 
 
+def _is_aimed(step: steps.Step) -> bool:
+    """Whether it makes brokers say something to each other, of which a message may be held."""
+    return isinstance(step, _AIMED) or (isinstance(step, steps.Consume) and step.group is not None)
+
+
 def _aim(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], step: steps.Step, drawing: Drawing
 ) -> steps.Hold | None:
     """A hold of one of the messages that the step would cause."""
     trial = world.copy()
-    trace = Trace(world.partition)
+    # A commit writes to one topic alone: the numbers of the other do not change.
+    is_commit = isinstance(step, steps.Consume)
+    topic = OFFSETS_TOPIC if is_commit else None
+    trace = Trace(TopicPartition(OFFSETS_TOPIC, 0) if is_commit else world.partition, topic)
     trial.recorder = trace
     is_watched, trial.watch = trial.watch is not None, None
     try:
         Performer(trial, drawing.names).do(step)
         rest(trial)
+    except MissedError:
+        return None  # a commit that nobody can acknowledge
     except CORE_ERRORS:
         if not is_watched:
             raise
@@ -121,13 +139,15 @@ def _aim(
     names = {number: name for name, number in drawing.names.items()}
     source, destination = names[chosen.link.source], names[chosen.link.target]
     count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
+    where = rng.choice(conditions_of(chosen))
     return steps.Hold(
         f"hold {count}: {chosen.message} {source}→{destination}",
         chosen.message,
         chosen.api,
         source,
         destination,
-        rng.choice(conditions_of(chosen)),
+        where,
+        topic=chosen.topic if where else None,
     )
 
 
@@ -272,6 +292,22 @@ def _consume(
     return steps.Consume() if can_be_read and world.clients.sends else None
 
 
+def _commit(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """A group reads on and commits: somebody must lead, and there must be something to read."""
+    offsets = world.spec.offsets
+    if offsets is None or _consume(rng, world, so_far, drawing) is None:
+        return None
+    groups_partition = partition_of(GROUP, len(offsets.assignment))
+    state = world.service.states.get(groups_partition)
+    acked = [offset for offset in world.clients.acked.values() if offset is not None]
+    committed = world.clients.committed.get((GROUP, world.partition.partition), 0)
+    if state is None or state.leader not in world.brokers or max(acked, default=-1) < committed:
+        return None
+    return steps.Consume(world.partition.partition, GROUP)
+
+
 def _wait(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
@@ -295,6 +331,7 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "release": _release,
     "wait": _wait,
     "consume": _consume,
+    "commit": _commit,
 }
 # Fault → the moves that it brings, and how often they are drawn.
 FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
@@ -308,5 +345,6 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "hold": {"release": 0.5},
     "wait": {"wait": 0.3},
     "consume": {"consume": 1.0},
+    COMMITS: {"commit": 2.0},
 }
 HOLD_PROBABILITY: Final = 0.5

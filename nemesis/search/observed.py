@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
+from clusters.broker.replication.committed import OFFSETS_TOPIC
+from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from clusters.simulation.network import FETCH
-from clusters.simulation.world import Position, World
+from clusters.simulation.parts import Position
+from clusters.simulation.world import World
 
 
 class WorldObserved:
@@ -31,6 +33,10 @@ class WorldObserved:
 
     def consumed(self, record: str) -> bool:
         return record in self._world.clients.consumed
+
+    def committed(self, group: str) -> int | None:
+        """What it last committed of this partition."""
+        return self._world.clients.committed.get((group, self._world.partition.partition))
 
     def error(self, record: str) -> str | None:
         found = self._world.clients.sends.get(record)
@@ -129,6 +135,44 @@ class WorldObserved:
         ends = [offset for offset in self._world.clients.acked.values() if offset is not None]
         return self.settled_at(max(ends, default=-1) + 1)
 
+    def commits_level(self) -> bool:
+        """Every reachable follower has all of `__consumer_offsets` that was acknowledged, as much
+        as its leader, and knows it to be committed."""
+        done = self._world.clients.group_operations
+        commits = sum(one.f == "commit" and one.kind == "ok" for one in done)
+        return self.commits_settled() and self._commits_written() >= commits
+
+    def commits_settled(self) -> bool:
+        """Every reachable follower has all that its leader has of `__consumer_offsets`, and knows
+        it to be committed; whatever was lost of it."""
+        return all(self._is_level(partition) for partition in self._of_commits())
+
+    def _commits_written(self) -> int:
+        led = ((self._world.service.states[one].leader, one) for one in self._of_commits())
+        return sum(self._world.disks[leader].logs[one].end_offset for leader, one in led)
+
+    def _of_commits(self) -> tuple[TopicPartition, ...]:
+        offsets = self._world.spec.offsets
+        numbers = () if offsets is None else tuple(offsets.assignment)
+        return tuple(TopicPartition(OFFSETS_TOPIC, number) for number in numbers)
+
+    def _is_level(self, partition: TopicPartition) -> bool:
+        state: LeaderAndIsr | None = self._world.service.states.get(partition)
+        if state is None or not self.is_reachable(state.leader):
+            return False
+        led = self._world.brokers[state.leader].led(partition)
+        if led is None:
+            return False
+        for replica in assigned(self._world, partition):
+            if not self.is_reachable(replica):
+                continue
+            held = self._world.brokers[replica].partitions.get(partition)
+            if held is None or held.leader_epoch != led.leader_epoch:
+                return False
+            if not led.log.end_offset == held.log.end_offset == held.high_watermark:
+                return False
+        return True
+
     def settled_at(self, least: int) -> bool:
         """The reachable followers have the same LEO, at least this, and the same HW."""
         leader = self.leader()
@@ -146,4 +190,8 @@ class WorldObserved:
 
 
 def assigned(world: World, partition: TopicPartition) -> tuple[int, ...]:
-    return tuple(world.spec.configuration.assignment[partition.partition])
+    of = world.spec.configuration
+    if partition.topic == OFFSETS_TOPIC:
+        assert world.spec.offsets is not None
+        of = world.spec.offsets
+    return tuple(of.assignment[partition.partition])

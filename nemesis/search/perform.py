@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from clusters.simulation import faults, producing
+from clusters.simulation import committing, faults, producing
 from clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
 from clusters.simulation.world import World
 from nemesis import steps
@@ -20,6 +20,7 @@ from nemesis.gate.model import COORDINATION
 from nemesis.gate.where import parse_where
 from nemesis.search.observed import WorldObserved
 
+CONSUME_WITHIN_US: Final = 20_000_000
 ACKS: Final[Mapping[str, int]] = {"0": 0, "1": 1, "all": -1}
 
 
@@ -96,13 +97,30 @@ class Performer:
 
     def _consume(self, step: steps.Consume) -> None:
         """Like a live run, it reads to the end before the next step."""
-        clients = self.world.clients
+        clients, group = self.world.clients, step.group
+        deadline_us = self.world.now_us + CONSUME_WITHIN_US
+        offset = producing.FROM_START
+        if group is not None:
+            committing.ask_position(self.world, group, step.partition, "main")
+            told = self._answered(deadline_us, f"nobody told where the group {group} goes on")
+            offset = producing.FROM_START if told is None else told
         done = clients.reads_done
-        producing.consume(self.world, step.partition, "main")
-        deadline_us = self.world.now_us + 20_000_000
+        producing.consume(self.world, step.partition, "main", offset)
         while clients.reads_done == done:
             if not self.world.advance(deadline_us):
                 raise MissedError("the consumer did not come to the high watermark")
+        if group is not None and clients.read_end > max(offset, 0):
+            committing.commit(self.world, group, step.partition, clients.read_end)
+            self._answered(deadline_us, f"the commit of the group {group} was not acknowledged")
+
+    def _answered(self, deadline_us: int, problem: str) -> int | None:
+        """Waits for what is asked of a group; the position that it is about."""
+        clients = self.world.clients
+        while clients.asking is not None:
+            if not self.world.advance(deadline_us):
+                committing.give_up(self.world)
+                raise MissedError(problem)
+        return clients.group_operations[-1].offset
 
     def _install(self, step: steps.Hold | steps.Drop) -> None:
         faults.hold(
@@ -116,6 +134,7 @@ class Performer:
                 where_of(step.where),
                 step.times,
                 drops=isinstance(step, steps.Drop),
+                topic=step.topic,
             ),
         )
 

@@ -33,6 +33,7 @@ def sessions_end(world: World) -> None:
 
 
 def is_at_rest(world: World) -> bool:
-    if world.clients.in_flight or world.messages:
+    if world.clients.in_flight or world.clients.asking or world.messages:
         return False
-    return WorldObserved(world).settled_at(0)
+    observed = WorldObserved(world)
+    return observed.settled_at(0) and observed.commits_settled()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from clusters.simulation.world import World
 from nemesis import steps
-from nemesis.search.explore import end_and_judge, played
+from nemesis.search.explore import end_and_judge, is_bad, played
 from nemesis.search.judge import Judged
 from nemesis.search.perform import MissedError
 from nemesis.search.targets import Target
@@ -49,7 +49,12 @@ def shrink(
 
     def still_does(candidate: Schedule) -> bool:
         judged = replay(target, ready, candidate)
-        return judged is not None and judged.outcome == outcome and is_meant(candidate)
+        return (
+            judged is not None
+            and judged.outcome == outcome
+            and is_bad(target, judged)
+            and is_meant(candidate)
+        )
 
     shrinking, trials = True, 0
     while shrinking:
@@ -124,7 +129,7 @@ def renamed_brokers(schedule: Schedule, others: Mapping[str, str]) -> Schedule:
 def _simpler(step: steps.Step) -> Iterator[steps.Step]:
     match step:
         case steps.Hold(where=where) if where:
-            yield replace(step, where="")
+            yield replace(step, where="", topic=None)
         case steps.PowerOff(broker, survives):
             yield steps.Kill(broker, "discarded")
             if survives is not None:

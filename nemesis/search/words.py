@@ -27,6 +27,8 @@ def _word(step: steps.Step) -> str:
             return "heal"
         case steps.Await():
             return "wait"
+        case steps.Consume(_, str(group)):
+            return f"read on as {group}, commit"
         case steps.Consume():
             return "read to the end"
         case steps.PowerOff(broker, survives):

@@ -8,8 +8,9 @@ from clusters.broker.replication.generation import Generation
 from clusters.broker.replication.model import TopicConfiguration
 from clusters.broker.replication.settings import replication_settings
 from clusters.producer import ProducerOptions
-from clusters.simulation.world import World, WorldSpec, start_world
-from nemesis.scenario import Scenario
+from clusters.simulation.parts import WorldSpec
+from clusters.simulation.world import World, start_world
+from nemesis.scenario import Scenario, Topic
 from nemesis.search.observed import WorldObserved
 
 SESSION_TIMEOUT_MS = "6000"
@@ -26,6 +27,7 @@ def world_spec(
     assignment: Mapping[int, tuple[int, ...]],
     topic_settings: Mapping[str, str],
     producer: ProducerOptions | None = None,
+    offsets: TopicConfiguration | None = None,
 ) -> WorldSpec:
     return WorldSpec(
         rules,
@@ -39,31 +41,39 @@ def world_spec(
         if "retention.bytes" in topic_settings
         else None,
         producer=producer or ProducerOptions(),
+        offsets=offsets,
     )
 
 
 def spec_of(scenario: Scenario, rules: Generation) -> WorldSpec:
-    ids = scenario.brokers
+    ids, offsets = scenario.brokers, scenario.offsets
     return world_spec(
         rules,
         scenario.settings,
         tuple(ids[name] for name in scenario.start_order),
         scenario.topic.name,
-        {
-            partition: tuple(ids[name] for name in replicas)
-            for partition, replicas in enumerate(scenario.topic.assignment)
-        },
+        _assignment(scenario.topic, ids),
         scenario.topic.settings,
         scenario.producer,
+        None
+        if offsets is None
+        else TopicConfiguration(_assignment(offsets, ids), offsets.settings),
     )
 
 
+def _assignment(topic: Topic, ids: Mapping[str, int]) -> dict[int, tuple[int, ...]]:
+    return {
+        partition: tuple(ids[name] for name in replicas)
+        for partition, replicas in enumerate(topic.assignment)
+    }
+
+
 def ready_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: None) -> World:
-    """A world at rest: the partition is led, all its replicas are there and level."""
+    """A world at rest: the partitions are led, all their replicas are there and level."""
     world = start_world(spec, watch)
     observed = WorldObserved(world)
     deadline_us = world.now_us + START_WITHIN_US
-    while not observed.settled_at(0):
+    while not (observed.settled_at(0) and observed.commits_settled()):
         if not world.advance(deadline_us):
             raise AssertionError("the cluster of the simulation does not start")
     return world

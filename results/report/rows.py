@@ -20,6 +20,7 @@ from results import schema
 from results.run import Run, read_run
 from results.tables import table_files
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 VERDICT_FILE: Final = "verdict.json"
 # Of a longer table the first so many rows are looked at: a report takes bounded memory.
 ROWS_MAX: Final = 2_000_000
@@ -130,5 +131,12 @@ def _row_groups(file: Path, plain: pa.Schema, rows_wanted: int) -> list[pa.Table
                 else pa.nulls(table.num_rows, field.type)
                 for field in plain
             ]
-            found.append(pa.table(arrays, names=plain.names))
+            found.append(_of_records(pa.table(arrays, names=plain.names)))
     return found
+
+
+def _of_records(table: pa.Table) -> pa.Table:
+    """Without what is about the positions of groups, which a report draws nowhere."""
+    if "topic" not in table.column_names:
+        return table
+    return table.filter(pc.fill_null(pc.not_equal(table["topic"], OFFSETS_TOPIC), True))

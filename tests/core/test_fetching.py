@@ -16,8 +16,8 @@ from clusters.broker.replication.fetcher import (
     OutOfRange,
     Truncating,
     fetcher_number,
-    java_hash,
 )
+from clusters.broker.replication.java import java_hash
 from clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
 from clusters.broker.replication.model import Batch, EpochEntry, TopicPartition
 from clusters.broker.replication.step import step

@@ -26,7 +26,7 @@ _FIRST = (
 _KIP_101 = ("hw-truncation-loss", "same-offset-divergence")
 PLAYED = {
     "neaptide:0.8": (*_KIP_101, "lag-messages-flapping"),
-    "neaptide:0.10": (*_FIRST, "out-of-range-a", "zombie-leader-acks-1"),
+    "neaptide:0.10": (*_FIRST, "commit-truncation-loss", "out-of-range-a", "zombie-leader-acks-1"),
     "neaptide:0.11": (*_FIRST, "fast-failover-divergence", "zombie-leader-acks-all"),
     "neaptide:2.0": (
         *_KIP_101,
@@ -34,7 +34,12 @@ PLAYED = {
         "controller-failover",
         "controller-failover-quorum",
     ),
-    "neaptide:2.1": (*_KIP_101, "last-replica-standing", "not-enough-after-append"),
+    "neaptide:2.1": (
+        *_KIP_101,
+        "commit-truncation-loss",
+        "last-replica-standing",
+        "not-enough-after-append",
+    ),
     "neaptide:4.0": (
         *_KIP_101,
         "isr-of-one-loss-1",
@@ -53,6 +58,7 @@ WITNESSES = {
     ("hw-truncation-loss", "neaptide:0.10"): {"lost-write", "committed-then-lost"},
     ("same-offset-divergence", "neaptide:0.10"): {"replica-divergence"},
     ("acks-1-loss", "neaptide:0.11"): {"unseen"},
+    ("commit-truncation-loss", "neaptide:0.10"): {"commit-regression"},
     ("fast-failover-divergence", "neaptide:0.11"): {"replica-divergence"},
     ("last-replica-standing", "neaptide:2.1"): {"unseen"},
     ("isr-of-one-loss-1", "neaptide:4.0"): {"unseen"},

@@ -13,7 +13,7 @@ from results.errors import RunUnreadableError
 from results.report import diagram_of, write_report
 from results.report.layout import ROWS_MAX, lay_out
 from results.report.story import Line
-from results.schema import OPERATIONS
+from results.schema import OPERATIONS, REPLICAS
 from results.store import write_json, write_run
 from results.tables import TableWriter
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
@@ -118,6 +118,20 @@ def test_it_loads_nothing_and_runs_nothing(run: Path) -> None:
 def test_the_same_run_gives_the_same_page(run: Path) -> None:
     first = write_report(run).read_bytes()
     assert write_report(run).read_bytes() == first
+
+
+@pytest.mark.parametrize(("topic", "is_shown"), [("__consumer_offsets", False), ("t", True)])
+def test_positions_of_groups_are_drawn_nowhere(run: Path, topic: str, is_shown: bool) -> None:
+    before = diagram_of(run)
+    row = dict.fromkeys(REPLICAS.names) | {
+        "broker": 0, "topic": topic, "partition": 0, "offset": 7, "value": "a position",
+        "control": False, "log_start_offset": 0, "log_end_offset": 8,
+    }  # fmt: skip
+    with TableWriter(run / "replicas", REPLICAS, writer="more") as table:
+        table.append(tuple(row[name] for name in REPLICAS.names))
+    write_report(run)
+    assert ("a position" in (run / "report.html").read_text(encoding="utf-8")) is is_shown
+    assert diagram_of(run) == before
 
 
 def test_what_users_wrote_is_text_not_markup(run: Path) -> None:

@@ -37,11 +37,12 @@ from nemesis.search.judge import Judged
 from nemesis.search.moves import FAULTS, Drawing, draw_moves
 from nemesis.search.perform import MissedError
 from nemesis.search.play import simulate
-from nemesis.search.targets import Target
+from nemesis.search.targets import COMMITS, Target
 from nemesis.search.worlds import ready_world
 from tests.simulation.test_search import SETTINGS
 
 TOPIC = {"min.insync.replicas": "1"}
+COMMITTING = {**SETTINGS, "offsets.commit.required.acks": "1"}  # so that commits are lost
 MOVES = 8
 BATCH = 200
 
@@ -56,7 +57,7 @@ class Compared:
 
 
 def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
-    """Whatever chance makes of eight moves, with acks of every kind and power failures."""
+    """Whatever chance makes of eight moves, with acks of every kind, power failures and commits."""
     rng = Random(seed)
     weights = {"produce": 4.0}
     for moves in FAULTS.values():
@@ -73,7 +74,7 @@ def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
         except MissedError:
             continue
         world, schedule = trial, schedule + drawn
-    cluster = Cluster(SETTINGS, TOPIC)
+    cluster = Cluster(COMMITTING, TOPIC)
     text = document_of(target, ready, schedule, cluster, title="t", source="s", expect={})
     return parse_scenario(f"random-{seed}", text, "random.toml")
 
@@ -86,7 +87,7 @@ def compare(spark: SparkSession, seeds: Iterable[int]) -> list[Compared]:
     quick: list[Judged] = []
     for seed in seeds:
         rules = GENERATIONS[names[seed % len(names)]]
-        search = Search(rules, ("all",), (), SETTINGS, TOPIC, 0)
+        search = Search(rules, ("all",), (COMMITS,), COMMITTING, TOPIC, 0)
         scenario = random_scenario(search.target(), search, seed)
         [system] = parse_systems([f"neaptide:{rules.name}"])
         played = asyncio.run(play(scenario, system, seed, "x.toml", lambda line: None, place))

@@ -15,6 +15,8 @@ FOUND = {path.stem: path for path in (Path(harness.__path__[0]) / "found").glob(
 # Found on this generation, by nothing but the search.
 FOUND_ON = {
     "acks-1-loss": "4.0",
+    "commit-loss": "2.1",
+    "commit-truncation-loss": "0.10",
     "hw-truncation-loss": "0.10",
     "kip-279-divergence": "0.11",
     "kip-320-divergence": "2.0",

@@ -22,6 +22,7 @@ def test_the_fast_judge_agrees_with_spark(
     told = compare(spark, range(RUNS))
     assert [one for one in told if one.by_spark != one.fast] == []
     assert {"lost", "held"} <= {one.fast[0] for one in told}
+    assert any("commit-regression" in one.fast[1] for one in told)
 
 
 def _poll(*offsets: int, read: int = 1, phase: str = "main") -> Poll:

@@ -22,6 +22,7 @@ QUICK = {
     "parks-unwatched": "broken: core-raises",
     "sequences-not-checked": "duplicated",
     "remembers-what-was-cut": "lost",
+    "positions-not-read": "duplicated",
 }
 
 
@@ -33,11 +34,12 @@ def test_a_mutant_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("generation", ["2.1", "4.0"])
-def test_the_unbroken_core_is_silent(generation: str) -> None:
+@pytest.mark.parametrize("more", [(), ("commit",)], ids=["records", "and commits"])
+def test_the_unbroken_core_is_silent(generation: str, more: tuple[str, ...]) -> None:
     search = Search(
         GENERATIONS[generation],
         ("all",),
-        ("kill", "hold", "cut", "pause", "wait"),
+        ("kill", "hold", "cut", "pause", "wait", *more),
         SETTINGS,
         {"min.insync.replicas": "2"},
         150,

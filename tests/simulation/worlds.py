@@ -7,7 +7,8 @@ from collections.abc import Callable
 from clusters.broker.replication.generation import GENERATIONS
 from clusters.producer import ProducerOptions
 from clusters.simulation.network import Noise
-from clusters.simulation.world import World, WorldSpec
+from clusters.simulation.parts import WorldSpec
+from clusters.simulation.world import World
 from nemesis.search.worlds import ready_world, world_spec
 
 A, B, C = 1, 2, 3

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from kio.static.primitive import Records
+from kio.static.primitive import Records, i64Timedelta
 
 from clusters.broker.wire.apis import Api, client_apis, replication_apis
 from clusters.broker.wire.codec import request_class, response_class
@@ -24,6 +25,12 @@ NAMES = [f"{api.name} v{version}" for api, version in SPOKEN]
 BATCHES = [batch(0, [b"a"]), batch(5, [b"a", None]), batch(0, [b"a"]) * 2]
 st.register_type_strategy(
     Records, st.one_of(st.sampled_from(BATCHES), st.binary(max_size=100)).map(Records)
+)
+# kio writes longer ones than it reads: a commit's retention time is one (OffsetCommit v2 to v4).
+LONGEST_MS = 1 << 50
+st.register_type_strategy(
+    i64Timedelta,
+    st.integers(-1, LONGEST_MS).map(lambda ms: i64Timedelta.parse(timedelta(milliseconds=ms))),
 )
 
 

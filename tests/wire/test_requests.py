@@ -33,6 +33,11 @@ EVENTS = {
     Api.INIT_PRODUCER_ID: requests.init_producer_id,
     Api.FETCH: lambda request, entity: requests.fetch(request, entity, lambda _, __: 0),
     Api.LIST_OFFSETS: requests.list_offsets,
+    Api.FIND_COORDINATOR: requests.find_coordinator,
+    Api.OFFSET_FETCH: requests.offset_fetch,
+    Api.OFFSET_COMMIT: lambda request, entity: requests.offset_commit(
+        request, entity, NOW_MS, with_epoch=True
+    ),
     Api.CREATE_TOPICS: requests.create_topics,
     Api.OFFSET_FOR_LEADER_EPOCH: requests.offset_for_leader_epoch,
     Api.UPDATE_METADATA: requests.update_metadata,

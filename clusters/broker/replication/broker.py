@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from clusters.broker.replication import partition as partitions
+from clusters.broker.replication.committed import Positions
 from clusters.broker.replication.controller_state import ControllerState, Standby
 from clusters.broker.replication.effects import CancelTimer, Effect, Note, SetTimer
 from clusters.broker.replication.fetcher import Fetcher
@@ -73,6 +74,8 @@ class Broker:
     isr_changes: IsrChanges = field(default_factory=IsrChanges)
     checkpoints_high_watermarks: bool = False
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
+    # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.
+    positions: dict[TopicPartition, Positions] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:
@@ -84,6 +87,7 @@ class Broker:
             fetchers=dict(self.fetchers),
             delayed=dict(self.delayed),
             watchers=dict(self.watchers),
+            positions=dict(self.positions),
             effects=list(self.effects),
         )
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.coordinator import begin_to_coordinate, cease_to_coordinate
 from clusters.broker.replication.effects import (
     CreateLog,
     DeleteLog,
@@ -111,6 +112,7 @@ def _become_leader(broker: Broker, partition: Partition, told: PartitionState, n
         f" from offset {partition.log.end_offset}, high watermark {partition.high_watermark}"
     )
     broker.increment_high_watermark(partition, now_ms)
+    begin_to_coordinate(broker, told.partition)
 
 
 def _become_follower(
@@ -122,6 +124,7 @@ def _become_follower(
     what was truncated could be lost for good. It is followed when it is known to live again.
     """
     before = partition
+    cease_to_coordinate(broker, told.partition)
     partition = broker.put(partitions.make_follower(partition, told))
     leader = told.state.leader
     if _may_fetch_on(broker, before, told) and _is_followed(broker, told.partition):
@@ -173,6 +176,7 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
         return
     for topic_partition in event.partitions:
         stop_following(broker, topic_partition)
+        cease_to_coordinate(broker, topic_partition)
         partition = broker.partitions.get(topic_partition)
         if partition is not None:
             broker.put(replace(partition, role=Follower(NO_LEADER)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusters.broker.replication.committed import Position
 from clusters.broker.replication.coordination import CoordinationRequest
 from clusters.broker.replication.epochs import Epochs
 from clusters.broker.replication.errors import Error
@@ -60,6 +61,13 @@ class TruncateLog:
 @dataclass(frozen=True, slots=True)
 class ReadProducers:
     """The log was cut: read from all that is left what it says of producers (ProducersRead)."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPositions:
+    """This broker leads a partition of `__consumer_offsets`: read all of it (PositionsRead)."""
 
     partition: TopicPartition
 
@@ -117,6 +125,30 @@ class RespondInitProducerId:
     error: Error
     producer_id: int
     producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondFindCoordinator:
+    """`coordinator` is -1 where there is an error."""
+
+    request: int
+    error: Error
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetCommit:
+    request: int
+    results: tuple[tuple[TopicPartition, Error], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetFetch:
+    """A partition for which the group has no position has the offset -1, and no error."""
+
+    request: int
+    error: Error
+    results: tuple[tuple[TopicPartition, Position], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,12 +323,16 @@ Effect = (
     | AppendToLog
     | TruncateLog
     | ReadProducers
+    | ReadPositions
     | TruncateFullyAndStartAt
     | AdvanceLogStartOffset
     | WriteLeaderEpochCheckpoint
     | WriteHighWatermarkCheckpoint
     | RespondProduce
     | RespondInitProducerId
+    | RespondFindCoordinator
+    | RespondOffsetCommit
+    | RespondOffsetFetch
     | RespondFetch
     | RespondOffsetForLeaderEpoch
     | RespondListOffsets

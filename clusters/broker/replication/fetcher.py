@@ -11,26 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from clusters.broker.replication.errors import Error
+from clusters.broker.replication.java import java_abs, java_hash
 from clusters.broker.replication.messages import FetcherId
 from clusters.broker.replication.model import TopicPartition
-
-INT_RANGE = 1 << 32
-
-
-def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: a signed 32-bit number."""
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) % INT_RANGE
-    return value - INT_RANGE if value >= INT_RANGE // 2 else value
 
 
 def fetcher_number(partition: TopicPartition, num_replica_fetchers: int) -> int:
     """`Utils.abs(31 * topic.hashCode + partition) % num.replica.fetchers`, in Java's ints."""
-    key = (31 * java_hash(partition.topic) + partition.partition) % INT_RANGE
-    signed = key - INT_RANGE if key >= INT_RANGE // 2 else key
-    positive = 0 if signed == -(INT_RANGE // 2) else abs(signed)
-    return positive % num_replica_fetchers
+    return java_abs(31 * java_hash(partition.topic) + partition.partition) % num_replica_fetchers
 
 
 # --- states of a partition in a fetcher ----------------------------------------------------------

@@ -12,6 +12,7 @@ from dataclasses import replace
 from clusters.broker.replication import partition as partitions
 from clusters.broker.replication import producers as producer_states
 from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.coordinator import answer_commit
 from clusters.broker.replication.effects import (
     AppendToLog,
     FetchedResult,
@@ -40,12 +41,14 @@ from clusters.broker.replication.partition import Leader, Partition, isr_of
 from clusters.broker.replication.producers import Duplicate, InSequence, Refused
 from clusters.broker.replication.purgatory import (
     Appended,
+    DelayedCommit,
     DelayedFetch,
     DelayedOperation,
     DelayedProduce,
     FetchBaseline,
     bytes_readable,
     produce_outcome,
+    watched_by,
 )
 
 UNKNOWN = -1
@@ -63,7 +66,7 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
         _respond_produce(broker, event.request, 1, appended)
         return
     appended = {
-        tp: _append(broker, tp, batches, event.acks, now_ms) for tp, batches in event.partitions
+        tp: append(broker, tp, batches, event.acks, now_ms) for tp, batches in event.partitions
     }
     if event.acks != ACKS_ALL:
         _respond_produce(broker, event.request, event.acks, appended)
@@ -72,16 +75,17 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     if waiting.is_done:
         _respond_produce(broker, event.request, ACKS_ALL, waiting.partitions)
     else:
-        _park(broker, waiting, tuple(appended), event.timeout_ms)
+        _park(broker, waiting, event.timeout_ms)
 
 
-def _append(
+def append(
     broker: Broker,
     topic_partition: TopicPartition,
     produced: tuple[ProducedBatch, ...],
     acks: int,
     now_ms: int,
 ) -> Appended:
+    """Appends batches to a partition, where the rules allow it."""
     error = _refusal(broker, topic_partition, produced, acks)
     if error is not Error.NONE:
         return Appended(error, UNKNOWN, UNKNOWN)
@@ -181,6 +185,35 @@ def _settled(broker: Broker, waiting: DelayedProduce) -> DelayedProduce:
     )
 
 
+# --- commits of groups ---------------------------------------------------------------------------
+
+
+def answer_or_park(broker: Broker, waiting: DelayedCommit, timeout_ms: int) -> None:
+    """Answers a commit now, or when the high watermark has passed its record."""
+    waiting = _settled_commit(broker, waiting)
+    if waiting.appended.error is not None:
+        _respond_commit(broker, waiting)
+    else:
+        _park(broker, waiting, timeout_ms)
+
+
+def _settled_commit(broker: Broker, waiting: DelayedCommit) -> DelayedCommit:
+    outcome = produce_outcome(waiting.appended, broker.led(waiting.partition))
+    return replace(waiting, appended=replace(waiting.appended, error=outcome))
+
+
+def _respond_commit(broker: Broker, waiting: DelayedCommit) -> None:
+    """One that still waits has run out of time."""
+    error = waiting.appended.error
+    answer_commit(
+        broker,
+        waiting.request,
+        waiting.partition,
+        waiting.committed,
+        Error.REQUEST_TIMED_OUT if error is None else error,
+    )
+
+
 # --- fetch ---------------------------------------------------------------------------------------
 
 
@@ -206,7 +239,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     if event.max_wait_ms <= 0 or _fetch_is_ready(broker, waiting):
         _respond_fetch(broker, waiting)
     else:
-        _park(broker, waiting, tuple(baselines), event.max_wait_ms)
+        _park(broker, waiting, event.max_wait_ms)
 
 
 def _record_position(broker: Broker, replica_id: int, asked: FetchedPartition, now_ms: int) -> None:
@@ -298,11 +331,10 @@ def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
 def _park(
     broker: Broker,
     operation: DelayedOperation,
-    watched: tuple[TopicPartition, ...],
     timeout_ms: int,
 ) -> None:
     broker.delayed[operation.request] = operation
-    for topic_partition in watched:
+    for topic_partition in watched_by(operation):
         broker.watchers[topic_partition] = (
             *broker.watchers.get(topic_partition, ()),
             operation.request,
@@ -312,12 +344,7 @@ def _park(
 
 def _unpark(broker: Broker, operation: DelayedOperation) -> None:
     del broker.delayed[operation.request]
-    watched = (
-        tuple(operation.partitions)
-        if isinstance(operation, DelayedProduce)
-        else tuple(operation.baselines)
-    )
-    for topic_partition in watched:
+    for topic_partition in watched_by(operation):
         left = tuple(r for r in broker.watchers[topic_partition] if r != operation.request)
         if left:
             broker.watchers[topic_partition] = left
@@ -333,6 +360,9 @@ def complete_delayed(broker: Broker, topic_partition: TopicPartition, now_ms: in
             case DelayedProduce():
                 operation = broker.delayed[request] = _settled(broker, operation)
                 done = operation.is_done
+            case DelayedCommit():
+                operation = broker.delayed[request] = _settled_commit(broker, operation)
+                done = operation.appended.error is not None
             case DelayedFetch():
                 done = _fetch_is_ready(broker, operation)
         if done:
@@ -345,6 +375,8 @@ def _answer(broker: Broker, operation: DelayedOperation) -> None:
     match operation:
         case DelayedProduce():
             _respond_produce(broker, operation.request, ACKS_ALL, operation.partitions)
+        case DelayedCommit():
+            _respond_commit(broker, operation)
         case DelayedFetch():
             _respond_fetch(broker, operation)
     _unpark(broker, operation)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusters.broker.replication.committed import Committed, Positions
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.model import (
     Batch,
@@ -51,6 +52,39 @@ class InitProducerIdRequested:
 
     request: int
     transactional_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequested:
+    """Who coordinates a group, or a transaction, of this name?"""
+
+    request: int
+    group: str
+    is_transaction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequested:
+    """A consumer commits positions; `batch` holds them as they go to `__consumer_offsets`.
+
+    `generation_id` is -1 for a consumer that is no member of its group, and assigns itself what it
+    reads.
+    """
+
+    request: int
+    group: str
+    generation_id: int
+    committed: tuple[Committed, ...]
+    batch: ProducedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequested:
+    """Where does a group go on? `partitions` None: in all for which it has a position."""
+
+    request: int
+    group: str
+    partitions: tuple[TopicPartition, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +317,17 @@ class ProducersRead:
 
     partition: TopicPartition
     producers: Producers
+
+
+@dataclass(frozen=True, slots=True)
+class PositionsRead:
+    """What a log of `__consumer_offsets` says of groups: the answer to ReadPositions.
+
+    Must be told before any other event but LogTruncated and ProducersRead.
+    """
+
+    partition: TopicPartition
+    positions: Positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Requests that wait for a condition: delayed produce and delayed fetch. Pure functions.
+"""Requests that wait for a condition: delayed produce, commit and fetch. Pure functions.
 
 Here is what each waits for; when to look again (an append, a moved high watermark, a changed
 role, a timer) is the broker's matter.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clusters.broker.replication.committed import Committed
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.messages import FetchRequested
 from clusters.broker.replication.model import TopicPartition
@@ -41,6 +42,16 @@ class DelayedProduce:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayedCommit:
+    """Positions of a group whose record is not yet below the high watermark."""
+
+    request: int
+    partition: TopicPartition  # of `__consumer_offsets`
+    appended: Appended
+    committed: tuple[Committed, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FetchBaseline:
     """What a fetch could have read of a partition when it was parked."""
 
@@ -60,7 +71,18 @@ class DelayedFetch:
         return self.message.request
 
 
-DelayedOperation = DelayedProduce | DelayedFetch
+DelayedOperation = DelayedProduce | DelayedCommit | DelayedFetch
+
+
+def watched_by(operation: DelayedOperation) -> tuple[TopicPartition, ...]:
+    """The partitions by which it may come to be answered."""
+    match operation:
+        case DelayedProduce():
+            return tuple(operation.partitions)
+        case DelayedCommit():
+            return (operation.partition,)
+        case DelayedFetch():
+            return tuple(operation.baselines)
 
 
 def produce_outcome(waiting: Appended, partition: Partition | None) -> Error | None:

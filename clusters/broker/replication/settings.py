@@ -27,6 +27,10 @@ class ReplicationSettings:
     min_insync_replicas: int = 1
     num_partitions: int = 1
     num_replica_fetchers: int = 1
+    offsets_commit_required_acks: int = -1
+    offsets_commit_timeout_ms: int = 5_000
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
     replica_fetch_backoff_ms: int = 1_000
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_min_bytes: int = 1

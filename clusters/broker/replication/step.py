@@ -8,7 +8,9 @@ from typing import Any, Final
 from clusters.broker.replication import (
     control,
     controlling,
+    coordinator,
     following,
+    groups,
     isr,
     leading,
     offsets,
@@ -92,6 +94,9 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.ProduceRequested: leading.on_produce,
     told.InitProducerIdRequested: producer_ids.on_init_producer_id,
     told.FetchRequested: leading.on_fetch,
+    told.FindCoordinatorRequested: groups.on_find_coordinator,
+    told.OffsetCommitRequested: groups.on_offset_commit,
+    told.OffsetFetchRequested: groups.on_offset_fetch,
     told.OffsetForLeaderEpochRequested: offsets.on_offset_for_leader_epoch,
     told.ListOffsetsRequested: offsets.on_list_offsets,
     told.RequestAbandoned: _on_request_abandoned,
@@ -104,6 +109,7 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.FetcherRequestFailed: following.on_request_failed,
     told.LogTruncated: truncation.on_log_truncated,
     told.ProducersRead: truncation.on_producers_read,
+    told.PositionsRead: coordinator.on_positions_read,
     # retention
     told.LogStartAdvanced: retention.on_log_start_advanced,
     # the controller

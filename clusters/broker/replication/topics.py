@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from clusters.broker.replication.assignment import assign_replicas
 from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.controller_state import Active, TopicCreation
 from clusters.broker.replication.coordination import CreateTopic, TopicCreated
 from clusters.broker.replication.effects import Coordinate, RespondCreateTopics, TopicResult
@@ -71,12 +72,33 @@ def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
     live = tuple(broker.metadata.brokers)
     if not broker.settings.auto_create_topics_enable or not live:
         return
+    if event.topic == OFFSETS_TOPIC:
+        create_offsets_topic(broker)
+        return
     try:
         configuration = _configuration(broker, NewTopic(event.topic, -1, -1, {}, {}), live)
     except _InvalidTopicError as invalid:
         broker.note(f"not creating {event.topic!r}: {invalid}")
         return
     broker.do(Coordinate(CreateTopic(NOBODY, event.topic, configuration)))
+
+
+def create_offsets_topic(broker: Broker) -> None:
+    """`__consumer_offsets`, by any broker, as `offsets.topic.…` have it; compacted."""
+    settings = broker.settings
+    new = NewTopic(
+        OFFSETS_TOPIC,
+        settings.offsets_topic_num_partitions,
+        settings.offsets_topic_replication_factor,
+        {},
+        {"cleanup.policy": "compact"},
+    )
+    try:
+        configuration = _configuration(broker, new, tuple(broker.metadata.brokers))
+    except _InvalidTopicError as invalid:
+        broker.note(f"not creating {OFFSETS_TOPIC}: {invalid}")
+        return
+    broker.do(Coordinate(CreateTopic(NOBODY, OFFSETS_TOPIC, configuration)))
 
 
 def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:

@@ -15,6 +15,7 @@ from clusters.broker.replication.log import Log as ReplicaLog
 from clusters.broker.replication.model import TopicPartition
 from clusters.broker.server.sequences import producers_of
 from clusters.broker.storage.log_directory import LogDirectory
+from clusters.broker.storage.positions import positions_of
 from clusters.broker.storage.record_batch import assign, parse_header
 
 
@@ -33,6 +34,7 @@ class LogEffects:
             do.AppendToLog: self._append,
             do.TruncateLog: self._truncate,
             do.ReadProducers: self._read_producers,
+            do.ReadPositions: self._read_positions,
             do.TruncateFullyAndStartAt: self._truncate_fully,
             do.AdvanceLogStartOffset: self._advance_log_start,
             do.WriteLeaderEpochCheckpoint: self._write_epochs,
@@ -71,6 +73,10 @@ class LogEffects:
     def _read_producers(self, effect: do.ReadProducers) -> None:
         found = producers_of(self.logs.logs[effect.partition])
         self._tell(told.ProducersRead(effect.partition, found))
+
+    def _read_positions(self, effect: do.ReadPositions) -> None:
+        found = positions_of(self.logs.logs[effect.partition])
+        self._tell(told.PositionsRead(effect.partition, found))
 
     def _truncate_fully(self, effect: do.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)

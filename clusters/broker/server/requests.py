@@ -6,9 +6,10 @@ Records of a produce request stay with the shell: the event names them by identi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from clusters.broker.replication import messages as told
+from clusters.broker.replication.committed import Committed, Position
 from clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
@@ -16,8 +17,11 @@ from clusters.broker.replication.model import (
     TopicPartition,
 )
 from clusters.broker.server.sequences import sequence_of
+from clusters.broker.storage import positions
 from clusters.broker.storage.errors import RecordBatchError
 from clusters.broker.storage.record_batch import parse_batches, validate_produced
+from clusters.broker.storage.record_writer import record_batch
+from clusters.broker.wire.apis import Api
 
 Settings = Callable[[str], Mapping[str, str]]
 
@@ -67,6 +71,51 @@ def init_producer_id(request: int, entity: Any) -> told.InitProducerIdRequested:
     return told.InitProducerIdRequested(
         request, None if entity.transactional_id is None else str(entity.transactional_id)
     )
+
+
+def find_coordinator(request: int, entity: Any) -> told.FindCoordinatorRequested:
+    return told.FindCoordinatorRequested(
+        request, str(entity.key), is_transaction=bool(getattr(entity, "key_type", 0))
+    )
+
+
+def offset_commit(
+    request: int, entity: Any, now_ms: int, *, with_epoch: bool
+) -> told.OffsetCommitRequested:
+    """The record batch of `__consumer_offsets` is made here: the core knows no bytes."""
+    group = str(entity.group_id)
+    committed = tuple(
+        Committed(
+            group,
+            TopicPartition(str(topic.name), int(partition.partition_index)),
+            Position(
+                int(partition.committed_offset),
+                int(getattr(partition, "committed_leader_epoch", -1)),
+                str(partition.committed_metadata or ""),
+            ),
+        )
+        for topic in entity.topics
+        for partition in topic.partitions
+    )
+    batch = told.ProducedBatch(0, 0, b"", valid=False)
+    if committed:
+        encoded = [positions.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
+        data = record_batch(encoded, now_ms)
+        batch = told.ProducedBatch(len(committed), len(data), data)
+    return told.OffsetCommitRequested(
+        request, group, int(entity.generation_id_or_member_epoch), committed, batch
+    )
+
+
+def offset_fetch(request: int, entity: Any) -> told.OffsetFetchRequested:
+    partitions = None
+    if entity.topics is not None:
+        partitions = tuple(
+            TopicPartition(str(topic.name), int(partition))
+            for topic in entity.topics
+            for partition in topic.partition_indexes
+        )
+    return told.OffsetFetchRequested(request, str(entity.group_id), partitions)
 
 
 def fetch(
@@ -150,6 +199,16 @@ def create_topics(request: int, entity: Any) -> told.CreateTopicsRequested:
         bool(entity.validate_only),
     )
 
+
+# Requests of which nothing else need be known.
+PLAIN: Final[Mapping[Api, Callable[[int, Any], object]]] = {
+    Api.PRODUCE: produce,
+    Api.INIT_PRODUCER_ID: init_producer_id,
+    Api.FIND_COORDINATOR: find_coordinator,
+    Api.OFFSET_FETCH: offset_fetch,
+    Api.LIST_OFFSETS: list_offsets,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+}
 
 # --- of the controller ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from clusters.broker.replication import effects
+from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.metadata import Metadata
 from clusters.broker.replication.model import NO_LEADER, TopicPartition
@@ -78,6 +79,68 @@ def init_producer_id(version: int, effect: effects.RespondInitProducerId) -> Any
         error_code=_code(effect.error),
         producer_id=ProducerId(effect.producer_id),
         producer_epoch=i16(effect.producer_epoch),
+    )
+
+
+def find_coordinator(
+    version: int, effect: effects.RespondFindCoordinator, known: Metadata, *, listener: str
+) -> Any:
+    host, port = "", -1
+    registration = known.brokers.get(effect.coordinator)
+    for endpoint in registration.endpoints if registration else ():
+        if endpoint.listener == listener:
+            host, port = endpoint.host, endpoint.port
+    return make(
+        response_class(Api.FIND_COORDINATOR, version),
+        throttle_time=_NO_THROTTLE,
+        error_code=_code(effect.error),
+        error_message=None,
+        node_id=BrokerId(effect.coordinator),
+        host=host,
+        port=i32(port),
+    )
+
+
+def offset_commit(version: int, effect: effects.RespondOffsetCommit) -> Any:
+    partition_class = _nested(Api.OFFSET_COMMIT, version, "OffsetCommitResponsePartition")
+    topic_class = _nested(Api.OFFSET_COMMIT, version, "OffsetCommitResponseTopic")
+    topics: dict[str, list[Any]] = {}
+    for (topic, number), error in effect.results:
+        answer = partition_class(partition_index=i32(number), error_code=_code(error))
+        topics.setdefault(topic, []).append(answer)
+    return make(
+        response_class(Api.OFFSET_COMMIT, version),
+        throttle_time=_NO_THROTTLE,
+        topics=tuple(
+            topic_class(name=TopicName(topic), partitions=tuple(answers))
+            for topic, answers in topics.items()
+        ),
+    )
+
+
+def offset_fetch(version: int, effect: effects.RespondOffsetFetch) -> Any:
+    """Before v2 an error has its place in each partition alone."""
+    partition_class = _nested(Api.OFFSET_FETCH, version, "OffsetFetchResponsePartition")
+    topic_class = _nested(Api.OFFSET_FETCH, version, "OffsetFetchResponseTopic")
+    topics: dict[str, list[Any]] = {}
+    for (topic, number), position in effect.results:
+        answer = make(
+            partition_class,
+            partition_index=i32(number),
+            committed_offset=i64(position.offset),
+            committed_leader_epoch=i32(position.leader_epoch),
+            metadata=position.metadata,
+            error_code=_code(effect.error),
+        )
+        topics.setdefault(topic, []).append(answer)
+    return make(
+        response_class(Api.OFFSET_FETCH, version),
+        throttle_time=_NO_THROTTLE,
+        error_code=_code(effect.error),
+        topics=tuple(
+            topic_class(name=TopicName(topic), partitions=tuple(answers))
+            for topic, answers in topics.items()
+        ),
     )
 
 
@@ -293,6 +356,6 @@ def _topic(version: int, known: Metadata, topic: str, being_created: frozenset[s
         _nested(Api.METADATA, version, "MetadataResponseTopic"),
         error_code=_code(error),
         name=TopicName(topic),
-        is_internal=False,
+        is_internal=topic == OFFSETS_TOPIC,
         partitions=tuple(described),
     )

@@ -31,6 +31,7 @@ from clusters.broker.server.peer_effects import PeerEffects
 from clusters.broker.server.responses import is_topic_name
 from clusters.broker.storage.config import SettingError, log_config
 from clusters.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from clusters.broker.storage.log import wall_clock_ms
 from clusters.broker.storage.log_directory import LogDirectory
 from clusters.broker.wire.apis import Api, Versions, client_apis, replication_apis
 from clusters.broker.wire.codec import (
@@ -90,6 +91,9 @@ class BrokerShell:
             **self._peers.handlers,
             do.RespondProduce: self._respond_produce,
             do.RespondInitProducerId: self._respond_init_producer_id,
+            do.RespondFindCoordinator: self._respond_find_coordinator,
+            do.RespondOffsetCommit: self._respond_offset_commit,
+            do.RespondOffsetFetch: self._respond_offset_fetch,
             do.RespondFetch: self._respond_fetch,
             do.RespondOffsetForLeaderEpoch: self._respond_epochs,
             do.RespondListOffsets: self._respond_list_offsets,
@@ -187,17 +191,17 @@ class BrokerShell:
         self._next_request += 1
         self._waiting[request] = Waiting(connection, header, int(getattr(entity, "max_bytes", 0)))
         self._requests_of[connection].add(request)
+        plain = requests.PLAIN.get(header.api)
+        if plain is not None:
+            self.tell(plain(request, entity))
+            return
         match header.api:
-            case Api.PRODUCE:
-                self.tell(requests.produce(request, entity))
-            case Api.INIT_PRODUCER_ID:
-                self.tell(requests.init_producer_id(request, entity))
             case Api.FETCH:
                 self.tell(requests.fetch(request, entity, self._bytes_available))
-            case Api.LIST_OFFSETS:
-                self.tell(requests.list_offsets(request, entity))
-            case Api.OFFSET_FOR_LEADER_EPOCH:
-                self.tell(requests.offset_for_leader_epoch(request, entity))
+            case Api.OFFSET_COMMIT:
+                with_epoch = self.config.generation.fences_leader_epochs
+                now_ms = wall_clock_ms()
+                self.tell(requests.offset_commit(request, entity, now_ms, with_epoch=with_epoch))
             case Api.CREATE_TOPICS:
                 self._create_topics(requests.create_topics(request, entity))
             case Api.UPDATE_METADATA:
@@ -352,6 +356,24 @@ class BrokerShell:
         self._respond(
             effect.request, lambda header: responses.init_producer_id(header.version, effect)
         )
+
+    def _respond_find_coordinator(self, effect: do.RespondFindCoordinator) -> None:
+        waiting = self._waiting.get(effect.request)
+        listener = waiting.connection.listener if waiting else ""
+        self._respond(
+            effect.request,
+            lambda header: responses.find_coordinator(
+                header.version, effect, self._broker.metadata, listener=listener
+            ),
+        )
+
+    def _respond_offset_commit(self, effect: do.RespondOffsetCommit) -> None:
+        self._respond(
+            effect.request, lambda header: responses.offset_commit(header.version, effect)
+        )
+
+    def _respond_offset_fetch(self, effect: do.RespondOffsetFetch) -> None:
+        self._respond(effect.request, lambda header: responses.offset_fetch(header.version, effect))
 
     def _respond_control(self, effect: do.RespondControl) -> None:
         self._respond(effect.request, lambda header: responses.control_response(header.api, effect))

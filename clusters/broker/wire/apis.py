@@ -23,6 +23,9 @@ class Api(IntEnum):
     LEADER_AND_ISR = 4
     STOP_REPLICA = 5
     UPDATE_METADATA = 6
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     INIT_PRODUCER_ID = 22
@@ -42,11 +45,17 @@ _CLIENT_0_10: Final = {
     Api.FETCH: Versions(4, 6),
     Api.LIST_OFFSETS: Versions(1, 2),
     Api.METADATA: Versions(0, 5),
+    Api.OFFSET_COMMIT: Versions(2, 2),
+    Api.OFFSET_FETCH: Versions(1, 2),
+    Api.FIND_COORDINATOR: Versions(0, 0),
     Api.API_VERSIONS: Versions(0, 3),
     Api.CREATE_TOPICS: Versions(2, 3),
 }
 _CLIENT_0_11: Final = {  # idempotent producers (KIP-98)
     **_CLIENT_0_10,
+    Api.OFFSET_COMMIT: Versions(2, 3),
+    Api.OFFSET_FETCH: Versions(1, 3),
+    Api.FIND_COORDINATOR: Versions(0, 1),
     Api.INIT_PRODUCER_ID: Versions(0, 0),
 }
 _CLIENT_2_0: Final = {
@@ -56,6 +65,9 @@ _CLIENT_2_0: Final = {
     Api.FETCH: Versions(4, 8),  # sessions (KIP-227) are never given, which a client must live with
     Api.LIST_OFFSETS: Versions(1, 3),
     Api.METADATA: Versions(0, 6),
+    Api.OFFSET_COMMIT: Versions(2, 4),
+    Api.OFFSET_FETCH: Versions(1, 4),
+    Api.FIND_COORDINATOR: Versions(0, 2),
 }
 _CLIENT_2_1: Final = {  # leader epochs (KIP-320)
     **_CLIENT_2_0,
@@ -65,6 +77,8 @@ _CLIENT_2_1: Final = {  # leader epochs (KIP-320)
     # As Kafka 2.1. librdkafka believes leader epochs from Metadata v9 on only (KAFKA-9212), so it
     # does not validate its position here.
     Api.METADATA: Versions(0, 7),
+    Api.OFFSET_COMMIT: Versions(2, 6),
+    Api.OFFSET_FETCH: Versions(1, 5),
     Api.OFFSET_FOR_LEADER_EPOCH: Versions(2, 2),
 }
 _CLIENT_4_0: Final = {  # KIP-966 is between brokers; what else 4.0 offers to clients is not there

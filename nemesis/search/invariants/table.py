@@ -8,7 +8,7 @@ from typing import Final
 
 from clusters.broker.replication.errors import IllegalReplicaStateError
 from clusters.broker.replication.generation import Truncation
-from clusters.simulation.world import WorldSpec
+from clusters.simulation.parts import WorldSpec
 from nemesis.search.invariants import leadership, promises, replicas, waiting
 from nemesis.search.invariants.seen import OfService, OfStep
 

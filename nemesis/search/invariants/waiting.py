@@ -12,6 +12,8 @@ _RESPONSES: Final = (
     do.RespondFetch,
     do.RespondOffsetForLeaderEpoch,
     do.RespondListOffsets,
+    do.RespondOffsetCommit,
+    do.RespondOffsetFetch,
 )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from nemesis.search.mutants import (
     acks,
     answers,
+    commits,
     control,
     eligible,
     epochs,
@@ -34,6 +35,7 @@ MUTANTS: Final = (
     *eligible.MUTANTS,
     *answers.MUTANTS,
     *sequences.MUTANTS,
+    *commits.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -63,7 +63,7 @@ def reads_to_log_end(led: Partition, replica_id: int) -> int:
     return led.log.end_offset
 
 
-def parks_unwatched(broker: Broker, operation: Any, watched: Any, timeout_ms: int) -> None:
+def parks_unwatched(broker: Broker, operation: Any, timeout_ms: int) -> None:
     broker.delayed[operation.request] = operation
 
 

@@ -1,0 +1,54 @@
+"""What consumer groups have committed: positions, by group and partition. Pure functions.
+
+Not the requests: see groups. A position is a record of `__consumer_offsets`; whoever leads the
+partition to which the group's name leads it is the group's coordinator, and knows the positions
+from that log. All of it follows from the log: the last record of a group and a partition counts.
+Source: Kafka's GroupMetadataManager; seed 004 for who coordinates a group (G1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from clusters.broker.replication.java import java_abs, java_hash
+from clusters.broker.replication.model import TopicPartition
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+NO_POSITION: Final = -1
+
+
+class Position(NamedTuple):
+    """Where a group goes on reading; `leader_epoch` is that of the record before it, or -1."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class Committed(NamedTuple):
+    """One record of the topic: a position of a group. None: the record deletes it."""
+
+    group: str
+    partition: TopicPartition
+    position: Position | None
+
+
+Key = tuple[str, TopicPartition]
+Positions = Mapping[Key, Position]
+
+
+def partition_of(group: str, partitions: int) -> TopicPartition:
+    """The partition of `__consumer_offsets` that a group belongs to (G1)."""
+    return TopicPartition(OFFSETS_TOPIC, java_abs(java_hash(group)) % partitions)
+
+
+def with_committed(positions: Positions, records: Iterable[Committed]) -> Positions:
+    """The positions after these records, in the order of their log."""
+    after = dict(positions)
+    for group, partition, position in records:
+        if position is None:
+            after.pop((group, partition), None)
+        else:
+            after[group, partition] = position
+    return after

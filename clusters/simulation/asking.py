@@ -1,0 +1,62 @@
+"""What all clients have in common: whom they believe to lead, and when they ask again.
+
+Clients learn who leads from the metadata of a broker that they reach, so they may believe what is
+no longer so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from clusters.simulation.clients import RETRY_AFTER_MS
+from clusters.simulation.network import CLIENT, CLIENTS, Link
+
+if TYPE_CHECKING:
+    from clusters.simulation.world import World
+
+
+class Retry(NamedTuple):
+    """The clients look again for a leader."""
+
+
+class AnswerLate(NamedTuple):
+    """A client has waited for an answer for as long as it waits at all."""
+
+    request: int
+
+
+def try_later(world: World) -> None:
+    if not world.clients.is_retrying:
+        world.clients.is_retrying = True
+        world.later(RETRY_AFTER_MS * 1_000, Retry())
+
+
+def new_request(world: World) -> int:
+    world.sequence += 1
+    return world.sequence
+
+
+def reaches(world: World, broker: int) -> bool:
+    if broker not in world.brokers or broker in world.paused:
+        return False
+    there, back = Link(CLIENT, broker, CLIENTS), Link(broker, CLIENT, CLIENTS)
+    return not any(cut.covers(there) or cut.covers(back) for cut in world.cuts)
+
+
+def newest_leader(world: World, partition: TopicPartition, to: int | None = None) -> int | None:
+    """Who leads, as the brokers tell that can be asked (`to`: only this one), and lives.
+
+    Of what different brokers tell, the newest leader epoch is believed, as librdkafka does.
+    """
+    newest: LeaderAndIsr | None = None
+    for broker_id in sorted(world.brokers) if to is None else (to,):
+        if not reaches(world, broker_id):
+            continue
+        told_state = world.brokers[broker_id].metadata.topics.get(partition.topic, {})
+        told_of = told_state.get(partition.partition)
+        if told_of is None or told_of.state.leader not in world.brokers:
+            continue
+        if newest is None or told_of.state.leader_epoch > newest.leader_epoch:
+            newest = told_of.state
+    return None if newest is None else newest.leader

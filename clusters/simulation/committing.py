@@ -1,0 +1,160 @@
+"""What consumers of groups do: ask where their group goes on, and commit how far they have come.
+
+As a live run's clients do it (workloads.groups): one thing after the other, each asked again until
+it is answered; so what is acknowledged is known, and what never was is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.committed import (
+    NO_POSITION,
+    Committed,
+    Position,
+    partition_of,
+)
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.groups import NO_GENERATION
+from clusters.broker.replication.model import TopicPartition
+from clusters.simulation.asking import AnswerLate, new_request, newest_leader, try_later
+from clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
+from clusters.simulation.network import CLIENT, CLIENTS, Entry
+
+if TYPE_CHECKING:
+    from clusters.simulation.world import World
+
+COMMIT_BYTES: Final = 100
+_MESSAGES: Final = (
+    told.OffsetCommitRequested,
+    told.OffsetFetchRequested,
+    do.RespondOffsetCommit,
+    do.RespondOffsetFetch,
+)
+
+
+def ask_position(world: World, group: str, partition: int, phase: str) -> None:
+    """Begins to ask where a group goes on; `clients.asking` is None when that is known."""
+    process = world.clients.reads_begun + 1  # who asks will be the next to read
+    _begin(world, GroupOperation("committed", group, partition, None, phase, world.now_us, process))
+
+
+def commit(world: World, group: str, partition: int, offset: int) -> None:
+    """Begins to commit; `clients.asking` is None when that is acknowledged."""
+    process = world.clients.reads_begun
+    _begin(world, GroupOperation("commit", group, partition, offset, "main", world.now_us, process))
+
+
+def give_up(world: World) -> None:
+    """Nobody knows what became of it."""
+    asking = world.clients.asking
+    assert asking is not None
+    world.clients.asking = None
+    _note(world, replace(asking, kind="info", completed_us=world.now_us))
+
+
+def _begin(world: World, operation: GroupOperation) -> None:
+    assert world.clients.asking is None
+    world.clients.asking = operation
+    ask_again(world)
+
+
+def ask_again(world: World) -> None:
+    """Sends what is asked to the group's coordinator, unless it is on its way."""
+    asking = world.clients.asking
+    if asking is None or asking.request is not None:
+        return
+    coordinator = _coordinator(world, asking.group)
+    if coordinator is None:
+        try_later(world)
+        return
+    number = new_request(world)
+    partition = TopicPartition(world.spec.topic, asking.partition)
+    request: object
+    if asking.offset is None:
+        request = told.OffsetFetchRequested(number, asking.group, (partition,))
+    else:
+        committed = (Committed(asking.group, partition, Position(asking.offset)),)
+        batch = told.ProducedBatch(1, COMMIT_BYTES, committed)
+        request = told.OffsetCommitRequested(number, asking.group, NO_GENERATION, committed, batch)
+    world.clients.asking = replace(asking, request=number, to=coordinator)
+    world.send(CLIENT, coordinator, CLIENTS, request)
+    world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
+
+
+def _coordinator(world: World, group: str) -> int | None:
+    """As the clients believe; asked anew where that broker is dead."""
+    known = world.clients.coordinators.get(group)
+    if known is not None and known in world.brokers:
+        return known
+    assert world.spec.offsets is not None, "no __consumer_offsets in this world"
+    partition = partition_of(group, len(world.spec.offsets.assignment))
+    newest = newest_leader(world, partition)
+    if newest is not None:
+        world.clients.coordinators[group] = newest
+    return newest
+
+
+# --- what comes of it ----------------------------------------------------------------------------
+
+
+def take_answer(world: World, body: object) -> None:
+    asking = world.clients.asking
+    if asking is None or getattr(body, "request", None) != asking.request:
+        return
+    match body:
+        case do.RespondOffsetCommit(_, ((_, error),)):
+            found = asking.offset
+        case do.RespondOffsetFetch(_, error, ((_, position),)):
+            found = None if position.offset == NO_POSITION else position.offset
+        case _:
+            raise AssertionError(f"no client of a group is told {body}")
+    if error is not Error.NONE:
+        _not_answered(world, asking)
+        return
+    world.clients.asking = None
+    done = replace(asking, kind="ok", offset=found, completed_us=world.now_us)
+    if done.f == "commit":
+        assert found is not None
+        world.clients.committed[done.group, done.partition] = found
+    _note(world, done)
+
+
+def _note(world: World, done: GroupOperation) -> None:
+    world.clients.group_operations += (done,)
+    if world.recorder is not None:
+        world.recorder.of_group(world, done)
+
+
+def _not_answered(world: World, asking: GroupOperation) -> None:
+    """Refused, lost or late: somebody else may be asked."""
+    world.clients.asking = replace(asking, request=None)
+    world.clients.coordinators.pop(asking.group, None)
+    try_later(world)
+
+
+def is_late(world: World, request: int) -> bool:
+    """Whether it was this that was waited for; then it is asked again."""
+    asking = world.clients.asking
+    if asking is None or asking.request != request:
+        return False
+    _not_answered(world, asking)
+    return True
+
+
+def connection_lost(world: World, lost: Entry) -> None:
+    """What waited on a link between a client and a broker is lost with its connection."""
+    if isinstance(lost.body, _MESSAGES):
+        is_late(world, lost.body.request)
+
+
+def broken(world: World, broker_id: int) -> None:
+    """A broker is dead: the connections to it are broken."""
+    clients = world.clients
+    asking = clients.asking
+    if asking is not None and asking.request is not None and asking.to == broker_id:
+        _not_answered(world, asking)
+    clients.coordinators = {g: b for g, b in clients.coordinators.items() if b != broker_id}

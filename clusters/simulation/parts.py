@@ -1,0 +1,111 @@
+"""What a world is made of besides its nodes: its spec, what is due in it, who looks on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.generation import Generation
+from clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from clusters.broker.replication.settings import ReplicationSettings
+from clusters.producer import ProducerOptions
+from clusters.simulation.clients import GroupOperation
+from clusters.simulation.network import Clock, Entry, Noise
+
+if TYPE_CHECKING:
+    from clusters.simulation.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class WorldSpec:
+    """What a world is made of. Durations in the units that their names say."""
+
+    rules: Generation
+    settings: ReplicationSettings
+    brokers: tuple[int, ...]  # in the order in which they start: the first is controller
+    topic: str
+    configuration: TopicConfiguration
+    latency_us: int = 500
+    session_timeout_ms: int = 6_000
+    socket_timeout_ms: int = 30_000  # replica.socket.timeout.ms
+    retention_check_ms: int | None = None  # None: nothing is ever deleted
+    noise: Noise | None = None
+    clocks: Mapping[int, Clock] = field(default_factory=dict)
+    producer: ProducerOptions = field(default_factory=ProducerOptions)
+    offsets: TopicConfiguration | None = None  # `__consumer_offsets`; None: there is none
+
+
+class TimerDue(NamedTuple):
+    broker: int
+    timer: told.Timer
+
+
+class RequestTimedOut(NamedTuple):
+    """A follower has waited for an answer for replica.socket.timeout.ms."""
+
+    number: int
+
+
+class RetentionDue(NamedTuple):
+    """A broker looks whether its logs are too large (log.retention.check.interval.ms)."""
+
+    broker: int
+    started_us: int
+
+
+class SessionTimedOut(NamedTuple):
+    broker: int
+    silent_since_us: int
+
+
+class Register(NamedTuple):
+    """A broker that has started asks for a session."""
+
+    unclean_shutdown: bool
+
+
+class Asked(NamedTuple):
+    """A follower's request that waits for its answer."""
+
+    broker: int
+    leader: int
+    effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
+    sent_us: int
+
+
+class Position(NamedTuple):
+    """What the wire has shown of a follower: its LEO by its request, its HW by the answer."""
+
+    leader: int
+    leader_epoch: int
+    round: int
+    log_end_offset: int
+    high_watermark: int | None
+    at_us: int  # when the request was sent
+
+
+class Recorder(Protocol):
+    """Hears of what a run directory keeps. A search has none."""
+
+    def asked(self, world: World, entry: Entry) -> None: ...
+    def answered(self, world: World, entry: Entry) -> None: ...
+    def event(self, world: World, entry: Entry) -> None: ...
+    def blocked(self, world: World, entry: Entry) -> None: ...
+    def dropped(self, world: World, entry: Entry) -> None: ...
+    def state(self, world: World, partition: TopicPartition) -> None: ...
+    def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
+    def of_group(self, world: World, done: GroupOperation) -> None: ...
+
+
+class Watch(Protocol):
+    """Sees every step of the core, after its effects; may raise. A fast search has none."""
+
+    def started(self, world: World, broker_id: int) -> None: ...
+    def told(
+        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
+    ) -> None: ...
+    def served(self, world: World) -> None: ...
+    def copy(self) -> Watch: ...

@@ -1,0 +1,99 @@
+"""Mutants of the rules of group coordinators: what is acknowledged, what is read, what is known.
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from clusters.broker.replication import coordinator, groups, step
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.committed import Committed, Positions, with_committed
+from clusters.broker.replication.coordinator import on_positions_read
+from clusters.broker.replication.messages import PositionsRead
+from clusters.simulation import world as worlds
+from clusters.simulation.disk import SimulatedLog
+from clusters.simulation.world import World
+from nemesis.search.mutants.mutant import Mutant, rule
+from nemesis.search.targets import COMMITS
+
+GROUPS: Final = ("kill", "hold", COMMITS)
+
+
+def acks_at_once(broker: Broker) -> int:
+    return 1
+
+
+def reads_nothing(broker: Broker, event: PositionsRead, now_ms: int) -> None:
+    on_positions_read(broker, replace(event, positions={}), now_ms)
+
+
+def reads_what_is_committed(world: World, broker_id: int, effect: do.ReadPositions) -> None:
+    """In place of all of the log."""
+    log, partition = world.disks[broker_id].logs[effect.partition], effect.partition
+    mark = world.brokers[broker_id].partitions[partition].high_watermark
+    below = [batch for batch in log.batches if batch.next_offset <= mark]
+    world.tell(broker_id, told.PositionsRead(partition, SimulatedLog(below).positions))
+
+
+def reads_the_first(world: World, broker_id: int, effect: do.ReadPositions) -> None:
+    """Of a group, in place of the last."""
+    batches = world.disks[broker_id].logs[effect.partition].batches
+    found = SimulatedLog(batches[::-1]).positions
+    world.tell(broker_id, told.PositionsRead(effect.partition, found))
+
+
+def knows_the_first(positions: Positions, records: Iterable[Committed]) -> Positions:
+    return {**with_committed({}, records), **positions}
+
+
+def _of_groups(
+    name: str, owner: Any, named: Any, by: Any, sentence: str, shown: str = ""
+) -> Mutant:
+    """One function is another one, and consumers of a group commit."""
+    return rule(name, owner, named, by, sentence, faults=GROUPS, steps_only=True, shown=shown)
+
+
+MUTANTS: Final = (
+    _of_groups(
+        "commits-acked-at-once",
+        groups,
+        "_required_acks",
+        acks_at_once,
+        "A commit is acknowledged before it is replicated.",
+    ),
+    _of_groups(
+        "positions-not-read",
+        step._HANDLERS,
+        told.PositionsRead,
+        reads_nothing,
+        "A new coordinator knows nothing of what is in its log.",
+    ),
+    _of_groups(
+        "positions-read-to-high-watermark",
+        worlds._EFFECTS,
+        do.ReadPositions,
+        reads_what_is_committed,
+        "A new coordinator reads its log to its own high watermark, which may be one round old.",
+        shown="four steps",
+    ),
+    _of_groups(
+        "first-position-read",
+        worlds._EFFECTS,
+        do.ReadPositions,
+        reads_the_first,
+        "A new coordinator takes the first commit of a group that it finds, not the last.",
+    ),
+    _of_groups(
+        "first-position-known",
+        coordinator,
+        "with_committed",
+        knows_the_first,
+        "A coordinator keeps the position that it knows when a later one is acknowledged.",
+    ),
+)

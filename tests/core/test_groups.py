@@ -1,0 +1,191 @@
+"""G1, G3: who coordinates a group; when a commit is acknowledged, known, lost and refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from clusters.broker.replication import effects as do
+from clusters.broker.replication import messages as told
+from clusters.broker.replication.broker import Broker
+from clusters.broker.replication.committed import (
+    OFFSETS_TOPIC,
+    Committed,
+    Position,
+    partition_of,
+    with_committed,
+)
+from clusters.broker.replication.coordination import CreateTopic
+from clusters.broker.replication.errors import Error
+from clusters.broker.replication.generation import GENERATIONS
+from clusters.broker.replication.model import BrokerRegistration, LeaderAndIsr, TopicPartition
+from clusters.broker.replication.step import step
+from tests.core.given import NOW, A, B, C, T, broker, did
+
+G = TopicPartition(OFFSETS_TOPIC, 0)
+LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))
+
+
+def _state(leader: int, epoch: int, isr: tuple[int, ...]) -> told.PartitionState:
+    return told.PartitionState(
+        G, LeaderAndIsr(leader, epoch, isr, 1, epoch), (A, B, C), {"min.insync.replicas": "2"}
+    )
+
+
+def _lead(
+    one: Broker, leader: int = A, epoch: int = 0, isr: tuple[int, ...] = (A, B, C)
+) -> tuple[do.Effect, ...]:
+    """The controller names a leader of the groups' partition, and all brokers hear of it."""
+    state = _state(leader, epoch, isr)
+    step(one, told.UpdateMetadataRequested(1, C, 1, (state,), LIVE), NOW)
+    return step(one, told.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
+
+
+def _coordinator(isr: tuple[int, ...] = (A, B, C), **settings: object) -> Broker:
+    one = broker("2.1", None, **settings)
+    assert did(_lead(one, isr=isr), do.ReadPositions) == [do.ReadPositions(G)]
+    step(one, told.PositionsRead(G, {}), NOW)
+    return one
+
+
+def _commit(offset: int, group: str = "g", generation_id: int = -1) -> told.OffsetCommitRequested:
+    committed = (Committed(group, T, Position(offset)),)
+    batch = told.ProducedBatch(1, 100, committed)
+    return told.OffsetCommitRequested(7, group, generation_id, committed, batch)
+
+
+def _replicate(one: Broker, end: int) -> tuple[do.Effect, ...]:
+    """B and C have all before `end`."""
+    effects: tuple[do.Effect, ...] = ()
+    for replica in (B, C):
+        asked = told.FetchedPartition(G, end, 1 << 20)
+        effects += step(one, told.FetchRequested(500 + replica, replica, 0, 0, (asked,)), NOW)
+    return effects
+
+
+def _answers(effects: tuple[do.Effect, ...]) -> list[do.Effect]:
+    return did(effects, do.RespondOffsetCommit)
+
+
+def _position(one: Broker, group: str = "g") -> do.RespondOffsetFetch:
+    [answer] = did(step(one, told.OffsetFetchRequested(9, group, (T,)), NOW))
+    assert isinstance(answer, do.RespondOffsetFetch)
+    return answer
+
+
+def _found(offset: int) -> do.RespondOffsetFetch:
+    return do.RespondOffsetFetch(9, Error.NONE, ((T, Position(offset)),))
+
+
+# As a JVM gives them: Math.abs(group.hashCode()) % 50.
+@pytest.mark.parametrize(("group", "partition"), [("g", 3), ("", 0), ("my-group", 12)])
+def test_g1_a_group_belongs_to_the_partition_of_its_hash(group: str, partition: int) -> None:
+    assert partition_of(group, 50) == TopicPartition(OFFSETS_TOPIC, partition)
+
+
+def test_g1_the_coordinator_leads_the_groups_partition() -> None:
+    one = _coordinator()
+    asked = told.FindCoordinatorRequested(5, "g")
+    assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, A)]
+    _lead(one, leader=B, epoch=1)
+    assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, B)]
+
+
+def test_g1_the_first_who_asks_has_the_topic_made() -> None:
+    one = broker("2.1", None)
+    step(one, told.UpdateMetadataRequested(1, C, 1, (), LIVE), NOW)
+    created, answer = did(step(one, told.FindCoordinatorRequested(5, "g"), NOW))
+    assert isinstance(created, do.Coordinate)
+    assert isinstance(created.request, CreateTopic)
+    assert created.request.topic == OFFSETS_TOPIC
+    assert len(created.request.configuration.assignment) == 50
+    assert answer == do.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+def test_g3_a_commit_is_acknowledged_when_all_of_the_isr_have_it() -> None:
+    one = _coordinator()
+    effects = step(one, _commit(3), NOW)
+    assert [type(effect) for effect in did(effects, do.AppendToLog)] == [do.AppendToLog]
+    assert _answers(effects) == []
+    assert _position(one) == _found(-1)  # nor is it known before
+    assert _answers(_replicate(one, 1)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
+    assert _position(one) == _found(3)
+    assert _position(one, "h") == _found(-1)
+
+
+def test_g3_with_required_acks_of_one_it_is_acknowledged_when_it_is_appended() -> None:
+    one = _coordinator(offsets_commit_required_acks=1)
+    assert _answers(step(one, _commit(3), NOW)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
+    assert _position(one) == _found(3)
+
+
+def test_g3_all_positions_of_a_group_are_told_where_no_partition_is_named() -> None:
+    one = _coordinator(offsets_commit_required_acks=1)
+    step(one, _commit(3), NOW)
+    step(one, _commit(4, "h"), NOW)
+    assert did(step(one, told.OffsetFetchRequested(9, "g", None), NOW)) == [_found(3)]
+
+
+@pytest.mark.parametrize(
+    ("isr", "expected"),
+    [((A,), Error.COORDINATOR_NOT_AVAILABLE), ((A, B, C), None)],
+    ids=["too few replicas", "enough"],
+)
+def test_g3_a_commit_needs_min_insync_replicas(
+    isr: tuple[int, ...], expected: Error | None
+) -> None:
+    one = _coordinator(isr)
+    answers = _answers(step(one, _commit(3), NOW))
+    assert answers == ([] if expected is None else [do.RespondOffsetCommit(7, ((T, expected),))])
+
+
+def test_g3_a_commit_that_is_not_replicated_in_time_is_not_known() -> None:
+    one = _coordinator()
+    step(one, _commit(3), NOW)
+    late = told.TimerFired(told.DelayedOperationExpired(7))
+    timed_out = do.RespondOffsetCommit(7, ((T, Error.REQUEST_TIMED_OUT),))
+    assert _answers(step(one, late, NOW + 5_000)) == [timed_out]
+    _replicate(one, 1)
+    assert _position(one) == _found(-1)
+
+
+def test_g3_who_leads_no_longer_refuses_what_waits_and_what_comes() -> None:
+    one = _coordinator()
+    step(one, _commit(3), NOW)
+    refused = do.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
+    assert _answers(_lead(one, leader=B, epoch=1)) == [refused]
+    assert _answers(step(one, _commit(3), NOW)) == [refused]
+    assert _position(one) == do.RespondOffsetFetch(9, Error.NOT_COORDINATOR, ((T, Position(-1)),))
+
+
+def test_g3_who_leads_anew_reads_all_of_its_log() -> None:
+    one = _coordinator()
+    step(one, _commit(3), NOW)
+    _lead(one, leader=B, epoch=1)
+    assert did(_lead(one, epoch=2), do.ReadPositions) == [do.ReadPositions(G)]
+    step(one, told.PositionsRead(G, {("g", T): Position(3)}), NOW)
+    assert _position(one) == _found(3)
+
+
+@pytest.mark.parametrize("generation_id", [0, 5])
+def test_g3_a_commit_of_a_generation_is_refused_for_there_are_no_members(
+    generation_id: int,
+) -> None:
+    one = _coordinator()
+    effects = step(one, _commit(3, generation_id=generation_id), NOW)
+    assert did(effects) == [do.RespondOffsetCommit(7, ((T, Error.ILLEGAL_GENERATION),))]
+
+
+def test_g3_the_last_record_of_a_group_and_a_partition_counts() -> None:
+    first, second = Committed("g", T, Position(1)), Committed("g", T, Position(2))
+    other = Committed("h", T, Position(9))
+    known = with_committed({}, (first, other, second))
+    assert known == {("g", T): Position(2), ("h", T): Position(9)}
+    assert with_committed(known, (Committed("g", T, None),)) == {("h", T): Position(9)}
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+def test_g3_other_topics_are_read_by_nobody(generation: str) -> None:
+    one = broker(generation, None)
+    state = told.PartitionState(T, LeaderAndIsr(A, 0, (A, B, C), 1, 0), (A, B, C), {})
+    effects = step(one, told.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
+    assert did(effects, do.ReadPositions) == []
