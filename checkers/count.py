@@ -144,16 +144,15 @@ def _of_records(
     """Checks of what was sent and read, to be made when their turn comes."""
     profile = values.profiles(place, partitions)
     known = offsets.known_records(place)
-    neighbour = offsets.neighbours(known)
-    next_known = offsets.next_known(neighbour)
+    broken = keep(offsets.breaks(known))
     if frames.transactions or thorough:
         profile = keep(profile)
     odd = keep(polls.odd_steps(polls.steps(frames)))
     checks: list[Check] = [
         lambda: values.value_anomalies(profile),
-        lambda: offsets.inconsistent_offsets(neighbour),
         lambda: polls.backward(odd),
-        lambda: polls.skips(odd, next_known, frames.final_reads),
+        lambda: polls.skips(odd, broken, frames.final_reads),
+        lambda: offsets.inconsistent_offsets(known, broken),
     ]
     if thorough:
         checks += [
@@ -162,7 +161,7 @@ def _of_records(
         ]
     if frames.transactions or thorough:
         steps = sends.steps(profile)
-        checks.append(lambda: sends.skips(steps, next_known, between_operations=thorough))
+        checks.append(lambda: sends.skips(steps, broken, between_operations=thorough))
     if frames.transactions:
         checks += [
             lambda: sends.precommitted_reads(frames),

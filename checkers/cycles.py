@@ -97,15 +97,16 @@ def _log(known: DataFrame, writers: DataFrame) -> DataFrame:
     the same transaction, which then has another's record in between.
     """
     order = "PARTITION BY run, topic, partition ORDER BY offset"
-    back, ahead = "UNBOUNDED PRECEDING AND 1 PRECEDING", "1 FOLLOWING AND UNBOUNDED FOLLOWING"
+    # What follows is asked of the reverse order: a frame that shrinks is counted anew for each row.
+    earlier = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
     sender = "IF(writer_inner, writer, NULL), true"
     versions = known.groupBy(*PARTITION, "offset").agg(F.expr("min(value) AS value"))
     return (
         versions.join(writers, [*PARTITION, "value"])
         .selectExpr(
             "*",
-            f"last({sender}) OVER ({order} ROWS BETWEEN {back}) AS inner_before",
-            f"first({sender}) OVER ({order} ROWS BETWEEN {ahead}) AS inner_after",
+            f"last({sender}) OVER ({order} {earlier}) AS inner_before",
+            f"last({sender}) OVER ({order} DESC {earlier}) AS inner_after",
         )
         .where("writer_inner OR inner_before = inner_after")
         .selectExpr(

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from checkers.frames import OFFSET, case, found
+from checkers.frames import OFFSET, PARTITION, case, found
 from checkers.places import VOUCHED
 
 
@@ -20,35 +20,49 @@ def known_records(place: DataFrame) -> DataFrame:
     )
 
 
-def neighbours(known: DataFrame) -> DataFrame:
-    """Each of them with the one before and the one behind it in the log."""
-    return known.selectExpr(
-        *OFFSET,
-        f"{_WITNESS} AS one",
-        f"lead(struct(offset, {_WITNESS} AS witness)) OVER ({_IN_LOG_ORDER}) AS next",
-        f"lag(offset) OVER ({_IN_LOG_ORDER}) AS previous_offset",
+def breaks(known: DataFrame) -> DataFrame:
+    """Known offsets behind which the next known one (null: none) is not the very next.
+
+    An offset with two records is behind itself. Logs are nearly without breaks, and the window
+    over all that is known carries numbers alone.
+    """
+    following = known.selectExpr(
+        *OFFSET, "lead(offset) OVER (PARTITION BY partition, topic, run ORDER BY offset) AS next"
+    )
+    return following.where("NOT next <=> offset + 1")
+
+
+def with_next_known(step: DataFrame, broken: DataFrame) -> DataFrame:
+    """Add to steps from a known `previous_offset` the next known one; null: there is none."""
+    gaps = broken.where("next IS NULL OR next > offset").selectExpr(
+        *PARTITION, "offset AS previous_offset", "next", "true AS is_break"
+    )
+    return step.join(gaps, [*PARTITION, "previous_offset"], "left").selectExpr(
+        "*", "IF(is_break, next, previous_offset + 1) AS next_known"
     )
 
 
-def inconsistent_offsets(neighbour: DataFrame) -> DataFrame:
+def inconsistent_offsets(known: DataFrame, broken: DataFrame) -> DataFrame:
     """Offsets with two values, and who vouches for them: the least value and the next."""
-    return found(neighbour, "one.value", _TWO_VALUES)
-
-
-def next_known(neighbour: DataFrame) -> DataFrame:
-    """Each known offset but the last with the next one."""
-    return neighbour.where("next.offset > offset").selectExpr(*OFFSET, "next.offset AS next_known")
+    twice = broken.where("next = offset").select(*OFFSET)
+    held = known.join(twice, list(OFFSET), "left_semi").selectExpr(
+        *OFFSET,
+        f"{_WITNESS} AS one",
+        f"lead({_WITNESS}) OVER ({_BY_VALUE}) AS other",
+        f"row_number() OVER ({_BY_VALUE}) AS rank",
+    )
+    return found(held, "one.value", _TWO_VALUES)
 
 
 _WITNESS: Final = (
     "struct(value, IF(acked > 0, 'send', 'poll') AS f,"
     " IF(acked > 0, send_operation, read_operation) AS operation)"
 )
-_IN_LOG_ORDER: Final = "PARTITION BY partition, topic, run ORDER BY offset, value"
+_BY_VALUE: Final = "PARTITION BY offset, partition, topic, run ORDER BY value"
 _TWO_VALUES: Final = case(
     "'inconsistent-offsets'",
-    "next.offset = offset AND NOT coalesce(previous_offset = offset, false)",
+    "rank = 1",
     offset="offset",
     operation="one.operation",
-    evidence="one, next.witness AS other",
+    evidence="one, other",
 )

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, case, found
+from checkers.offsets import with_next_known
 from checkers.places import READ
 
 
@@ -53,14 +54,13 @@ def backward(odd: DataFrame) -> DataFrame:
     return found(odd, "value", _BACK)
 
 
-def skips(odd: DataFrame, next_known: DataFrame, final_reads: DataFrame) -> DataFrame:
+def skips(odd: DataFrame, broken: DataFrame, final_reads: DataFrame) -> DataFrame:
     """Steps over a record that is known to be there.
 
     A step to the log start or to what lies below it is over records that were deleted meanwhile.
     """
-    known = next_known.withColumnRenamed("offset", "previous_offset")
     starts = final_reads.select(*PARTITION, "start_offset")
-    judged = odd.join(known, [*PARTITION, "previous_offset"]).join(
+    judged = with_next_known(odd.where("previous.known"), broken).join(
         F.broadcast(starts), list(PARTITION), "left"
     )
     return found(judged, "value", _SKIP)
@@ -71,7 +71,8 @@ _DONE_IN_ORDER: Final = (
     "PARTITION BY process, partition, topic, run, final ORDER BY invoked_ns, operation, row"
 )
 
-_MOVE: Final = "struct(offset, operation)"  # of a seek without an offset
+# Of a seek without an offset. A record without a value proves none to be there.
+_MOVE: Final = "struct(offset, operation, value IS NOT NULL AS known)"
 _BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
 
 _BACK: Final = case(

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.frames import PARTITION, Frames, case, found
+from checkers.offsets import with_next_known
 from checkers.places import READ, SEND
 from checkers.values import MAY_STAND
 
@@ -31,14 +32,10 @@ def steps(profile: DataFrame) -> DataFrame:
     )
 
 
-def skips(step: DataFrame, next_known: DataFrame, *, between_operations: bool) -> DataFrame:
+def skips(step: DataFrame, broken: DataFrame, *, between_operations: bool) -> DataFrame:
     """Steps over a record that is known to be there."""
-    known = next_known.selectExpr(*PARTITION, "offset AS previous_offset", "next_known")
-    over = (
-        step.withColumn("previous_offset", F.expr("previous_send.place"))
-        .join(known, [*PARTITION, "previous_offset"])
-        .where("next_known < place")
-    )
+    previous = step.withColumn("previous_offset", F.expr("previous_send.place"))
+    over = with_next_known(previous, broken).where("next_known < place")
     inside = found(over.where("send_operation = previous_send.operation"), "value", _INSIDE)
     if not between_operations:
         return inside

@@ -1,8 +1,9 @@
 """A Spark session on this machine.
 
 Where others do the work: `checkers.cluster_session`. `check_runs` only uses DataFrames.
-For runs of up to some million operations the time goes into starting Java and warming it up, so
-Java's second compiler stays off; above `LARGE_ROWS` it is on, which pays off later.
+For small runs the time goes into starting Java and warming it up, so Java's second compiler stays
+off. From `MANY_ROWS` on it compiles what is done for every row (`java_compiler.json`) and nothing
+else: planning, which is as much code, is done once. Above `LARGE_ROWS` the heap is larger too.
 
 The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
 writes to its standard error goes to a file without a name, shown only if Java does not start.
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Final
 
 from pyspark.errors import PySparkException
@@ -28,8 +30,13 @@ _NEEDS_JAVA: Final = (
     "or set JAVA_HOME to where it is."
 )
 _JAVA_ALWAYS: Final = "-XX:-UsePerfData -Xshare:auto"
-_JAVA_SMALL: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_JAVA_LARGE: Final = "-XX:+UseParallelGC"
+_JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+# Java says on its standard output that it has read the file, unless told otherwise.
+_JAVA_BOTH_COMPILERS: Final = (
+    "-XX:+UnlockDiagnosticVMOptions -XX:+DisplayVMOutputToStderr"
+    f' "-XX:CompilerDirectivesFile={Path(__file__).with_name("java_compiler.json")}"'
+)
+MANY_ROWS: Final = 2_000_000
 LARGE_ROWS: Final = 8_000_000
 _HEAP_SMALL: Final = "2g"
 _HEAP_LARGE: Final = "5g"
@@ -53,9 +60,8 @@ def local_session(
     if master.startswith("local"):  # the processes that read EDN have the libraries of this one
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
-    large = rows > LARGE_ROWS
-    heap = memory or (_HEAP_LARGE if large else _HEAP_SMALL)
-    for key, value in _settings(heap, large, address).items():
+    heap = memory or (_HEAP_LARGE if rows > LARGE_ROWS else _HEAP_SMALL)
+    for key, value in _settings(heap, rows, address).items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
         try:
@@ -71,15 +77,15 @@ def local_session(
             ) from error
 
 
-def _settings(memory: str, large: bool, address: str) -> dict[str, str]:
+def _settings(memory: str, rows: int, address: str) -> dict[str, str]:
     scratch = tempfile.gettempdir()
+    compilers = _JAVA_BOTH_COMPILERS if rows >= MANY_ROWS else _JAVA_FIRST_COMPILER
+    collector = "-XX:+UseParallelGC" if rows > LARGE_ROWS else "-XX:+UseSerialGC"
     return {
         "spark.driver.memory": memory,
         "spark.driver.bindAddress": address,
         "spark.driver.host": address,
-        "spark.driver.extraJavaOptions": (
-            f"{_JAVA_ALWAYS} {_JAVA_LARGE if large else _JAVA_SMALL}"
-        ),
+        "spark.driver.extraJavaOptions": f"{_JAVA_ALWAYS} {compilers} {collector}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -87,6 +93,8 @@ def _settings(memory: str, large: bool, address: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": os.path.join(scratch, "neaptide-warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
+        # One check of a large run makes more classes than Spark remembers: the next made them anew.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         # Thousands of small files: list them here, not in a job of their own.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     }

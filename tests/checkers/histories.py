@@ -41,7 +41,7 @@ def send(
 
 
 def poll(
-    *records: tuple[int, str], phase: str = "main", process: int = 1, partition: int = 0
+    *records: tuple[int, str | None], phase: str = "main", process: int = 1, partition: int = 0
 ) -> Op:
     rows = tuple(
         {"offset": offset, "value": value, "topic": "t", "partition": partition}

@@ -227,6 +227,19 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "held",
         SILENT,
     ),
+    "skips-behind-an-offset-that-holds-two-records": (
+        story(
+            send("a", 0), send("x", 0), send("b", 1), send("c", 2), poll((0, "a")), poll((2, "c")),
+            final((0, "a"), (1, "b"), (2, "c")),
+        ),
+        "lost",
+        {("inconsistent-offsets", 0, "a"), ("lost-write", 0, "x"), ("poll-skip", 2, "c")},
+    ),
+    "skips-from-a-record-without-a-value": (
+        story(send("c", 2), poll((0, None)), poll((2, "c")), final((2, "c"))),
+        "held",
+        SILENT,
+    ),
     # reordered: two acknowledged sends of one process, swapped in the log
     "one-process-overtaken-by-its-retry": (
         story(send("a", 1), send("b", 0), final((0, "b"), (1, "a"))),

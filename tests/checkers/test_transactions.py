@@ -12,7 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from checkers import cycles, offsets, places
 from checkers.check import check_runs
+from checkers.count import read_frames
+from checkers.material import open_run
 from results.run import FinalRead
 from results.schema import ANOMALIES, OPERATIONS
 from results.tables import write_table
@@ -242,6 +245,18 @@ def test_too_many_edges_of_what_never_counts_do_not(
     (verdict,) = check_runs(spark, [run])
     assert verdict.verdict == "valid"
     assert "normal-cycles-unsearched" in verdict.anomalies
+
+
+def test_no_window_counts_what_follows_anew_for_each_row(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = STORIES["two-transactions-write-before-each-other"][0].write(tmp_path / "run")
+    frames = read_frames(spark, [open_run(run)])
+    known = offsets.known_records(places.places(frames))
+    cycles.data_edges(frames.operations, known, rw=True).explain("extended")
+    plan = capsys.readouterr().out
+    assert "unboundedpreceding$(), -1" in plan
+    assert "unboundedfollowing" not in plan
 
 
 def measures_of(run: Path, name: str) -> list[dict[str, Any]]:

@@ -1,0 +1,31 @@
+"""Java takes the options that a session gives it, and says nothing on standard output."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from checkers import session
+
+FILE = "CompilerDirectivesFile"
+
+
+@pytest.mark.parametrize("rows", [0, session.MANY_ROWS, session.LARGE_ROWS + 1])
+def test_java_starts_and_prints_nothing(rows: int) -> None:
+    options = session._settings("64m", rows, "127.0.0.1")["spark.driver.extraJavaOptions"]
+    done = subprocess.run(
+        ["java", *shlex.split(options), "-version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == ""
+    assert (FILE in options) == (rows >= session.MANY_ROWS)
+
+
+def test_what_is_compiled_twice_is_named_and_everything_else_is_not() -> None:
+    file = Path(session.__file__).with_name("java_compiler.json")
+    rows, rest = json.loads(file.read_text(encoding="utf-8"))
+    assert not rows["c2"]["Exclude"]
+    assert (rest["match"], rest["c2"]["Exclude"]) == (["*.*"], True)
