@@ -1,7 +1,7 @@
 """A connection through the gate: an accepted socket, a dialled one, and a lane each way.
 
 The near side is who connected (the link's source), the far side is where the listener leads to
-(its destination). Client and coordination links pass bytes on; replication links read frames.
+(its destination). Client and coordination links copy bytes; replication links read frames.
 Kafka's clients never half-close: an end of stream means that its sender is gone. What it sent
 before is still delivered, in order; what is on its way to it is lost.
 """
@@ -9,50 +9,64 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
-import socket
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
-from nemesis.gate.frames import FrameSplitter, MalformedStreamError
+from nemesis.gate.fetch_answer import FetchAnswer
+from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
-from nemesis.gate.passing import PASSING_BYTES, Passing
-from nemesis.gate.tube import BULK_BYTES, PIPE_BYTES, Tube
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
 
 
-class Side:
+# A Fetch response of which more than that is still to come passes as it comes.
+PASSING_BYTES: Final = 64 * 1024
+
+
+class _Passing:
+    """A large Fetch response, all of which but its last part goes on before it is whole."""
+
+    __slots__ = ("_begun", "_exchange", "answer", "missing_bytes")
+
+    def __init__(self, exchange: Exchange, answer: FetchAnswer, begun: bytes, size: int) -> None:
+        self._exchange = exchange
+        self._begun = begun[:HEAD_BYTES]
+        self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
+        self.missing_bytes = size
+
+    def message(self, now_ns: int) -> Message | None:
+        """All of it is here."""
+        if self.answer is None:
+            return None
+        return self._exchange.passed(self._begun, self.answer.end(), now_ns)
+
+
+class Side(asyncio.Protocol):
     """One socket of a connection. `lane` is fed by what it receives."""
 
     __slots__ = ("connection", "gone", "lane", "passing", "splitter", "transport", "write_paused")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.transport: Tube | None = None
+        self.transport: asyncio.Transport | None = None
         self.splitter = FrameSplitter()
-        self.passing: Passing | None = None
+        self.passing: _Passing | None = None
         self.gone = False
         self.write_paused = False
         self.lane: Lane
 
-    def opened(self, connected: socket.socket) -> None:
-        self.transport = Tube(self, connected)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
         self.connection.joined(self)
 
     def data_received(self, data: bytes) -> None:
         self.connection.received(self, data)
 
-    def unseen(self) -> tuple[Tube, int] | None:
-        return self.connection.unseen(self)
-
-    def passed_unseen(self, count: int) -> None:
-        if self.passing is not None:
-            self.passing.skip(count)
-
-    def eof_received(self) -> None:
-        self.connection.ended(self)  # the socket stays open until the lane has drained
+    def eof_received(self) -> bool:
+        self.connection.ended(self)
+        return True  # the transport stays open until the lane has drained
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
@@ -155,16 +169,6 @@ class Connection:
         for side, peer in ((self.near, self.far), (self.far, self.near)):
             side.read(not (side.lane.blocked or side.lane.full or peer.write_paused))
 
-    def unseen(self, side: Side) -> tuple[Tube, int] | None:
-        """Where to, and how many, of a side's next bytes may go without being looked at."""
-        peer = self.far if side is self.near else self.near
-        if peer.gone or peer.transport is None or not side.lane.clear:
-            return None
-        if self.exchange is None:
-            return peer.transport, PIPE_BYTES
-        count = 0 if side.passing is None else side.passing.skippable
-        return (peer.transport, count) if count >= BULK_BYTES else None
-
     def received(self, side: Side, data: bytes) -> None:
         peer = self.far if side is self.near else self.near
         if self.exchange is not None:
@@ -199,7 +203,11 @@ class Connection:
             self.refresh_reading()
 
     def _begin_to_pass(self, side: Side, exchange: Exchange | Introduction) -> bool:
-        """Let a large Fetch response go on as it comes; False: the connection is no more."""
+        """Let a large Fetch response go on as it comes; False: the connection is no more.
+
+        A receiver does nothing before it has all of a message. So its last part stands for it: when
+        that is here the message is, it is what rules take, and what is held holds the message.
+        """
         splitter = side.splitter
         if not isinstance(exchange, Exchange) or splitter.missing_bytes <= PASSING_BYTES:
             return True
@@ -208,10 +216,10 @@ class Connection:
             return True
         size = splitter.partial_bytes + splitter.missing_bytes
         begun = splitter.let_go()
-        side.passing = Passing(exchange, answer, begun, size)
+        side.passing = _Passing(exchange, answer, begun, size)
         return self._pass(side, side.passing, begun)
 
-    def _pass(self, side: Side, passing: Passing, part: bytes) -> bool:
+    def _pass(self, side: Side, passing: _Passing, part: bytes) -> bool:
         """One part more; False: the connection is no more."""
         message = None
         passing.missing_bytes -= len(part)

@@ -27,12 +27,12 @@ class Door:
     """Where a link is entered. Make one with `Door(…)`, then `await follow(False)`."""
 
     def __init__(
-        self, link: LinkSpec, address: str, accept: Callable[[socket.socket], None]
+        self, link: LinkSpec, address: str, accept: Callable[[], asyncio.Protocol]
     ) -> None:
         self.link = link
         self._accept = accept
         self._socket = _bound(address, link.port)
-        self._is_open = False
+        self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -52,7 +52,7 @@ class Door:
 
     def lost(self) -> None:
         """The target refuses connections: shut until it does not."""
-        if self._is_open and self.link.target is not None:
+        if self._server is not None and self.link.target is not None:
             self.shut()
             self._look(self.link.target, asyncio.Event())
 
@@ -61,9 +61,10 @@ class Door:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        if self._is_open:
-            self._is_open = False
-            asyncio.get_running_loop().remove_reader(self._socket)
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -80,21 +81,12 @@ class Door:
             while not await _is_reachable(target):
                 tried.set()
                 await asyncio.sleep(_LOOK_S)
-            self._socket.listen(BACKLOG)
-            asyncio.get_running_loop().add_reader(self._socket, self._accept_all)
-            self._is_open = True
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_server(
+                self._accept, sock=self._socket.dup(), backlog=BACKLOG
+            )
         finally:
             tried.set()
-
-    def _accept_all(self) -> None:
-        while True:
-            try:
-                accepted, _ = self._socket.accept()
-            except BlockingIOError:
-                return
-            except ConnectionError:  # whoever connected has left already
-                continue
-            self._accept(accepted)
 
 
 async def _is_reachable(target: Target) -> bool:

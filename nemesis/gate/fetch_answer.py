@@ -42,7 +42,9 @@ class FetchAnswer:
             if self._wanted < 0:
                 passed = min(-self._wanted, end - offset)
                 offset += passed
-                self.skip(passed)
+                self._wanted += passed
+                if self._wanted == 0:
+                    self._go_on(b"")
                 continue
             missing = self._wanted - len(self._kept)
             self._kept += part[offset : offset + missing]
@@ -50,17 +52,6 @@ class FetchAnswer:
             if len(self._kept) == self._wanted:
                 field, self._kept = self._kept, b""
                 self._go_on(field)
-
-    @property
-    def skippable(self) -> int:
-        """How many of the next bytes are passed over."""
-        return max(-self._wanted, 0) if self._response is None else 0
-
-    def skip(self, count: int) -> None:
-        """So many of the next bytes, at most `skippable`, went by unfed."""
-        self._wanted += count
-        if self._wanted == 0:
-            self._go_on(b"")
 
     def end(self) -> m.FetchResponse:
         """The response. MalformedStreamError: it is not whole."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from clusters.errors import UsageError
-from nemesis.gate.connection import Connection
+from nemesis.gate.connection import Connection, Side
 from nemesis.gate.control import Controls, obey
 from nemesis.gate.door import Door
 from nemesis.gate.events import Event
@@ -65,7 +64,7 @@ class Listeners:
 
     async def open(self, link: LinkSpec) -> int:
         """Have a port for a link, and listen there if its target can be reached; the port."""
-        door = Door(link, self._address, lambda accepted: self._accept(link.name, accepted))
+        door = Door(link, self._address, lambda: self._accept(link.name))
         self._doors[link.name] = door
         await self._follow(door)
         return door.port
@@ -93,48 +92,38 @@ class Listeners:
         for task in self._dials:
             task.cancel()
 
-    def _accept(self, name: str, accepted: socket.socket) -> None:
+    def _accept(self, name: str) -> asyncio.Protocol:
         connection = self._switch.accept(self._doors[name].link)
         if connection is None:
-            accepted.close()
-            return
-        connection.near.opened(accepted)
+            return _Refusal()
         task = asyncio.get_running_loop().create_task(self._dial(connection))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
+        return connection.near
 
     async def _dial(self, connection: Connection) -> None:
+        target = cast(Target, connection.link.target)
+        loop = asyncio.get_running_loop()
         try:
-            dialled = await _connect(cast(Target, connection.link.target))
+            await loop.create_connection(lambda: connection.far, target.host, target.port)
         except OSError:  # the target is down: so is this connection
             connection.destroy("discarded")
             self._doors[connection.link.name].lost()
             return
         if connection.closed.is_set():  # whoever connected has left meanwhile
-            dialled.close()
-        else:
-            connection.far.opened(dialled)
+            _abort(connection.far)
 
 
-async def _connect(target: Target) -> socket.socket:
-    """A socket that is connected to a target, at the first of its addresses that answers."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    failure = OSError(f"{target.host} has no address")
-    for family, kind, protocol, _, address in found:
-        dialled = socket.socket(family, kind, protocol)
-        dialled.setblocking(False)
-        try:
-            await loop.sock_connect(dialled, address)
-        except OSError as error:
-            dialled.close()
-            failure = error
-        except BaseException:
-            dialled.close()
-            raise
-        else:
-            return dialled
-    raise failure
+class _Refusal(asyncio.Protocol):
+    """Closes what was accepted."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()
+
+
+def _abort(side: Side) -> None:
+    if side.transport is not None:
+        side.transport.abort()
 
 
 async def serve(config: GateConfig) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from nemesis.gate import messages as m
+from nemesis.gate.connection import PASSING_BYTES
 from nemesis.gate.fetch_answer import fetch_response
 from nemesis.gate.model import Rule
-from nemesis.gate.passing import PASSING_BYTES
 from tests.gate import wire
 from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World, read_frame
