@@ -183,6 +183,25 @@ def test_e7_a_new_controller_has_nobody_follow_one_that_came_back_torn() -> None
     assert (world.leader, world.log(A), world.log(B)) == (B, ["m1", "m2"], ["m1", "m2"])
 
 
+@pytest.mark.parametrize("first", [A, B])
+def test_e7_where_all_died_uncleanly_the_last_leader_takes_an_acked_record_with_it(
+    first: int,
+) -> None:
+    """B still has m2, but its shutdown was unclean as well: nobody is eligible, whoever is back."""
+    world = cluster("4.0", (A, B), min_insync_replicas=2)
+    world.produce("m1")
+    m2 = world.produce("m2")
+    world.advance(6_000)
+    assert world.is_acked(m2)
+    world.kill(B)
+    world.run()
+    world.kill(A, lose_from=1)
+    world.run()
+    world.start(first).advance(100)
+    world.start(B if first == A else A).advance(5_000)
+    assert (world.leader, world.log(A), world.log(B)) == (A, ["m1"], ["m1"])
+
+
 def test_e7_an_eligible_replica_that_crashed_is_eligible_no_longer() -> None:
     """Both fell in an unclean way: the last known leader comes back, whatever it has."""
     world = cluster("4.0", (A, B), min_insync_replicas=2)
