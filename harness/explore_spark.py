@@ -4,30 +4,33 @@ Not the search, nor what is made of its finds: each task explores seeds as a wor
 would, and hands back a row a seed. What a seed comes to does not depend on where it was explored.
 
 The rule: DataFrames only. The executors need Python and the libraries of neaptide; its own code is
-sent along. They come back in rounds, so that a campaign can end with its first find.
+sent along. A seed is a job of one task. Seeds take unequal time: who is free takes the next, and a
+campaign can end with its first find.
 """
 
 from __future__ import annotations
 
+import gc
 import pickle
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from clusters.errors import UsageError
-from nemesis.search.campaign import Campaign, Clock, Tell, Until, collect
-from nemesis.search.episode import Explored, Loss, Search, explore_seed, over_after
+from nemesis.search.campaign import Campaign, Clock, Tell, Until, as_they_end, collect
+from nemesis.search.episode import Explored, Loss, Search, explore_seed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("checkers", "clusters", "harness", "nemesis", "results", "workloads")
-SEEDS_PER_TASK: Final = 8  # in a round: enough that its end costs little
+PLACES_MAX: Final = 128  # each takes a thread here that waits for its job
 HISTORIES_MAX: Final = 20
 
 _EXPLORED: Final = pa.schema(
@@ -97,42 +100,38 @@ def _own_code(directory: Path) -> Path:
 def _explore_all(
     spark: SparkSession, search: Search, first_seed: int, seeds: int | None, clock: Clock
 ) -> Iterator[Explored]:
-    """Round after round, each a job of as many tasks as the cluster does at once."""
-    tasks = _parallelism(spark)
-    next_seed = first_seed
-    while not clock.is_over():
-        size = tasks * SEEDS_PER_TASK
-        if seeds is not None:
-            size = min(size, first_seed + seeds - next_seed)
-        if size <= 0:
-            return
-        seeds_now = range(next_seed, next_seed + size)
-        yield from _round(spark, search, seeds_now, min(tasks, size), clock.left_s())
-        next_seed += size
+    pool = ThreadPoolExecutor(PLACES_MAX + 1)
+    try:
+        yield from as_they_end(
+            lambda seed: pool.submit(_explore, spark, search, seed, clock.left_s()),
+            lambda: min(_places(spark), PLACES_MAX),
+            first_seed,
+            seeds,
+            clock,
+        )
+    finally:  # jobs that still run end with the session
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _parallelism(spark: SparkSession) -> int:
-    """How many tasks the cluster does at once: into so many parts Spark cuts a range."""
-    parts = spark.range(1 << 8).selectExpr("spark_partition_id() AS part")
-    return 1 + max(int(row["part"]) for row in parts.collect())
+def _places(spark: SparkSession) -> int:
+    """How many tasks the cluster does at once now: executors come and go."""
+    return int(spark.sparkContext.defaultParallelism)
 
 
-def _round(
-    spark: SparkSession, search: Search, seeds: range, tasks: int, time_s: float | None
-) -> Iterator[Explored]:
+def _explore(spark: SparkSession, search: Search, seed: int, time_s: float | None) -> Explored:
+    """On an executor, in a Python process that takes one seed after the other."""
+
     def explore(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        is_over = over_after(time_s)
-        for batch in batches:
-            for seed in batch.column("id").to_pylist():
-                if not is_over():
-                    yield _row(explore_seed(search, seed, time_s))
+        gc.disable()  # as in a worker process here: it finds nothing in a search
+        for _ in batches:
+            explored = explore_seed(search, seed, time_s)
+            gc.collect()
+            yield _row(explored)
 
-    frame = spark.range(seeds.start, seeds.stop, numPartitions=tasks).mapInArrow(
-        explore, _ddl(_EXPLORED)
-    )
-    for row in frame.collect():  # an iterator would have one task done after the other
-        loss: Loss | None = None if row["loss"] is None else pickle.loads(row["loss"])
-        yield Explored(row["seed"], row["schedules"], row["states"], loss)
+    one = spark.range(0, 1, numPartitions=1).mapInArrow(explore, _ddl(_EXPLORED))
+    [row] = one.collect()
+    loss: Loss | None = None if row["loss"] is None else pickle.loads(row["loss"])
+    return Explored(row["seed"], row["schedules"], row["states"], loss)
 
 
 def _row(explored: Explored) -> pa.RecordBatch:
@@ -173,10 +172,10 @@ def _histories(
                 seed = sorted(documents)[index]
                 yield from _played(documents[seed], system, seed)
 
-    tasks = min(_parallelism(spark), len(documents))
+    tasks = min(_places(spark), len(documents))
     frame = spark.range(0, len(documents), numPartitions=tasks).mapInArrow(play, _ddl(_FILES))
     runs: dict[str, Path] = {}
-    for row in frame.toLocalIterator():
+    for row in frame.collect():  # an iterator would have one task done after the other
         run = runs.setdefault(row["run"], directory / row["run"])
         path = run / row["file"]
         path.parent.mkdir(parents=True, exist_ok=True)

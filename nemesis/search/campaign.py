@@ -99,38 +99,46 @@ def run_campaign(
     search: Search, first_seed: int, until: Until, *, workers: int, tell: Tell
 ) -> tuple[Campaign, float]:
     """Seeds side by side in processes of this machine."""
-    return collect(
-        lambda clock: _explore_all(search, first_seed, until.seeds, workers, clock), until, tell
-    )
+
+    def explore(clock: Clock) -> Iterator[Explored]:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
+            try:
+                yield from as_they_end(
+                    lambda seed: pool.submit(_explore, search, seed, clock.left_s()),
+                    lambda: workers,
+                    first_seed,
+                    until.seeds,
+                    clock,
+                )
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    return collect(explore, until, tell)
 
 
-def _explore_all(
-    search: Search,
+def as_they_end(
+    start: Callable[[int], Future[Explored]],
+    places: Callable[[], int],
     first_seed: int,
     seeds: int | None,
-    workers: int,
     clock: Clock,
 ) -> Iterator[Explored]:
-    """In the order in which they end."""
+    """Seeds in the order in which they end. In every place is one under way, and one more waits."""
     next_seed = first_seed
     last_seed = None if seeds is None else first_seed + seeds
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
-        running: set[Future[Explored]] = set()
-        try:
-            while True:
-                may_start = not clock.is_over() and (last_seed is None or next_seed < last_seed)
-                if may_start and len(running) < workers + 1:
-                    running.add(pool.submit(_explore, search, next_seed, clock.left_s()))
-                    next_seed += 1
-                    continue
-                if not running:
-                    return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in sorted(done, key=lambda one: one.result().seed):
-                    yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    running: set[Future[Explored]] = set()
+    while True:
+        may_start = not clock.is_over() and (last_seed is None or next_seed < last_seed)
+        if may_start and len(running) < places() + 1:
+            running.add(start(next_seed))
+            next_seed += 1
+            continue
+        if not running:
+            return
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in sorted(done, key=lambda one: one.result().seed):
+            yield future.result()
 
 
 def _explore(search: Search, seed: int, time_s: float | None) -> Explored:
