@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import signal
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -68,6 +69,8 @@ def run_on_spark(
             f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS."
         )
     spark = master_session(master)
+    # Spark's own speaks to Java in the midst of what is being said to it; ours ends the session.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory() as directory:
             spark.addArtifacts(str(_own_code(Path(directory))), pyfile=True)
@@ -100,11 +103,11 @@ def _own_code(directory: Path) -> Path:
 def _explore_all(
     spark: SparkSession, search: Search, first_seed: int, seeds: int | None, clock: Clock
 ) -> Iterator[Explored]:
-    pool = ThreadPoolExecutor(PLACES_MAX + 1)
+    pool = ThreadPoolExecutor(PLACES_MAX + 2)
     try:
         yield from as_they_end(
             lambda seed: pool.submit(_explore, spark, search, seed, clock.left_s()),
-            lambda: min(_places(spark), PLACES_MAX),
+            lambda: min(pool.submit(_places, spark).result(), PLACES_MAX),  # an interrupt hits us
             first_seed,
             seeds,
             clock,
