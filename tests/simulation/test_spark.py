@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from harness.cli import app
 from nemesis.scenario import parse_scenario
 from nemesis.search.play import simulate
 from results.run import read_run
-from tests.harness.command import neaptide
+from tests.harness.command import COMMAND, neaptide
 from tests.standalone import standalone_cluster
 
 SEARCH = ["explore", "--system", "neaptide:2.0", "--acks", "1", "--nemesis", "kill,hold", "--json"]
@@ -52,6 +55,28 @@ def test_executors_of_a_standalone_cluster_find_what_is_found_here(
     for run in there["histories"]:
         assert read_run(Path(run)).status == "finished"
         assert list((Path(run) / "operations").glob("*.parquet"))
+
+
+@pytest.mark.spark
+@pytest.mark.live
+def test_ctrl_c_ends_a_search_on_executors_with_one_sentence(tmp_path: Path) -> None:
+    command = [*COMMAND, "explore", "--system", "neaptide:2.1"]
+    command += ["--master", "local[2]", "--seeds", "1000", "--save", str(tmp_path)]
+    searching = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        start_new_session=True,
+    )
+    assert searching.stdout is not None
+    assert any("schedules, " in line for line in searching.stdout)
+    searching.send_signal(signal.SIGINT)
+    said, _ = searching.communicate(timeout=60)
+    assert searching.returncode == 2, said
+    assert "Interrupted." in said
+    assert "Traceback" not in said
 
 
 def _what(found: dict[str, Any]) -> list[tuple[str, int, str]]:
