@@ -47,7 +47,7 @@ def request_header(frame: bytes) -> m.RequestHeader:
         client_id = None if length < 0 else frame[start:end].decode()
     except (struct.error, UnicodeDecodeError) as error:
         raise MalformedStreamError(f"no request header: {error}") from None
-    if _is_flexible(key, version):
+    if is_flexible(key, version):
         end = _after_tags(frame, end)
     return m.RequestHeader(key, version, correlation_id, client_id, end)
 
@@ -96,7 +96,7 @@ def fetch_request(frame: bytes, header: m.RequestHeader) -> m.FetchRequest | Non
         partitions={
             (_topic(topic), int(entry.partition)): m.FetchPartition(
                 int(entry.fetch_offset),
-                _known(entry.current_leader_epoch) if version >= 9 else None,
+                known(entry.current_leader_epoch) if version >= 9 else None,
             )
             for topic in raw.topics
             for entry in topic.partitions
@@ -241,17 +241,19 @@ def _topic(entity: Any) -> str:
     return str(entity.topic_id) if name is None else str(name)
 
 
-def _known(value: int) -> int | None:
+def known(value: int) -> int | None:
+    """What Kafka writes as -1 where it does not know is None here."""
     return None if value < 0 else int(value)
 
 
-def _is_flexible(api_key: int, version: int) -> bool:
+def is_flexible(api_key: int, version: int) -> bool:
+    """Whether lengths are varints and fields may be tagged (KIP-482)."""
     return version >= _FLEXIBLE_FROM.get(api_key, 1 << 15)
 
 
 def _response_body(frame: bytes, api_key: int, version: int) -> int:
     start = HEAD_BYTES
-    return _after_tags(frame, start) if _is_flexible(api_key, version) else start
+    return _after_tags(frame, start) if is_flexible(api_key, version) else start
 
 
 def _after_tags(frame: bytes, offset: int) -> int:

@@ -12,9 +12,9 @@ from typing import Final
 from uuid import UUID
 
 from nemesis.gate import messages as m
+from nemesis.gate.decode import is_flexible, known
 from nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
 
-_FLEXIBLE_FROM: Final = 12
 _PARTITION: Final = struct.Struct(">ihq")  # partition_index, error_code, high_watermark
 _SESSION: Final = struct.Struct(">hi")  # error_code, session_id
 # What is asked for next: so many bytes, or, below zero, that so many are passed over.
@@ -93,7 +93,7 @@ def _response(version: int) -> _Reading:
             if version >= 4:
                 yield -8  # last_stable_offset
             if version >= 5:
-                log_start_offset = _known(int.from_bytes((yield 8), "big", signed=True))
+                log_start_offset = known(int.from_bytes((yield 8), "big", signed=True))
             if version >= 4:
                 yield from _pass_aborted_transactions(version)
             if version >= 11:
@@ -102,7 +102,7 @@ def _response(version: int) -> _Reading:
             yield -records_bytes
             yield from _pass_tags(version)
             partitions[topic, index] = m.FetchedPartition(
-                partition_error, _known(high_watermark), log_start_offset, records_bytes
+                partition_error, known(high_watermark), log_start_offset, records_bytes
             )
         yield from _pass_tags(version)
     yield from _pass_tags(version)
@@ -117,7 +117,7 @@ def _pass_aborted_transactions(version: int) -> Generator[int, bytes, None]:
 
 def _count(version: int, size: int) -> _Part:
     """How many elements or bytes follow, from a field of `size` bytes or a varint; null is none."""
-    if version >= _FLEXIBLE_FROM:
+    if is_flexible(m.FETCH, version):
         count = (yield from _varint()) - 1
     else:
         count = int.from_bytes((yield size), "big", signed=True)
@@ -125,7 +125,7 @@ def _count(version: int, size: int) -> _Part:
 
 
 def _pass_tags(version: int) -> Generator[int, bytes, None]:
-    if version < _FLEXIBLE_FROM:
+    if not is_flexible(m.FETCH, version):
         return
     for _ in range((yield from _varint())):
         yield from _varint()  # the tag
@@ -148,7 +148,3 @@ def _text(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         raise MalformedStreamError(f"fetch response: a topic is not UTF-8: {error}") from None
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value

@@ -18,6 +18,7 @@ from tests.gate.wire import Answer
 
 pytestmark = pytest.mark.live
 LARGE = b"0123456789" * 150_000
+ANSWER = wire.fetch_response(12, [Answer("t", 0, 7, LARGE)], correlation_id=1)
 
 
 def large(story: Callable[[World], object]) -> Callable[[World], object]:
@@ -36,6 +37,15 @@ async def _whole_bytes(follower: FakeFollower) -> int:
     (answer,) = fetch_response(raw, follower.version).partitions.values()
     assert LARGE in raw
     return answer.records_bytes
+
+
+async def _asked(w: World) -> tuple[FakeFollower, asyncio.StreamWriter]:
+    """A follower that has asked a leader that does not answer by itself, and the way to answer."""
+    w.leader.answering = False
+    follower = await w.follower()
+    follower.ask()
+    await w.leader.until(lambda: len(w.leader.requests) == 1)
+    return follower, w.leader.writers[-1]
 
 
 async def _some_bytes(follower: FakeFollower) -> None:
@@ -68,18 +78,13 @@ def test_large_answers_pass_whole_and_are_recorded(play: Play, version: int) -> 
 
 def test_an_answer_begins_to_leave_before_it_is_whole(play: Play) -> None:
     async def story(w: World) -> None:
-        w.leader.answering = False
-        follower = await w.follower()
-        follower.ask()
-        await w.leader.until(lambda: len(w.leader.requests) == 1)
-        leader = w.leader.writers[-1]
-        raw = wire.fetch_response(12, [Answer("t", 0, 7, LARGE)], correlation_id=1)
-        leader.write(raw[:-1])
+        follower, leader = await _asked(w)
+        leader.write(ANSWER[:-1])
         await _some_bytes(follower)
         assert (await w.gate.state())["connections"]
-        leader.write(raw[-1:])
-        rest = await asyncio.wait_for(follower.reader.readexactly(len(raw) - PASSING_BYTES), 20)
-        assert rest == raw[PASSING_BYTES:]
+        leader.write(ANSWER[-1:])
+        rest = await asyncio.wait_for(follower.reader.readexactly(len(ANSWER) - PASSING_BYTES), 20)
+        assert rest == ANSWER[PASSING_BYTES:]
         follower.close()
 
     (row,) = play(story)
@@ -150,17 +155,12 @@ def test_a_large_answer_that_is_thrown_away_never_is_whole(play: Play, action: s
 
 def test_a_leader_that_dies_in_the_middle_of_an_answer_has_not_answered(play: Play) -> None:
     async def story(w: World) -> None:
-        w.leader.answering = False
-        follower = await w.follower()
-        follower.ask()
-        await w.leader.until(lambda: len(w.leader.requests) == 1)
-        leader = w.leader.writers[-1]
-        raw = wire.fetch_response(12, [Answer("t", 0, 7, LARGE)], correlation_id=1)
-        leader.write(raw[:-1])
+        follower, leader = await _asked(w)
+        leader.write(ANSWER[:-1])
         await _some_bytes(follower)
         w.leader.stop()
         with pytest.raises(asyncio.IncompleteReadError):
-            await asyncio.wait_for(follower.reader.readexactly(len(raw) - PASSING_BYTES), 20)
+            await asyncio.wait_for(follower.reader.readexactly(len(ANSWER) - PASSING_BYTES), 20)
 
     (row,) = play(story)
     assert (row["request_fate"], row["response_fate"]) == ("passed", None)
@@ -169,23 +169,18 @@ def test_a_leader_that_dies_in_the_middle_of_an_answer_has_not_answered(play: Pl
 
 def test_a_cut_in_the_middle_of_an_answer_stops_it_until_it_is_healed(play: Play) -> None:
     async def story(w: World) -> None:
-        w.leader.answering = False
-        follower = await w.follower()
-        follower.ask()
-        await w.leader.until(lambda: len(w.leader.requests) == 1)
-        leader = w.leader.writers[-1]
-        raw = wire.fetch_response(12, [Answer("t", 0, 7, LARGE)], correlation_id=1)
-        leader.write(raw[:-1])
+        follower, leader = await _asked(w)
+        leader.write(ANSWER[:-1])
         await _some_bytes(follower)
         await w.gate.cut(LEADER, FOLLOWER)
-        leader.write(raw[-1:])
-        rest = asyncio.create_task(follower.reader.readexactly(len(raw) - PASSING_BYTES))
+        leader.write(ANSWER[-1:])
+        rest = asyncio.create_task(follower.reader.readexactly(len(ANSWER) - PASSING_BYTES))
         other = await w.follower(broker=5)  # a round elsewhere: the gate has seen what came before
         other.ask()
         await w.leader.until(lambda: len(w.leader.requests) == 2)
         assert not rest.done()
         await w.gate.heal(LEADER, FOLLOWER)
-        assert await asyncio.wait_for(rest, 20) == raw[PASSING_BYTES:]
+        assert await asyncio.wait_for(rest, 20) == ANSWER[PASSING_BYTES:]
         follower.close()
         other.close()
 
@@ -195,11 +190,7 @@ def test_a_cut_in_the_middle_of_an_answer_stops_it_until_it_is_healed(play: Play
 
 def test_a_large_answer_that_cannot_be_read_passes_and_is_reported(play: Play) -> None:
     async def story(w: World) -> None:
-        w.leader.answering = False
-        follower = await w.follower()
-        follower.ask()
-        await w.leader.until(lambda: len(w.leader.requests) == 1)
-        leader = w.leader.writers[-1]
+        follower, leader = await _asked(w)
         mark = w.gate.mark()
         raw = wire.frame(b"\0\0\0\1" + b"\x7f" * len(LARGE))
         leader.write(raw)
