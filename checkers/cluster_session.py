@@ -44,17 +44,21 @@ def is_remote(text: str) -> bool:
     return _REMOTE.fullmatch(text) is not None
 
 
-def master_session(master: str, *, rows: int = 0, memory: str | None = None) -> SparkSession:
+def master_session(
+    master: str, *, rows: int = 0, memory: str | None = None, java_options: Sequence[str] = ()
+) -> SparkSession:
     """A session on a master of any kind. Raises SparkUnreachableError."""
     if master.startswith("local"):
-        return local_session(master, rows=rows, memory=memory)
+        return local_session(master, rows=rows, memory=memory, java_options=java_options)
     here = _LOOPBACK
     if master.startswith("spark://"):
         pairs = (pair.rpartition(":") for pair in master.removeprefix("spark://").split(","))
         addresses = [(host, int(port)) for host, _, port in pairs]
         here = _own_address(first_that_listens("Spark master", master, addresses))
     with _told_as(master):
-        spark = local_session(master, rows=rows, memory=memory, address=here)
+        spark = local_session(
+            master, rows=rows, memory=memory, address=here, java_options=java_options
+        )
     try:
         _see_it_work(spark, master)
     except BaseException:

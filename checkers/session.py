@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -48,10 +48,12 @@ def local_session(
     rows: int = 0,
     memory: str | None = None,
     address: str = "127.0.0.1",
+    java_options: Sequence[str] = (),
 ) -> SparkSession:
     """Start, or find, a session in this process, made for so many rows.
 
-    `memory` is Java's heap, as "4g"; executors elsewhere find the session at `address`.
+    `memory` is Java's heap, as "4g"; executors elsewhere find the session at `address`;
+    `java_options` come before those that are set here.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -61,7 +63,7 @@ def local_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
     heap = memory or (_HEAP_LARGE if rows > LARGE_ROWS else _HEAP_SMALL)
-    for key, value in _settings(heap, rows, address).items():
+    for key, value in _settings(heap, rows, address, java_options).items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
         try:
@@ -77,7 +79,7 @@ def local_session(
             ) from error
 
 
-def _settings(memory: str, rows: int, address: str) -> dict[str, str]:
+def _settings(memory: str, rows: int, address: str, java_options: Sequence[str]) -> dict[str, str]:
     scratch = tempfile.gettempdir()
     compilers = _JAVA_BOTH_COMPILERS if rows >= MANY_ROWS else _JAVA_FIRST_COMPILER
     collector = "-XX:+UseParallelGC" if rows > LARGE_ROWS else "-XX:+UseSerialGC"
@@ -85,7 +87,9 @@ def _settings(memory: str, rows: int, address: str) -> dict[str, str]:
         "spark.driver.memory": memory,
         "spark.driver.bindAddress": address,
         "spark.driver.host": address,
-        "spark.driver.extraJavaOptions": f"{_JAVA_ALWAYS} {compilers} {collector}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, compilers, collector]
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from clusters.errors import UsageError
 from harness import output
+from harness.spark_java import SparkJava
 from harness.version import VERSION
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class SparkStart:
         self._memory = memory
         self._remote = remote
         self._session: SparkSession | None = None
+        self._java: SparkJava | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._start, daemon=True)
         self._thread.start()
@@ -55,7 +57,13 @@ class SparkStart:
             if self._remote is not None:
                 self._session = connect_session(self._remote)
             else:
-                self._session = master_session(self._master, rows=self._rows, memory=self._memory)
+                self._java = SparkJava.found()
+                self._session = master_session(
+                    self._master,
+                    rows=self._rows,
+                    memory=self._memory,
+                    java_options=self._java.options if self._java is not None else (),
+                )
         except Exception as error:
             self._error = error
 
@@ -72,6 +80,8 @@ class SparkStart:
         if self._session is None:
             return
         try:
+            if self._java is not None:
+                self._java.remember(self._session, _say)
             self._session.stop()
         except Exception as error:  # of a process that is gone, perhaps for want of memory
             output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
@@ -190,6 +200,10 @@ def check_and_report(
         except NeaptideError:
             continue  # its verdict says why it cannot be read
     return [verdicts[material.directory] for material in opened]
+
+
+def _say(text: str) -> None:
+    output.err.print(text, markup=False)
 
 
 def _first_line(error: Exception) -> str:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from clusters import shared_archive
 from clusters.broker.server.config import write_properties
 from clusters.cluster import ClusterSpec, Listeners
 from clusters.hosts.host import Host, LocalNodeProcess
-from clusters.kafka import shared_archive
 from clusters.kafka.home import Home
 from clusters.kafka.properties import LOG4J, command, properties
 from clusters.kafka.versions import Addressing, kafka_class_path, row_of

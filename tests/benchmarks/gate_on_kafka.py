@@ -2,13 +2,13 @@
 
     python -m tests.benchmarks.gate_on_kafka [--system kafka:3.9.1] [--records N] [--aims N]
 
-Throughput: one librdkafka producer, acks=all, records of 1 kB, partitions of three replicas, each
-led by the next broker, min.insync.replicas 2; with clients and replicas through the gate, and with
-the same brokers at each other's own ports. Both clusters run all the time and take turns, once each
-to be warm, then --repeats times. All share the machine's cores; with --own-core brokers and client
-share one, gated or not, and the gate has the others. Aims: while a load goes on, a hold is set for
-one round of one follower that is still to come; hit means that this round was held, and none before
-it. JSON.
+Throughput: one librdkafka producer, acks=all, records of --record-bytes, partitions of three
+replicas, each led by the next broker, min.insync.replicas 2; with clients and replicas through the
+gate, and with the same brokers at each other's own ports. Both clusters run all the time and take
+turns, once each to be warm, then --repeats times. All share the machine's cores; with --own-core
+brokers and client share one, gated or not, and the gate has the others. Aims: while a load goes on,
+a hold is set for one round of one follower that is still to come; hit means that this round was
+held, and none before it. JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import statistics
 import tempfile
 import time
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +35,6 @@ from nemesis.gate.model import Rule
 
 BROKERS: Final = (0, 1, 2)
 SETTINGS: Final = {"unclean.leader.election.enable": "false", "replica.lag.time.max.ms": "30000"}
-VALUE: Final = b"v" * 1_000
 AHEAD: Final = 40  # rounds from now: far enough to be still to come when the hold is set
 LOAD_RATE: Final = 2_000
 
@@ -58,8 +57,18 @@ class DirectStage(Stage):
         return f"127.0.0.1:{self.cluster.ports(broker)[0]}"
 
 
-def produce(bootstrap: str, settings: dict[str, str], records: int, partitions: int) -> float:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is produced in one turn."""
+
+    records: int
+    record_bytes: int
+    partitions: int
+
+
+def produce(bootstrap: str, settings: dict[str, str], load: Load) -> float:
     """Records a second, from the first that is sent to the last that is acknowledged."""
+    value = b"v" * load.record_bytes
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, **settings})
     failures: list[str] = []
 
@@ -68,13 +77,13 @@ def produce(bootstrap: str, settings: dict[str, str], records: int, partitions: 
             failures.append(str(error))
 
     for n in range(1_000):  # connections, metadata
-        producer.produce("t", VALUE, partition=n % partitions, on_delivery=delivered)
+        producer.produce("t", value, partition=n % load.partitions, on_delivery=delivered)
     producer.flush()
     begun = time.perf_counter()
-    for n in range(records):
+    for n in range(load.records):
         while True:
             try:
-                producer.produce("t", VALUE, partition=n % partitions, on_delivery=delivered)
+                producer.produce("t", value, partition=n % load.partitions, on_delivery=delivered)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -82,7 +91,7 @@ def produce(bootstrap: str, settings: dict[str, str], records: int, partitions: 
     producer.flush()
     elapsed = time.perf_counter() - begun
     assert not failures, failures[0]
-    return records / elapsed
+    return load.records / elapsed
 
 
 def give_the_other_core(pid: int) -> None:
@@ -93,7 +102,7 @@ def give_the_other_core(pid: int) -> None:
 
 
 async def throughputs(
-    system: str, records: int, partitions: int, repeats: int, *, own_core: bool
+    system: str, load: Load, repeats: int, *, own_core: bool
 ) -> tuple[list[float], list[float]]:
     """Records a second, direct and through the gate, in the order in which they were measured."""
     [parsed] = parse_systems([system])
@@ -102,14 +111,14 @@ async def throughputs(
     async with AsyncExitStack() as stack:
         for kind in (DirectStage, Stage):
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            stage = await stack.enter_async_context(kind(directory, parsed, spec(partitions)))
+            stage = await stack.enter_async_context(kind(directory, parsed, spec(load.partitions)))
             if own_core:
                 give_the_other_core(stage.gate.process.pid)
             measured[stage] = []
         for turn in range(1 + repeats):
             for stage, rates in measured.items():
                 bootstrap = ",".join(stage.client_address(broker) for broker in BROKERS)
-                rate = await asyncio.to_thread(produce, bootstrap, settings, records, partitions)
+                rate = await asyncio.to_thread(produce, bootstrap, settings, load)
                 if turn:
                     rates.append(rate)
     direct, gated = measured.values()
@@ -165,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--system", default="kafka:3.9.1")
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--record-bytes", type=int, default=1_000)
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--aims", type=int, default=100)
     parser.add_argument("--repeats", type=int, default=6)
@@ -172,10 +182,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.own_core:
         os.sched_setaffinity(0, {0})
+    load = Load(given.records, given.record_bytes, given.partitions)
     direct, gated = asyncio.run(
-        throughputs(
-            given.system, given.records, given.partitions, given.repeats, own_core=given.own_core
-        )
+        throughputs(given.system, load, given.repeats, own_core=given.own_core)
     )
     hit, misses = asyncio.run(hits(given.system, given.aims))
     cost = 1 - statistics.median(gated) / statistics.median(direct)
@@ -183,8 +192,7 @@ def main() -> None:
         json.dumps(
             {
                 "system": given.system,
-                "records_of_1000_bytes": given.records,
-                "partitions": given.partitions,
+                **asdict(load),
                 "gate_has_its_own_core": given.own_core,
                 "direct_records_per_s": [round(value) for value in direct],
                 "gated_records_per_s": [round(value) for value in gated],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kafka.shared_archive import RECORDING, archive_of, options, record
+from clusters.shared_archive import RECORDING, archive_of, options, record
 
 
 def test_each_class_path_has_its_archive() -> None:
@@ -35,7 +35,7 @@ def test_what_cannot_be_recorded_leaves_nothing(tmp_path: Path, has_jcmd: bool) 
 
 
 def test_what_was_recorded_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
-    (tmp_path / "jcmd").write_text('#!/bin/sh\necho archive > "$4"\n')
+    (tmp_path / "jcmd").write_text('#!/bin/sh\neval "echo archive > $4"\n')
     (tmp_path / "jcmd").chmod(0o755)
     archive = tmp_path / "shared" / "x.jsa"
     assert asyncio.run(record(archive, str(tmp_path / "java"), 1))

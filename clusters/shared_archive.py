@@ -1,9 +1,9 @@
-"""Class data sharing: what one broker's Java has loaded and verified, the next one's maps into
-memory, which halves what a start costs.
+"""Class data sharing: what one Java has loaded and verified, the next maps into memory, which
+halves what a start costs: of a Kafka broker, and of Spark.
 
 An archive belongs to one Java and one class path. The first run of a version records it (JDK 17's
-`jcmd`, once the run is over); without `jcmd`, brokers start as they always did. A Java that cannot
-use an archive passes it by.
+`jcmd`, once the run is over); without `jcmd`, all start as they always did. A Java that cannot use
+an archive passes it by.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ def options(archive: Path) -> tuple[str, ...]:
     return (f"-XX:SharedArchiveFile={archive}",) if archive.exists() else RECORDING
 
 
+def recorder_of(java: str) -> Path:
+    """The program that has a running Java write its archive, if its installation has it."""
+    return Path(java).resolve().with_name("jcmd")
+
+
 async def record(archive: Path, java: str, pid: int) -> bool:
     """Has a Java that runs with RECORDING write its archive; False: there is none now either."""
-    jcmd = Path(java).resolve().with_name("jcmd")
+    jcmd = recorder_of(java)
     if archive.exists() or not jcmd.exists():
         return archive.exists()
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +50,7 @@ async def record(archive: Path, java: str, pid: int) -> bool:
         str(pid),
         "VM.cds",
         "dynamic_dump",
-        str(fresh),
+        f'"{fresh}"',  # Java splits what it is told at spaces
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
