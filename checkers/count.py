@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -86,22 +87,32 @@ def count(frames: Frames, counted: Counted, *, thorough: bool, at_once: bool) ->
         frames = replace(frames, operations=counted.keep(frames.operations))
     # One row a partition, which nearly every check looks at: found once.
     partitions = counted.keep(values.partitions(frames))
-    counted.findings += _of_partitions(partitions).collect()
     spark = frames.operations.sparkSession
-    with aggregating_once(spark):
-        place = counted.keep(places.places(frames))
-    commits_too = any(finding["commits"] for finding in counted.findings)
-    checks = [
-        *_of_records(frames, partitions, place, counted.keep, thorough),
-        *([lambda: commits.commit_anomalies(commits.positions(frames), partitions)] * commits_too),
-        *_of_replication(frames, counted.keep),
-    ]
-    found = (check() for check in checks)
-    for anomalies in [reduce(DataFrame.unionAll, found)] if at_once else found:
+
+    def planned(check: Check) -> DataFrame:
         with aggregating_once(spark):
-            kept = counted.keep(anomalies)
-        counted.findings += _by_name(kept).collect()
-        counted.anomalies.append(kept)
+            return counted.keep(check())
+
+    # Spark plans on one thread what it will do, and does on others what was planned before.
+    with ThreadPoolExecutor(1, "planner") as planner:
+        of_records = planner.submit(_of_records, frames, partitions, counted.keep, thorough)
+        counted.findings += _of_partitions(partitions).collect()
+        checks = [*of_records.result(), *_of_replication(frames, counted.keep)]
+        if any(finding["commits"] for finding in counted.findings):
+            checks.append(lambda: commits.commit_anomalies(commits.positions(frames), partitions))
+        if at_once:
+            checks = [partial(_all_of, checks)]
+        following = planner.submit(planned, checks[0])
+        for check in [*checks[1:], None]:
+            anomalies = following.result()
+            if check is not None:
+                following = planner.submit(planned, check)
+            counted.findings += _by_name(anomalies).collect()
+            counted.anomalies.append(anomalies)
+
+
+def _all_of(checks: Sequence[Check]) -> DataFrame:
+    return reduce(DataFrame.unionAll, (check() for check in checks))
 
 
 def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
@@ -138,10 +149,10 @@ def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
     )
 
 
-def _of_records(
-    frames: Frames, partitions: DataFrame, place: DataFrame, keep: Keep, thorough: bool
-) -> list[Check]:
+def _of_records(frames: Frames, partitions: DataFrame, keep: Keep, thorough: bool) -> list[Check]:
     """Checks of what was sent and read, to be made when their turn comes."""
+    with aggregating_once(frames.operations.sparkSession):
+        place = keep(places.places(frames))
     profile = values.profiles(place, partitions)
     known = offsets.known_records(place)
     broken = keep(offsets.breaks(known))

@@ -16,11 +16,13 @@ FILE = "CompilerDirectivesFile"
 
 @pytest.mark.parametrize("rows", [0, session.MANY_ROWS, session.LARGE_ROWS + 1])
 def test_java_starts_and_prints_nothing(rows: int) -> None:
-    options = session._settings("64m", rows, "127.0.0.1")["spark.driver.extraJavaOptions"]
+    settings = session._settings("64m", rows, "127.0.0.1", ("-Done=with a space",))
+    options = settings["spark.driver.extraJavaOptions"]
     done = subprocess.run(
         ["java", *shlex.split(options), "-version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == ""
+    assert "-Done=with a space" in shlex.split(options)
     assert (FILE in options) == (rows >= session.MANY_ROWS)
 
 
