@@ -23,7 +23,8 @@ TOPIC: Final = "planted"
 BATCH: Final = 10  # offsets
 ROOM: Final = 16  # operations of one batch, however it is changed
 STEP_NS: Final = 10
-CHUNK: Final = 20_000  # batches in one table
+CHUNK: Final = 20_000  # batches in one table, at most
+CHUNK_BYTES: Final = 256 * 2**20  # of values in one table, about
 
 # Processes, from these numbers on one a partition, which are fewer than a million.
 CONSUMERS: Final = 1_000_000
@@ -102,8 +103,9 @@ def write_ops(table: TableWriter, first: int, ops: Sequence[Op]) -> None:
 
 def _chunks(shape: Shape, without: Collection[int]) -> Iterator[Integers]:
     left_out = np.array(sorted(without), dtype=np.int64)
-    for start in range(0, shape.total, CHUNK):
-        n = np.arange(start, min(start + CHUNK, shape.total))
+    at_once = min(CHUNK, max(1, CHUNK_BYTES // (BATCH * max(1, shape.value_bytes))))
+    for start in range(0, shape.total, at_once):
+        n = np.arange(start, min(start + at_once, shape.total))
         chosen = n[~np.isin(n, left_out, assume_unique=True)]
         if len(chosen):
             yield chosen
