@@ -9,8 +9,8 @@ The event names and their fields, the contract with `client.Gate`:
     hold_sender_closed who sent the held message has closed the connection; the hold goes on
     hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
     dropped            rule and message
-    epoch_answered     follower, leader, topic, partition, error: an OffsetForLeaderEpoch response was
-                       delivered; only for subscriptions
+    epoch_answered     follower, leader, topic, partition, error: an OffsetForLeaderEpoch response
+                       was delivered; only for subscriptions
     epoch_learned      broker, topic, partition, leader, leader_epoch
     controller_answered    broker: it answered to this controller, with this error
     connection_opened, connection_closed    connection, link, source, destination
