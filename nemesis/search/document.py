@@ -235,7 +235,7 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     new = tuple(value for value in world.clients.acked if value not in before.acked)
     for value in world.clients.acked:
         if value in before.doubtful:
-            yield f"(acked({value}) or failed({value}))"
+            yield _answered(value)
         elif not fenced or value not in new:
             yield f"acked({value})"
     for (group, _), offset in world.clients.committed.items():
@@ -257,8 +257,13 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     here = [*(f"acked({value})" for value in new), f"isr is {_set(names, observed.isr())}", *moved]
     there = [f"isr is {_set(names, [one for one in observed.isr() if one not in fenced])}"]
     there += [f"fenced({names[number]})" for number in fenced]
-    there += [f"(acked({value}) or failed({value}))" for value in new]
+    there += [_answered(value) for value in new]
     yield f"({' and '.join(here)} or {' and '.join(there)})"
+
+
+def _answered(record: str) -> str:
+    """Acknowledged or refused, definitely or not."""
+    return f"(acked({record}) or error({record}) is not nobody)"
 
 
 def _set(names: Mapping[int, str], numbers: Collection[int]) -> str:
