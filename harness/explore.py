@@ -12,6 +12,7 @@ from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.broker.replication.settings import InvalidSettingError, replication_settings
 from clusters.errors import UsageError
 from nemesis.search.campaign import Campaign, Until, run_campaign
+from nemesis.search.command import SETTINGS, TOPIC_SETTINGS
 from nemesis.search.episode import Loss, Search
 from nemesis.search.explore import BROKEN
 from nemesis.search.invariants import SENTENCES
@@ -23,13 +24,6 @@ from nemesis.search.words import told
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
 SCHEDULES_PER_SEED: Final = 3_000
 KEPT_MAX: Final = 20
-# Clean elections; time for holds before the ISR shrinks; who was refused soon tries again.
-SETTINGS: Final[Mapping[str, str]] = {
-    "unclean.leader.election.enable": "false",
-    "replica.lag.time.max.ms": "10000",
-    "replica.fetch.backoff.ms": "100",
-}
-TOPIC_SETTINGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from nemesis.gate.client import Position
 
 _NONE: Final = 0
 _STALE_CONTROLLER_EPOCH: Final = 11
+# FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
+_FENCED: Final = (74, 75)
 
 
 class StageObserved:
@@ -112,6 +114,11 @@ class StageObserved:
     def obeyed(self, broker: int) -> bool:
         """Whether a broker has accepted a request of this one as that of its controller."""
         return broker in self._stage.controllers_answered.get(_NONE, ())
+
+    def fenced(self, broker: int) -> bool:
+        """Whether this follower was told last that it and whom it follows are not in one epoch."""
+        key = (broker, self._stage.spec.topic.name, self._partition)
+        return self._stage.gate.answered.get(key) in _FENCED
 
     def held(self, source: int, destination: int) -> bool:
         return any(

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from clusters.cluster import ClusterSpec, TopicSpec
 from clusters.hosts.place import LOCAL, Place
@@ -25,6 +25,7 @@ from nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome
 from results.run import Aim
 
 Progress = Callable[[str], None]
+_REST_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +144,7 @@ class _Player:
 
     async def _play_steps(self) -> Aim:
         try:
+            await self._rest()
             for number, scheduled in enumerate(self._scenario.steps, start=1):
                 self._progress(
                     f"step {number} of {len(self._scenario.steps)}: {describe(scheduled)}"
@@ -161,6 +163,18 @@ class _Player:
             if rule not in self._stage.ever_held
         ]
         return Aim(not problems, "; ".join(problems))
+
+    async def _rest(self) -> None:
+        """A leader in the coordination service is not yet one that is followed: a follower that is
+        cut off before it was told follows nobody, and no zombie comes of it."""
+        observed = StageObserved(self._stage)
+        what = "every follower fetches from its leader"
+        try:
+            await self._stage.until(
+                lambda: observed.level() and observed.commits_level(), _REST_WITHIN_S, what
+            )
+        except TimeoutError as error:
+            raise _MissedError(f"before the first step: {error}") from None
 
     async def _play_step(self, number: int, scheduled: ScheduledStep) -> None:
         step = scheduled.step

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from harness.explore import SETTINGS, Asked, save, search_of
+from harness.explore import Asked, save, search_of
 from nemesis.search.as_steps import as_schedule
+from nemesis.search.command import SETTINGS
 from nemesis.search.deliveries import Counts, first_state, shortened, words
 from nemesis.search.deliveries import Path as Moves
 from nemesis.search.episode import loss_of

@@ -37,6 +37,7 @@ class Observed(Protocol):
     def isr_changes(self) -> int: ...
     def refused(self, broker: int) -> bool: ...
     def obeyed(self, broker: int) -> bool: ...
+    def fenced(self, broker: int) -> bool: ...
     def controller(self) -> int | None: ...
     def controller_epoch(self) -> int | None: ...
     def named(self, name: str) -> int | None: ...
@@ -73,6 +74,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "registered": (("broker",), lambda o, b: o.registered(b)),
     "refused": (("broker",), lambda o, b: o.refused(b)),
     "obeyed": (("broker",), lambda o, b: o.obeyed(b)),
+    "fenced": (("broker",), lambda o, b: o.fenced(b)),
     "LEO": (("broker",), lambda o, b: o.log_end_offset(b)),
     "HW": (("broker",), lambda o, b: o.high_watermark(b)),
     "log_start_offset": (("broker",), lambda o, b: o.log_start_offset(b)),
@@ -101,9 +103,9 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
-    " registered(A), refused(A), obeyed(A), LEO(A), HW(A), checkpointed(A), log_start_offset(A),"
-    " log_end_offset(A), round(A), leader, leader_epoch, controller, controller_epoch, isr,"
-    " isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR"
+    " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A),"
+    " log_start_offset(A), log_end_offset(A), round(A), leader, leader_epoch, controller,"
+    " controller_epoch, isr, isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR"
 )
 
 
@@ -224,5 +226,5 @@ class _Compiler:
     def _unreadable(self, node: ast.expr) -> ConditionError:
         return ConditionError(
             f"in {self.text!r}: cannot read {ast.unparse(node)!r}; a condition is made of"
-            f" {VOCABULARY}, comparisons, and, or, not"
+            f" {VOCABULARY}, comparisons, and, or, not, parentheses"
         )

@@ -51,12 +51,23 @@ def newest_leader(world: World, partition: TopicPartition, to: int | None = None
     """
     newest: LeaderAndIsr | None = None
     for broker_id in sorted(world.brokers) if to is None else (to,):
-        if not reaches(world, broker_id):
+        state = _told_by(world, broker_id, partition)
+        if state is None or state.leader not in world.brokers:
             continue
-        told_state = world.brokers[broker_id].metadata.topics.get(partition.topic, {})
-        told_of = told_state.get(partition.partition)
-        if told_of is None or told_of.state.leader not in world.brokers:
-            continue
-        if newest is None or told_of.state.leader_epoch > newest.leader_epoch:
-            newest = told_of.state
+        if newest is None or state.leader_epoch > newest.leader_epoch:
+            newest = state
     return None if newest is None else newest.leader
+
+
+def leaders_told(world: World, partition: TopicPartition) -> dict[int, LeaderAndIsr]:
+    """What each broker that can be asked tells of who leads."""
+    told = {number: _told_by(world, number, partition) for number in sorted(world.brokers)}
+    return {number: state for number, state in told.items() if state is not None}
+
+
+def _told_by(world: World, broker: int, partition: TopicPartition) -> LeaderAndIsr | None:
+    if not reaches(world, broker):
+        return None
+    told_state = world.brokers[broker].metadata.topics.get(partition.topic, {})
+    told_of = told_state.get(partition.partition)
+    return None if told_of is None else told_of.state

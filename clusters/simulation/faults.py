@@ -80,6 +80,7 @@ def _die(world: World, broker_id: int) -> None:
     world.expired -= {broker_id}
     world.silent_since.pop(broker_id, None)
     world.positions.pop(broker_id, None)
+    world.fenced -= {broker_id}
     world.timers = {due: n for due, n in world.timers.items() if due.broker != broker_id}
     for number, asked in tuple(world.asked.items()):
         if broker_id in (asked.broker, asked.leader):

@@ -16,11 +16,14 @@ from clusters.simulation.parts import Asked, Position, RequestTimedOut
 if TYPE_CHECKING:
     from clusters.simulation.world import World
 
+Answer = told.FetchResponded | told.OffsetForLeaderEpochResponded | told.ListOffsetsResponded
 ANSWERS: Final = (
     told.FetchResponded,
     told.OffsetForLeaderEpochResponded,
     told.ListOffsetsResponded,
 )
+# Follower and leader are not in one leader epoch (KIP-320).
+FENCED: Final = (Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
 
 
 def time_out(world: World, number: int) -> None:
@@ -89,10 +92,17 @@ def note_request(world: World, broker_id: int, leader: int, effect: do.SendFetch
         )
 
 
-def note_answer(world: World, broker_id: int, body: told.FetchResponded) -> None:
+def note_answer(world: World, broker_id: int, body: Answer) -> None:
+    """An answer has reached a follower: what it says of the world's partition."""
+    if isinstance(body, told.ListOffsetsResponded):
+        return
     position = world.positions.get(broker_id)
     for result in body.results:
-        if position and result.partition == world.partition and result.error is Error.NONE:
+        if result.partition != world.partition:
+            continue
+        if (result.error in FENCED) is not (broker_id in world.fenced):
+            world.fenced ^= {broker_id}
+        if position and isinstance(result, told.FetchResult) and result.error is Error.NONE:
             world.positions[broker_id] = position._replace(high_watermark=result.high_watermark)
 
 

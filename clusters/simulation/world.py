@@ -70,6 +70,7 @@ class World:
         "disks",
         "ever_held",
         "expired",
+        "fenced",
         "hold_counts",
         "holds",
         "marks_gone_back",
@@ -124,6 +125,7 @@ class World:
         self.expired: frozenset[int] = frozenset()  # … whose session is over; they do not know
         self.refused: frozenset[int] = frozenset()  # controllers that were told of a later one
         self.obeyed: frozenset[int] = frozenset()  # controllers that were not
+        self.fenced: frozenset[int] = frozenset()  # followers whose last answer said so
         self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
         self.positions: dict[int, Position] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
@@ -353,8 +355,7 @@ class World:
                 number = fetching.asked_by(self, link.target, body)
                 if number is not None:
                     del self.asked[number]
-                if isinstance(body, told.FetchResponded):
-                    fetching.note_answer(self, link.target, body)
+                fetching.note_answer(self, link.target, body)
             self._tell_message(link, body)
 
     def deliver_now(self, entry: Entry) -> None:
@@ -532,6 +533,7 @@ _SHARED: Final = (
     "cuts",
     "ever_held",
     "expired",
+    "fenced",
     "marks_gone_back",
     "now_us",
     "partition",

@@ -66,6 +66,8 @@ class Gate:
         self.held: dict[int, Event] = {}  # hold id → its hold_started event
         # (follower, topic, partition) → …: of rounds that are subscribed to
         self.positions: dict[tuple[int, str, int], Position] = {}
+        # the same → the error of the last Fetch or OffsetForLeaderEpoch response delivered to it
+        self.answered: dict[tuple[int, str, int], int | None] = {}
         self._history: list[Event] = []
         self._forgotten = 0  # how many events came before the first in the history
         self._listeners: list[Callable[[Event], None]] = []
@@ -171,6 +173,7 @@ class Gate:
 
     async def sever(self, broker: int) -> None:
         """From now on no byte passes to or from a broker: do this, then kill it."""
+        self.answered = {key: error for key, error in self.answered.items() if key[0] != broker}
         await self._do("sever", broker=broker)
 
     async def bury(self, broker: int, in_flight: InFlight) -> None:
@@ -301,6 +304,8 @@ class Gate:
                 self.held.pop(event["hold"], None)
             case "round":
                 self._place(event)
+            case "epoch_answered":
+                self._note_answer(event)
         self._history.append(event)
         if len(self._history) > 2 * _HISTORY_EVENTS_MAX:
             del self._history[:_HISTORY_EVENTS_MAX]
@@ -313,11 +318,16 @@ class Gate:
         key = (event["follower"], event["topic"], event["partition"])
         before = self.positions.get(key)
         mark = None if before is None else before.high_watermark
-        if event["phase"] == "delivered" and event["high_watermark"] is not None:
-            mark = event["high_watermark"]
+        if event["phase"] == "delivered":
+            self._note_answer(event)
+            mark = mark if event["high_watermark"] is None else event["high_watermark"]
         self.positions[key] = Position(
             event["leader"], event["leader_epoch"], event["round"], event["fetch_offset"], mark
         )
+
+    def _note_answer(self, event: Event) -> None:
+        key = (event["follower"], event["topic"], event["partition"])
+        self.answered[key] = event["error"]
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -9,6 +9,8 @@ The event names and their fields, the contract with `client.Gate`:
     hold_sender_closed who sent the held message has closed the connection; the hold goes on
     hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
     dropped            rule and message
+    epoch_answered     follower, leader, topic, partition, error: an OffsetForLeaderEpoch response
+                       was delivered; only for subscriptions
     epoch_learned      broker, topic, partition, leader, leader_epoch
     controller_answered    broker: it answered to this controller, with this error
     connection_opened, connection_closed    connection, link, source, destination
@@ -25,6 +27,7 @@ from typing import Any
 
 from nemesis.gate.exchange import Message, Round
 from nemesis.gate.lane import Hold
+from nemesis.gate.rules import PartitionFacts
 
 Event = dict[str, Any]
 PHASES = {"request": "started", "response": "answered"}
@@ -49,6 +52,19 @@ def round_event(entry: Round, phase: str, at_ns: int) -> Event:
         event["records_bytes"] = entry.records_bytes
         event["error"] = entry.error
     return event
+
+
+def epoch_answered_event(message: Message, entry: PartitionFacts, at_ns: int) -> Event:
+    """One partition of an OffsetForLeaderEpoch response that is on its way to the follower."""
+    return {
+        "event": "epoch_answered",
+        "at_ns": at_ns,
+        "follower": message.destination,
+        "leader": message.source,
+        "topic": entry.topic,
+        "partition": entry.partition,
+        "error": entry.numbers["error"],
+    }
 
 
 def message_fields(message: Message) -> Event:

@@ -14,6 +14,7 @@ from nemesis.gate.connection import Connection
 from nemesis.gate.events import (
     PHASES,
     Event,
+    epoch_answered_event,
     hold_event,
     message_fields,
     round_event,
@@ -175,6 +176,7 @@ class Switch:
         """A message is on its way to its destination."""
         if message.message == "response":
             self._report(message.rounds, "delivered")
+            self._report_epochs(message)
             self.finished(message)
 
     def finished(self, message: Message) -> None:
@@ -258,9 +260,20 @@ class Switch:
             return
         now_ns = self.clock_ns()
         for entry in rounds:
-            ends = (entry.follower, entry.leader)
-            if any(s.covers(*ends, entry.topic, entry.partition) for s in self._subscriptions):
+            if self._is_subscribed(entry.follower, entry.leader, entry.topic, entry.partition):
                 self._emit(round_event(entry, phase, now_ns))
+
+    def _report_epochs(self, message: Message) -> None:
+        """What a follower is told of epochs. Who asks is not always known: then it is a client."""
+        follower, leader = message.destination, message.source
+        if follower is None or leader is None:
+            return
+        for entry in message.epochs:
+            if self._is_subscribed(follower, leader, entry.topic, entry.partition):
+                self._emit(epoch_answered_event(message, entry, self.clock_ns()))
+
+    def _is_subscribed(self, follower: int, leader: int, topic: str, partition: int) -> bool:
+        return any(s.covers(follower, leader, topic, partition) for s in self._subscriptions)
 
     def _note_unread(self, api_key: int, api_version: int) -> None:
         if (api_key, api_version) not in self._unread:

@@ -7,10 +7,11 @@ holds that took something, who leads, where the followers' logs and high waterma
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from clusters.broker.replication.committed import OFFSETS_TOPIC
+from clusters.simulation.asking import leaders_told, newest_leader
 from clusters.simulation.world import World
 from nemesis import steps
 from nemesis.search.explore import play_moves
@@ -35,16 +36,55 @@ class _Marks:
     log_ends: Mapping[int, int]
     high_watermarks: Mapping[int, int]
     registered: frozenset[int]
+    acked: frozenset[str]
+    leader_to_name: int | None  # who leads, where a client may be told otherwise
+    doubtful: frozenset[str]  # records that were acknowledged here, and not where all are fenced
 
     @classmethod
-    def of(cls, world: World) -> _Marks:
+    def of(cls, world: World, doubtful: frozenset[str] = frozenset()) -> _Marks:
         observed = WorldObserved(world)
         numbers = assigned(world, world.partition)
         return cls(
             {number: observed.log_end_offset_on_disk(number) or 0 for number in numbers},
             {number: observed.high_watermark(number) or 0 for number in numbers},
             frozenset(number for number in numbers if observed.registered(number)),
+            frozenset(world.clients.acked),
+            _leader_to_name(world),
+            doubtful,
         )
+
+
+def _doubtful(world: World, before: _Marks) -> frozenset[str]:
+    """What was acknowledged in the last step, if a zombie in the ISR had part in it."""
+    return frozenset(world.clients.acked) - before.acked if _fenced(world) else frozenset()
+
+
+def _leader_to_name(world: World) -> int | None:
+    """Who leads, where a broker that clients reach believes in another: theirs may ask that one."""
+    leader = newest_leader(world, world.partition)
+    believed = leaders_told(world, world.partition).values()
+    return None if all(state.leader == leader for state in believed) else leader
+
+
+def _fenced(world: World) -> tuple[int, ...]:
+    """Zombies that came back into the ISR, and are not in its leader's epoch.
+
+    Where leader epochs are asked for (KIP-320) they are fenced, and it goes on without them.
+    """
+    state = world.service.states.get(world.partition)
+    observed = WorldObserved(world)
+
+    def is_fenced(number: int) -> bool:
+        broker = world.brokers.get(number)
+        held = None if broker is None else broker.partitions.get(world.partition)
+        return (
+            state is not None
+            and held is not None
+            and not observed.registered(number)
+            and held.leader_epoch < state.leader_epoch
+        )
+
+    return tuple(number for number in observed.isr() if is_fenced(number))
 
 
 def document_of(
@@ -62,8 +102,9 @@ def document_of(
     lines += _cluster_lines(target, cluster)
     lines += _clients_lines(target)
     world = ready.copy()
+    before = _Marks.of(world)
     for step in schedule:
-        before = _Marks.of(world)
+        before = _Marks.of(world, before.doubtful | _doubtful(world, before))
         play_moves(world, target.names, (step,))
         lines += ["", "[[step]]", *_step_lines(target, world, step, before)]
     lines += ["", "[expect]"]
@@ -115,7 +156,8 @@ def _clients_lines(target: Target) -> Iterator[str]:
 def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) -> Iterator[str]:
     verb = _VERBS.get(type(step), type(step).__name__.lower())
     if not isinstance(step, steps.Await):
-        yield f"{verb} = {{ {', '.join(_fields(step))} }}".replace("{  }", "{}")
+        said = _told_who_leads(target, step, before)
+        yield f"{verb} = {{ {', '.join(_fields(said))} }}".replace("{  }", "{}")
     if isinstance(step, steps.Hold):
         return
     conditions = list(_conditions(target, world, before))
@@ -125,6 +167,19 @@ def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) 
     if isinstance(step, steps.Await):
         waits_s = 3 * world.spec.settings.replica_lag_time_max_ms // 1_000
         yield f"within = {max(20, waits_s)}"
+
+
+def _told_who_leads(target: Target, step: steps.Step, before: _Marks) -> steps.Step:
+    """A client of the simulation asks all brokers who leads, others one: it may be a zombie.
+
+    An idempotent producer is one and the same throughout.
+    """
+    if not isinstance(step, steps.Produce) or step.to is not None:
+        return step
+    if before.leader_to_name is None or target.spec.producer.idempotence:
+        return step
+    names = {number: name for name, number in target.names.items()}
+    return replace(step, to=names[before.leader_to_name])
 
 
 def _fields(step: steps.Step) -> Iterator[str]:
@@ -171,13 +226,18 @@ def _fields_of_hold(step: steps.Hold) -> Iterator[str]:
 def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     """What a step is for: what came of it here, and is waited for elsewhere.
 
-    That logs and high watermarks have grown; never that a log was cut, for where it is not cut the
-    schedule is to be played to its end all the same.
+    Where a zombie that is not in its leader's epoch is in the ISR, as only before KIP-320, the step
+    is over as well when it was fenced.
     """
     observed = WorldObserved(world)
     names = {number: name for name, number in target.names.items()}
+    fenced = _fenced(world)
+    new = tuple(value for value in world.clients.acked if value not in before.acked)
     for value in world.clients.acked:
-        yield f"acked({value})"
+        if value in before.doubtful:
+            yield _answered(value)
+        elif not fenced or value not in new:
+            yield f"acked({value})"
     for (group, _), offset in world.clients.committed.items():
         yield f"committed({group}) >= {offset}"
     for rule in world.holds.values():
@@ -190,8 +250,33 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
             yield f"registered({names[number]})"
     leader = observed.leader()
     yield f"leader is {'nobody' if leader is None else names[leader]}"
-    isr = ", ".join(names[number] for number in observed.isr())
-    yield f"isr is {{{isr}}}"
+    moved = list(_moved(names, world, before))
+    if not fenced:
+        yield from (f"isr is {_set(names, observed.isr())}", *moved)
+        return
+    here = [*(f"acked({value})" for value in new), f"isr is {_set(names, observed.isr())}", *moved]
+    there = [f"isr is {_set(names, [one for one in observed.isr() if one not in fenced])}"]
+    there += [f"fenced({names[number]})" for number in fenced]
+    there += [_answered(value) for value in new]
+    yield f"({' and '.join(here)} or {' and '.join(there)})"
+
+
+def _answered(record: str) -> str:
+    """Acknowledged or refused, definitely or not."""
+    return f"(acked({record}) or error({record}) is not nobody)"
+
+
+def _set(names: Mapping[int, str], numbers: Collection[int]) -> str:
+    return f"{{{', '.join(names[number] for number in numbers)}}}"
+
+
+def _moved(names: Mapping[int, str], world: World, before: _Marks) -> Iterator[str]:
+    """That logs and high watermarks have grown; never that a log was cut.
+
+    Where it is not cut the schedule is to be played to its end all the same.
+    """
+    observed = WorldObserved(world)
+    leader = observed.leader()
     for number in assigned(world, world.partition):
         end = observed.log_end_offset_on_disk(number) or 0
         if number in world.brokers and end > before.log_ends.get(number, 0):

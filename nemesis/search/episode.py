@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from clusters.broker.replication.generation import GENERATIONS, Generation
 from clusters.simulation.world import World
 from nemesis.scenario import parse_scenario
+from nemesis.search.command import command_of
 from nemesis.search.document import Cluster, document_of
 from nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
 from nemesis.search.judge import Judged
@@ -152,16 +153,13 @@ class _Writer:
             else "An acknowledged record is there twice"
         )
         title = what.get(self.outcome, f"The outcome is {self.outcome}")
-        rules = self.search.rules.name
         return document_of(
             self.target,
             self.ready,
             schedule,
             Cluster(self.search.settings, self.search.topic_settings),
             title=f"{title}: {told(schedule)}",
-            source=f"found by neaptide explore --system neaptide:{rules} --acks"
-            f" {self.search.acks[0]} --nemesis {','.join(self.search.faults)}{self.by}"
-            f"{' --idempotence' if self.search.idempotence else ''} --seed {self.seed}",
+            source=f"found by {command_of(self.search, self.seed, self.by)}",
             expect=expect,
         )
 

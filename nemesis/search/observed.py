@@ -100,6 +100,10 @@ class WorldObserved:
         """Whether a broker has accepted a request of this one as that of its controller."""
         return broker in self._world.obeyed
 
+    def fenced(self, broker: int) -> bool:
+        """Whether this follower was told last that it and whom it follows are not in one epoch."""
+        return broker in self._world.fenced
+
     def held(self, source: int, destination: int) -> bool:
         world = self._world
         return any(

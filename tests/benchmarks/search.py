@@ -17,8 +17,9 @@ from typing import Any
 
 from clusters.broker.replication.generation import GENERATIONS
 from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from harness.explore import DEFAULT_FAULTS, SETTINGS, TOPIC_SETTINGS
+from harness.explore import DEFAULT_FAULTS
 from nemesis.search.campaign import Until, run_campaign
+from nemesis.search.command import SETTINGS, TOPIC_SETTINGS
 from nemesis.search.deliveries import Counts
 from nemesis.search.episode import Search
 from nemesis.search.exhaustive import Exhaustive, Limits

@@ -40,8 +40,10 @@ def _lead(
     return step(one, told.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
 
 
-def _coordinator(isr: tuple[int, ...] = (A, B, C), **settings: object) -> Broker:
-    one = broker("2.1", None, **settings)
+def _coordinator(
+    isr: tuple[int, ...] = (A, B, C), generation: str = "2.1", **settings: object
+) -> Broker:
+    one = broker(generation, None, **settings)
     assert did(_lead(one, isr=isr), do.ReadPositions) == [do.ReadPositions(G)]
     step(one, told.PositionsRead(G, {}), NOW)
     return one
@@ -116,6 +118,12 @@ def test_g3_with_required_acks_of_one_it_is_acknowledged_when_it_is_appended() -
     one = _coordinator(offsets_commit_required_acks=1)
     assert _answers(step(one, _commit(3), NOW)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
     assert _position(one) == _found(3)
+
+
+def test_g3_from_kip_1041_on_all_must_have_it_whatever_is_set() -> None:
+    one = _coordinator(generation="4.0", offsets_commit_required_acks=1)
+    assert _answers(step(one, _commit(3), NOW)) == []
+    assert _answers(_replicate(one, 1)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
 
 
 def test_g3_all_positions_of_a_group_are_told_where_no_partition_is_named() -> None:

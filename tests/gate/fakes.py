@@ -31,6 +31,7 @@ class FakeLeader:
     """Answers every Fetch at once: high watermark = the fetch offset, one more byte of log."""
 
     records: bytes = b"r"
+    error: int = 0  # of every partition that is asked for
     requests: list[m.RequestHeader] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -70,9 +71,22 @@ class FakeLeader:
             answers = []
             for (topic, partition), asked in request.partitions.items():
                 self.offsets.append(asked.fetch_offset)
-                answers.append(Answer(topic, partition, asked.fetch_offset, self.records))
+                answers.append(
+                    Answer(topic, partition, asked.fetch_offset, self.records, error=self.error)
+                )
             reply = wire.fetch_response(
                 header.api_version, answers, correlation_id=header.correlation_id
+            )
+        elif header.api_key == m.OFFSET_FOR_LEADER_EPOCH:
+            epochs = decode.epoch_request(raw, header)
+            assert epochs is not None
+            ((topic, partition),) = epochs.partitions
+            reply = wire.epoch_response(
+                header.api_version,
+                topic,
+                partition,
+                self.error,
+                correlation_id=header.correlation_id,
             )
         else:
             reply = wire.frame(header.correlation_id.to_bytes(4, "big") + b"ok")

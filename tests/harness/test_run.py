@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import harness
 from tests.harness.command import neaptide
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
@@ -65,3 +66,20 @@ def test_a_broker_that_ends_by_itself_makes_its_run_unknown(tmp_path: Path) -> N
     assert verdict["verdict"] == "unknown", done.stderr
     assert any("ended by itself" in reason for reason in verdict["reasons"]), verdict["reasons"]
     assert done.returncode == UNKNOWN
+
+
+def test_the_first_step_is_done_when_every_follower_fetches(tmp_path: Path) -> None:
+    """Its condition has no time to come true: it holds at once, or never."""
+    at_once = MINE.split("[[step]]")[0] + '[[step]]\nuntil = "round(B) >= 1"\nwithin = 0.001\n'
+    (tmp_path / "at_once.toml").write_text(at_once, encoding="utf-8")
+    options = ("--system", "neaptide:2.0", "--json")
+    done, verdict = neaptide(tmp_path, "run", "at_once.toml", *options)
+    assert verdict["verdict"] == "valid", (verdict["reasons"], done.stderr)
+
+
+def test_a_zombie_comes_back_into_the_isr_or_is_fenced(tmp_path: Path) -> None:
+    found = Path(harness.__path__[0]) / "found" / "kip-320-divergence.toml"
+    systems = ("--system", "neaptide:2.0", "--system", "neaptide:2.1")
+    done, document = neaptide(tmp_path, "replay", str(found), *systems, "--json")
+    outcomes = [(one["observed"], one["reasons"]) for one in document["results"]]
+    assert outcomes == [("diverged", []), ("held", [])], done.stderr

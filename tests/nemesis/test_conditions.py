@@ -43,6 +43,9 @@ class Seen:
     def obeyed(self, broker: int) -> bool:
         return broker == 1
 
+    def fenced(self, broker: int) -> bool:
+        return broker == 1
+
     def log_start_offset(self, broker: int) -> int | None:
         return 5 if broker == 0 else None
 
@@ -125,6 +128,11 @@ class Seen:
         ("isr_changes >= 4 and controller is B", Seen(controls=1), True),
         ("refused(A) and not refused(B)", Seen(), True),
         ("obeyed(B) and not obeyed(A)", Seen(), True),
+        ("fenced(B) and not fenced(A)", Seen(), True),
+        ("leader is C and (isr is {C, B} or fenced(B))", Seen(leads=2, in_sync=(2,)), True),
+        ("leader is C and (isr is {C, B} or fenced(A))", Seen(leads=2, in_sync=(2,)), False),
+        ("leader is A and (isr is {C} or fenced(B))", Seen(leads=2, in_sync=(2,)), False),
+        ("leader is A and isr is {C} or fenced(B)", Seen(leads=2, in_sync=(2,)), True),
         ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
         ("log_start_offset(B) >= 0", Seen(), False),
     ],

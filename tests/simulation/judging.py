@@ -57,11 +57,12 @@ class Compared:
 
 
 def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
-    """Whatever chance makes of eight moves, with acks of every kind, power failures and commits."""
+    """Whatever chance makes of eight moves, with acks of every kind and power failures."""
     rng = Random(seed)
     weights = {"produce": 4.0}
-    for moves in FAULTS.values():
-        weights.update(moves)
+    for fault, moves in FAULTS.items():
+        if fault != COMMITS or fault in search.faults:
+            weights.update(moves)
     drawing = Drawing(target.names, ("0", "1", "all"), weights, 0.4)
     ready = ready_world(target.spec)
     world = ready.copy()
@@ -79,7 +80,9 @@ def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
     return parse_scenario(f"random-{seed}", text, "random.toml")
 
 
-def compare(spark: SparkSession, seeds: Iterable[int]) -> list[Compared]:
+def compare(
+    spark: SparkSession, seeds: Iterable[int], faults: tuple[str, ...] = (COMMITS,)
+) -> list[Compared]:
     """Plays each seed on one of the generations, in turn; the runs are where runs are kept."""
     names, place = list(GENERATIONS), parse_place("simulation")
     seeds = list(seeds)
@@ -87,7 +90,7 @@ def compare(spark: SparkSession, seeds: Iterable[int]) -> list[Compared]:
     quick: list[Judged] = []
     for seed in seeds:
         rules = GENERATIONS[names[seed % len(names)]]
-        search = Search(rules, ("all",), (COMMITS,), COMMITTING, TOPIC, 0)
+        search = Search(rules, ("all",), faults, COMMITTING, TOPIC, 0)
         scenario = random_scenario(search.target(), search, seed)
         [system] = parse_systems([f"neaptide:{rules.name}"])
         played = asyncio.run(play(scenario, system, seed, "x.toml", lambda line: None, place))
@@ -111,7 +114,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=2_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without-commits", action="store_true", help="no groups, no commits")
     asked = parser.parse_args()
+    faults = () if asked.without_commits else (COMMITS,)
     started = time.monotonic()
     outcomes: Counter[str] = Counter()
     disagree: list[Compared] = []
@@ -120,7 +125,7 @@ def main() -> None:
     for first in range(asked.seed, last, BATCH):
         with tempfile.TemporaryDirectory() as directory:
             os.environ["NEAPTIDE_RUNS"] = directory
-            for one in compare(spark, range(first, min(first + BATCH, last))):
+            for one in compare(spark, range(first, min(first + BATCH, last)), faults):
                 outcomes[one.fast[0]] += 1
                 if one.by_spark != one.fast:
                     disagree.append(one)

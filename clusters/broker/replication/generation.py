@@ -85,6 +85,8 @@ class Generation:
     unclean_leader_election_enable: bool
     # Idempotent producers, from 0.11 on; None: sequences are not looked at.
     idempotence: Idempotence | None
+    # Whether offsets.commit.required.acks can be set (up to 3.9: KIP-1041).
+    sets_commit_acks: bool
     # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on.
     fetch_version: int
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
@@ -111,6 +113,7 @@ _V0_10: Final = Generation(
     isr_needs_epoch_start=False,
     unclean_leader_election_enable=True,
     idempotence=None,
+    sets_commit_acks=True,
     fetch_version=4,
     list_offsets_version=1,
 )
@@ -147,6 +150,7 @@ _V4_0: Final = replace(
     name="4.0",
     eligible_leader_replicas=True,
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
+    sets_commit_acks=False,
 )
 
 GENERATIONS: Final = {

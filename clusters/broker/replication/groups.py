@@ -29,6 +29,7 @@ from clusters.broker.replication.purgatory import DelayedCommit
 
 NO_COORDINATOR = -1
 NO_GENERATION = -1
+ALL = -1  # acks
 
 
 def coordinator_of(metadata: Metadata, group: str) -> int | None:
@@ -79,7 +80,8 @@ def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) 
 
 
 def _required_acks(broker: Broker) -> int:
-    return broker.settings.offsets_commit_required_acks
+    """From 4.0 on all, whatever is set."""
+    return broker.settings.offsets_commit_required_acks if broker.rules.sets_commit_acks else ALL
 
 
 def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) -> None:

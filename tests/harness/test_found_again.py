@@ -1,0 +1,82 @@
+"""A saved schedule names the command that finds it again: all that changes what is searched."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import harness
+from harness import cli_search
+from harness.cli import app
+from harness.explore import Asked, search_of
+from nemesis.scenario import load_scenario
+from nemesis.search.command import command_of
+
+FOUND = {path.stem: path for path in (Path(harness.__path__[0]) / "found").glob("*.toml")}
+ACKS_1 = ("--acks", "1", "--nemesis", "kill,hold", "--seed", "4", "--seeds", "1", "--workers", "1")
+
+
+def _arguments(path: Path) -> list[str]:
+    [source] = load_scenario(path).source
+    said, _, command = source.partition("found by neaptide ")
+    assert said == ""
+    return shlex.split(command)
+
+
+def _asked(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """What the command line asks for; nothing is searched."""
+    asked: list[Asked] = []
+    monkeypatch.setattr(cli_search, "_campaign", lambda one, **_: asked.append(one))
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return asked[0]
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_command_of_a_found_schedule_asks_for_the_search_that_found_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = _arguments(FOUND[name])
+    asked = _asked(arguments, monkeypatch)
+    assert asked.seeds == 1
+    assert command_of(search_of(asked), asked.seed) == shlex.join(["neaptide", *arguments])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("--set", "replica.lag.time.max.ms=12000"),
+        ("--set", "offsets.commit.required.acks=1", "--set", "min.insync.replicas=1"),
+        ("--outcome", "diverged"),
+        ("--idempotence",),
+        ("--invariants",),
+        (),
+    ],
+)
+def test_whatever_changes_a_search_is_in_its_command(
+    said: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["explore", "--system", "neaptide:2.1", "--acks", "all", "--nemesis", "kill,cut"]
+    arguments = [*options, *said, "--seed", "5", "--seeds", "1"]
+    asked = _asked(arguments, monkeypatch)
+    assert command_of(search_of(asked), asked.seed) == shlex.join(["neaptide", *arguments])
+
+
+def test_the_options_of_another_way_come_before_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = _asked(["explore", "--seed", "5", "--seeds", "1"], monkeypatch)
+    command = command_of(search_of(asked), 5, by=" --priorities --kills 2")
+    assert command.endswith(" --priorities --kills 2 --seed 5 --seeds 1")
+
+
+def test_the_command_of_a_saved_file_finds_it_again(tmp_path: Path) -> None:
+    first, again = tmp_path / "first", tmp_path / "again"
+    settings = ("--set", "replica.lag.time.max.ms=12000", "--outcome", "lost")
+    CliRunner().invoke(app, ["explore", *ACKS_1, *settings, "--save", str(first)])
+    [saved] = first.iterdir()
+    result = CliRunner().invoke(app, [*_arguments(saved), "--save", str(again)])
+    assert result.exit_code == 1, result.output
+    [found] = again.iterdir()
+    assert found.read_text(encoding="utf-8") == saved.read_text(encoding="utf-8")
