@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from checkers import planting_tables
 from checkers.check import check_runs
 from checkers.planting import PLANTS, UNSEEN, plant
 from tests.checkers.reading import judged
@@ -48,3 +49,11 @@ def test_what_cannot_be_planted_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         plant(tmp_path / "run", 100, plants)
+
+
+def test_a_table_of_long_values_is_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planting_tables, "CHUNK_BYTES", 1_000)
+    shape = planting_tables.Shape(partitions=2, batches=5, value_bytes=50)
+    tables = list(planting_tables.final_batches(shape, ()))
+    assert {table.num_rows for table in tables} == {2 * planting_tables.BATCH}
+    assert sum(table.num_rows for table in tables) == shape.total * planting_tables.BATCH
