@@ -14,6 +14,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import SparkSession
 
@@ -25,6 +26,7 @@ from checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
 from results.store import write_json
 
 Verdicts = dict[Path, RunVerdict]
+_CALLING: Final = "An error occurred while calling"
 
 
 def check_runs(
@@ -138,5 +140,7 @@ def _let_go(counted: Counted) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
+    """What Java says comes behind a line that says only that Java said something."""
+    lines = [line for line in str(error).strip().splitlines() if not line.startswith(_CALLING)]
+    first = lines[0].lstrip(": ").rstrip(".") if lines else ""
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

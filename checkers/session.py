@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
@@ -36,6 +36,9 @@ _JAVA_BOTH_COMPILERS: Final = (
     "-XX:+UnlockDiagnosticVMOptions -XX:+DisplayVMOutputToStderr"
     f' "-XX:CompilerDirectivesFile={Path(__file__).with_name("java_compiler.json")}"'
 )
+# Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
+# sleeps, and is not to be given up.
+_ONE_PROCESS: Final[Mapping[str, str]] = {"spark.network.timeout": "7d"}
 MANY_ROWS: Final = 2_000_000
 LARGE_ROWS: Final = 8_000_000
 _HEAP_SMALL: Final = "2g"
@@ -63,7 +66,8 @@ def local_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
     heap = memory or (_HEAP_LARGE if rows > LARGE_ROWS else _HEAP_SMALL)
-    for key, value in _settings(heap, rows, address, java_options).items():
+    settings = _settings(heap, rows, address, java_options)
+    for key, value in {**settings, **(_ONE_PROCESS if master.startswith("local") else {})}.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
         try:

@@ -207,17 +207,34 @@ def test_a_job_that_takes_too_long_is_interrupted(
     assert verdict.reasons == ("The check ran out of its 2 s.",)
 
 
+OF_JAVA = """An error occurred while calling o283.collectToPython.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.Somewhere"""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError("Java heap space"), "MemoryError: Java heap space"),
+        (RuntimeError(OF_JAVA), "RuntimeError: org.apache.spark.SparkException: Job aborted"),
+        (RuntimeError(), "RuntimeError"),
+    ],
+)
 def test_what_earlier_checks_found_stays_when_a_later_one_fails(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    told: str,
 ) -> None:
     def fails(_: object) -> DataFrame:
-        raise MemoryError("Java heap space")
+        raise error
 
     monkeypatch.setattr("checkers.check.is_small", lambda _: False)
     monkeypatch.setattr("checkers.replicas.differences", fails)
     run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
     (verdict,) = check_runs(spark, [run])
-    assert verdict.reasons == ("The check failed: MemoryError: Java heap space.",)
+    assert verdict.reasons == (f"The check failed: {told}.",)
     assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
     assert pq.read_table(run / "anomalies").num_rows == 2
 
