@@ -52,6 +52,8 @@ def false_alarms(spark: SparkSession, count: int, batch: int) -> list[Any]:
 
 
 def generated(count: int) -> list[Story]:
+    if not count:
+        return []
     made: list[Story] = []
 
     @settings(

@@ -23,6 +23,7 @@ def test_java_starts_and_prints_nothing(rows: int) -> None:
     )
     assert done.stdout == ""
     assert "-Done=with a space" in shlex.split(options)
+    assert _room_for_code(options) >= 200 * 2**20
     assert (FILE in options) == (rows >= session.MANY_ROWS)
 
 
@@ -31,3 +32,15 @@ def test_what_is_compiled_twice_is_named_and_everything_else_is_not() -> None:
     rows, rest = json.loads(file.read_text(encoding="utf-8"))
     assert not rows["c2"]["Exclude"]
     assert (rest["match"], rest["c2"]["Exclude"]) == (["*.*"], True)
+
+
+def _room_for_code(options: str) -> int:
+    """In bytes: as much as Java keeps where nobody turns a compiler off."""
+    done = subprocess.run(
+        ["java", *shlex.split(options), "-XX:+PrintFlagsFinal", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [line] = [one for one in (done.stdout + done.stderr).splitlines() if "ReservedCodeCache" in one]
+    return int(line.split()[3])
