@@ -30,7 +30,7 @@ _NEEDS_JAVA: Final = (
     "or set JAVA_HOME to where it is."
 )
 _JAVA_ALWAYS: Final = "-XX:-UsePerfData -Xshare:auto"
-# With one compiler Java keeps room for so little code that a hundred checks fill it: it then
+# With one compiler Java keeps room for so little code that three minutes of checks fill it: it then
 # compiles no more, and says so on its standard output.
 _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # Java says on its standard output that it has read the file, unless told otherwise.
