@@ -29,13 +29,16 @@ _NEEDS_JAVA: Final = (
     "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
     "or set JAVA_HOME to where it is."
 )
-_JAVA_ALWAYS: Final = "-XX:-UsePerfData -Xshare:auto"
+# What Java warns of would be on its standard output, where whoever called has the answer.
+_JAVA_ALWAYS: Final = (
+    "-XX:-UsePerfData -Xshare:auto"
+    " -XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=error:stderr"
+)
 # With one compiler Java keeps room for so little code that three minutes of checks fill it: it then
-# compiles no more, and says so on its standard output.
+# compiles no more.
 _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-# Java says on its standard output that it has read the file, unless told otherwise.
 _JAVA_BOTH_COMPILERS: Final = (
-    "-XX:+UnlockDiagnosticVMOptions -XX:+DisplayVMOutputToStderr"
+    "-XX:+UnlockDiagnosticVMOptions"
     f' "-XX:CompilerDirectivesFile={Path(__file__).with_name("java_compiler.json")}"'
 )
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from clusters.broker.replication.committed import OFFSETS_TOPIC
+from clusters.broker.replication.errors import FENCED, Error
 from harness.stage import Stage
 from nemesis.gate.client import Position
-
-_NONE: Final = 0
-_STALE_CONTROLLER_EPOCH: Final = 11
-# FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
-_FENCED: Final = (74, 75)
 
 
 class StageObserved:
@@ -109,16 +104,16 @@ class StageObserved:
 
     def refused(self, broker: int) -> bool:
         """Whether a broker has refused this one's requests as those of an earlier controller."""
-        return broker in self._stage.controllers_answered.get(_STALE_CONTROLLER_EPOCH, ())
+        return broker in self._stage.controllers_answered.get(Error.STALE_CONTROLLER_EPOCH, ())
 
     def obeyed(self, broker: int) -> bool:
         """Whether a broker has accepted a request of this one as that of its controller."""
-        return broker in self._stage.controllers_answered.get(_NONE, ())
+        return broker in self._stage.controllers_answered.get(Error.NONE, ())
 
     def fenced(self, broker: int) -> bool:
         """Whether this follower was told last that it and whom it follows are not in one epoch."""
         key = (broker, self._stage.spec.topic.name, self._partition)
-        return self._stage.gate.answered.get(key) in _FENCED
+        return self._stage.gate.answered.get(key) in FENCED
 
     def held(self, source: int, destination: int) -> bool:
         return any(

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from clusters import shared_archive
 from clusters.errors import MissingPartError
@@ -19,9 +19,6 @@ from clusters.hosts.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# Of an archive that does not fit Java would speak on its standard output.
-_SAYING_NOTHING: Final = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class SparkJava:
     def options(self) -> tuple[str, ...]:
         if not self.archive.exists() and not self.records:
             return ()
-        return (*shared_archive.options(self.archive), *_SAYING_NOTHING)
+        return shared_archive.options(self.archive)
 
     def remember(self, spark: SparkSession, say: Callable[[str], None]) -> None:
         """Write the archive if there is none; `say` is told before, since it takes seconds."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
+from clusters.broker.replication.errors import FENCED, Error
 from clusters.simulation.network import FETCH, Entry, Link
 from clusters.simulation.parts import Asked, Position, RequestTimedOut
 
@@ -22,8 +22,6 @@ ANSWERS: Final = (
     told.OffsetForLeaderEpochResponded,
     told.ListOffsetsResponded,
 )
-# Follower and leader are not in one leader epoch (KIP-320).
-FENCED: Final = (Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
 
 
 def time_out(world: World, number: int) -> None:

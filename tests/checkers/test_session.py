@@ -34,6 +34,18 @@ def test_what_is_compiled_twice_is_named_and_everything_else_is_not() -> None:
     assert (rest["match"], rest["c2"]["Exclude"]) == (["*.*"], True)
 
 
+def test_what_java_logs_is_not_on_its_standard_output() -> None:
+    own = ("-Xlog:gc*",)
+    for settings, is_silent in (
+        (session._settings("64m", 0, "127.0.0.1", own)["spark.driver.extraJavaOptions"], True),
+        (" ".join(own), False),
+    ):
+        done = subprocess.run(
+            ["java", *shlex.split(settings), "-version"], capture_output=True, text=True, check=True
+        )
+        assert (done.stdout == "") is is_silent
+
+
 def _room_for_code(options: str) -> int:
     """In bytes: as much as Java keeps where nobody turns a compiler off."""
     done = subprocess.run(

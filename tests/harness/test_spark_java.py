@@ -24,13 +24,13 @@ def test_without_an_archive_and_a_recorder_java_starts_as_always(java: SparkJava
 
 def test_without_an_archive_java_can_write_one(java: SparkJava) -> None:
     java.java.with_name("jcmd").touch()
-    assert set(RECORDING) < set(java.options)
+    assert java.options == RECORDING
     assert java.records
 
 
 def test_an_archive_is_used_also_where_none_could_be_written(java: SparkJava) -> None:
     java.archive.touch()
-    assert f"-XX:SharedArchiveFile={java.archive}" in java.options
+    assert java.options == (f"-XX:SharedArchiveFile={java.archive}",)
     assert not java.records
 
 

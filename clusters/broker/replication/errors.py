@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Error(IntEnum):
@@ -48,3 +49,7 @@ class IllegalReplicaStateError(Exception):
 
     Raised before anything changes, so that the state stays what it was.
     """
+
+
+# Follower and leader are not in one leader epoch (KIP-320).
+FENCED: Final = (Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
