@@ -18,9 +18,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from checkers.count import Counted, count, read_frames
+from checkers.count import Counted, TasksFailedError, count
 from checkers.evidence import write_evidence
-from checkers.limits import TimeLimit, is_small, sized_for
+from checkers.limits import TimeLimit, sized_for
 from checkers.material import Material, open_run
 from checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
 from results.store import write_json
@@ -90,19 +90,24 @@ def _check(
     try:
         with sized_for(spark, readable):
             with limit:
-                frames = read_frames(spark, readable)
-                count(frames, counted, thorough=thorough, at_once=is_small(readable))
+                count(spark, readable, counted, limit, thorough=thorough)
             write_evidence(counted, readable)
     except Exception as error:  # whatever Spark or its process failed with, the run is unknown
         return verdicts | _after_failure(spark, readable, limit, thorough, counted, error)
-    finally:
-        _let_go(counted)
     return verdicts | _judged(readable, counted)
 
 
 def _judged(materials: Sequence[Material], counted: Counted) -> Verdicts:
-    counts = counted.by_run()
-    return {m.directory: judge(m, counts.get(m.name, Counts())) for m in materials}
+    return {
+        m.directory: judge(_unread(m, counted.failed.get(m.name)), counted.of_run(m.name))
+        for m in materials
+    }
+
+
+def _unread(material: Material, reason: str | None) -> Material:
+    if reason is None:
+        return material
+    return replace(material, reasons=(*material.reasons, f"The check failed: {reason}."))
 
 
 def _after_failure(
@@ -113,7 +118,7 @@ def _after_failure(
     counted: Counted,
     error: Exception,
 ) -> Verdicts:
-    if limit.expired:
+    if limit.expired or isinstance(error, TimeoutError):
         reason = f"The check ran out of its {limit.limit_s:g} s."
         return _found_so_far(materials, counted, reason)
     if len(materials) == 1:
@@ -125,22 +130,18 @@ def _after_failure(
 
 def _found_so_far(materials: Sequence[Material], counted: Counted, reason: str) -> Verdicts:
     """Unknown, with what earlier checks of these runs have proved, if it can still be had."""
+    counted.again = None  # it would fail again
     try:
         write_evidence(counted, materials)
-    except Exception as error:  # Spark's process is gone, and with it the rows
-        logging.getLogger(__name__).info("no evidence is left: %s", _first_line(error))
+    except OSError as error:
+        logging.getLogger(__name__).info("no evidence is written: %s", _first_line(error))
     return _judged([replace(m, reasons=(*m.reasons, reason)) for m in materials], counted)
-
-
-def _let_go(counted: Counted) -> None:
-    try:
-        counted.let_go()
-    except Exception as error:  # then there is nothing to let go of
-        logging.getLogger(__name__).info("Spark is gone: %s", _first_line(error))
 
 
 def _first_line(error: Exception) -> str:
     """What Java says comes behind a line that says only that Java said something."""
+    if isinstance(error, TasksFailedError):
+        return str(error)
     lines = [line for line in str(error).strip().splitlines() if not line.startswith(_CALLING)]
     first = lines[0].lstrip(": ").rstrip(".") if lines else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

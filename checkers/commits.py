@@ -12,45 +12,37 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from checkers.cases import case, found
 
-from checkers.frames import PARTITION, Frames, case, found
+# Each acknowledged commit, or answer about one, with the one before it in its group.
+_POSITIONS: Final = """
+    SELECT *, lag(struct_pack(f := f, log_offset := log_offset, operation := operation,
+        completed_ns := completed_ns)) OVER (
+            PARTITION BY part, group_name ORDER BY completed_ns, operation, "row"
+        ) AS previous
+    FROM positions
+"""
+_JUDGED: Final = f"""
+    SELECT *,
+        coalesce(previous.f <> 'seek' AND previous.log_offset IS NOT NULL
+            AND coalesce(log_offset, -1) < previous.log_offset
+            AND previous.completed_ns <= invoked_ns, false) AS went_back,
+        coalesce(f = 'commit' AND complete AND log_offset > end_offset, false) AS truncated
+    FROM ({_POSITIONS}) JOIN facts USING (part)
+    WHERE f <> 'seek'
+"""
 
-
-def positions(frames: Frames) -> DataFrame:
-    """Each acknowledged commit, or answer about one, with the one before it in its group."""
-    rows = frames.operations.where(
-        "f IN ('commit', 'committed', 'seek') AND type = 'ok' AND partition IS NOT NULL"
-        " AND (f <> 'commit' OR offset IS NOT NULL)"
-    ).selectExpr("*", "coalesce(key, concat('process ', process)) AS group")
-    previous = f"lag(struct(f, offset, operation, completed_ns)) OVER ({_IN_ORDER}) AS previous"
-    return frames.spread(rows).selectExpr("*", previous).where("f <> 'seek'")
-
-
-def commit_anomalies(position: DataFrame, partition_facts: DataFrame) -> DataFrame:
-    """Positions that went back, were lost, or lie beyond the log end."""
-    facts = partition_facts.select(*PARTITION, "complete", "end_offset")
-    judged = position.join(F.broadcast(facts), list(PARTITION), "left").selectExpr(
-        "*",
-        "previous.f <> 'seek' AND previous.offset IS NOT NULL"
-        " AND coalesce(offset, -1) < previous.offset AND previous.completed_ns <= invoked_ns"
-        " AS went_back",
-        "f = 'commit' AND coalesce(complete, false) AND offset > end_offset AS truncated",
-    )
-    return found(judged, "NULL", _REGRESSION)
-
-
-_IN_ORDER: Final = (
-    "PARTITION BY run, topic, partition, coalesce(key, concat('process ', process))"
-    " ORDER BY completed_ns, operation, row"
-)
-_REGRESSION: Final = case(
-    "'commit-regression'",
-    "coalesce(went_back, false) OR coalesce(truncated, false)",
-    offset="offset",
-    operation="operation",
-    evidence="IF(coalesce(went_back, false), IF(f = 'commit', 'went back', 'lost'), 'truncated')"
-    " AS how, group, process, previous.offset AS previous_offset,"
-    " previous.operation AS previous_operation, end_offset",
+REGRESSIONS: Final = found(
+    f"({_JUDGED})",
+    "NULL",
+    case(
+        "'commit-regression'",
+        "went_back OR truncated",
+        offset="log_offset",
+        operation="operation",
+        evidence="CASE WHEN NOT went_back THEN 'truncated' WHEN f = 'commit' THEN 'went back'"
+        " ELSE 'lost' END AS how, group_name AS group, process,"
+        " previous.log_offset AS previous_offset, previous.operation AS previous_operation,"
+        " end_offset",
+    ),
 )

@@ -1,22 +1,23 @@
-"""All checks put together: all anomalies of all runs, and the few numbers that a verdict needs.
+"""All checks put together: one job for all anomalies of all runs, and what a verdict needs of them.
 
-Each check is a function of DataFrames in a module of its own. They are run one after the other, so
-that what was found so far is known if a later one fails or the time is over.
+Tasks read the files (`checkers.reading`), Spark brings the rows of each topic partition together,
+tasks judge them (`checkers.judging`). Only cycles of transactions lie across partitions, and are
+searched after that (`checkers.cycles`).
 
-The rule: what is brought to the driver is one row per run and kind of anomaly, and one per run and
-partition; never one per record.
+The rule: what is brought to the driver is one row per run and kind of anomaly, one per run and
+partition, and no more anomalies than `checkers.limits` allows; never a row per record.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
+from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from checkers import (
     commits,
@@ -24,207 +25,208 @@ from checkers import (
     fetch_rounds,
     measures,
     offsets,
-    places,
     polls,
     replicas,
     sends,
     values,
+    witnesses,
 )
-from checkers.frames import FINAL_READS, RUNS, TABLES, Frames, literal, read_table
-from checkers.limits import aggregating_once, is_scattered
+from checkers.all_runs import read_frames
+from checkers.frames import TABLES, read_table
+from checkers.judging import TOLD, Judge, Query
+from checkers.limits import (
+    TimeLimit,
+    anomalies_per_task,
+    judging_tasks,
+    readers_min,
+    task_memory,
+)
 from checkers.material import Material
+from checkers.pieces import Work, shared_out
+from checkers.reading import EXPIRED, Reader
+from checkers.relations import BLOCKS
 from checkers.verdict import Counts, PartitionCounts
-from checkers.witnesses import with_witnesses
-
-Check = Callable[[], DataFrame]
-Keep = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(slots=True)
 class Counted:
-    """What was counted so far, and the anomalies themselves for as long as Spark keeps them."""
+    """What was found so far."""
 
-    findings: list[Row] = field(default_factory=list)
-    anomalies: list[DataFrame] = field(default_factory=list)
-    frames: Frames | None = None  # where witnesses are
-    _kept: ExitStack = field(default_factory=ExitStack)
+    anomalies: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    partitions: dict[str, list[PartitionCounts]] = field(default_factory=lambda: defaultdict(list))
+    failed: dict[str, str] = field(default_factory=dict)  # why a run's rows were not all there
+    rows: list[dict[str, Any]] = field(default_factory=list)  # columns of `schema.ANOMALIES`
+    again: Callable[[], DataFrame] | None = None  # all rows, where these are not all
 
-    def keep(self, frame: DataFrame) -> DataFrame:
-        """Have Spark keep its rows, when it has made them, until all is let go."""
-        frame = frame.persist()
-        self._kept.callback(frame.unpersist)
-        return frame
-
-    def let_go(self) -> None:
-        self._kept.close()
-
-    def by_run(self) -> dict[str, Counts]:
-        findings: dict[str, list[Row]] = defaultdict(list)
-        for finding in self.findings:
-            findings[finding["run"]].append(finding)
-        return {run: _of_run(rows) for run, rows in findings.items()}
-
-    def rows(self) -> DataFrame:
-        """All anomalies that were found, with those who bear witness of them."""
-        rows = reduce(DataFrame.unionAll, self.anomalies)
-        frames = self.frames
-        is_witnessed = frames is not None and frames.written & {"replicas", "fetch_rounds"}
-        return with_witnesses(frames, rows) if frames is not None and is_witnessed else rows
+    def of_run(self, run: str) -> Counts:
+        return Counts(self.anomalies.get(run, {}), tuple(self.partitions.get(run, ())))
 
     @property
     def total(self) -> int:
-        return sum(finding["count"] for finding in self.findings)
+        return sum(sum(counter.values()) for counter in self.anomalies.values())
 
 
-def count(frames: Frames, counted: Counted, *, thorough: bool, at_once: bool) -> None:
-    """Run the checks: one after the other, or all of them in one job, which is for few rows.
+class TasksFailedError(Exception):
+    """A task that judges could not go on; which run made it so is not known."""
+
+
+def count(
+    spark: SparkSession,
+    materials: Sequence[Material],
+    counted: Counted,
+    limit: TimeLimit,
+    *,
+    thorough: bool,
+) -> None:
+    """Run the checks. Raises TimeoutError, TasksFailedError, or what Spark failed with.
 
     `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
-    cycles over rw edges.
+    cycles over rw edges. What was found before a failure is in `counted` then.
     """
-    counted.frames = frames
-    if frames.scattered:
-        frames = replace(frames, operations=counted.keep(frames.operations))
-    # One row a partition, which nearly every check looks at: found once.
-    partitions = counted.keep(values.partitions(frames))
-    spark = frames.operations.sparkSession
-
-    def planned(check: Check) -> DataFrame:
-        with aggregating_once(spark):
-            return counted.keep(check())
-
-    # Spark plans on one thread what it will do, and does on others what was planned before.
-    with ThreadPoolExecutor(1, "planner") as planner:
-        of_records = planner.submit(_of_records, frames, partitions, counted.keep, thorough)
-        counted.findings += _of_partitions(partitions).collect()
-        checks = [*of_records.result(), *_of_replication(frames, counted.keep)]
-        if any(finding["commits"] for finding in counted.findings):
-            checks.append(lambda: commits.commit_anomalies(commits.positions(frames), partitions))
-        if at_once:
-            checks = [partial(_all_of, checks)]
-        following = planner.submit(planned, checks[0])
-        for check in [*checks[1:], None]:
-            anomalies = following.result()
-            if check is not None:
-                following = planner.submit(planned, check)
-            counted.findings += _by_name(anomalies).collect()
-            counted.anomalies.append(anomalies)
-
-
-def _all_of(checks: Sequence[Check]) -> DataFrame:
-    return reduce(DataFrame.unionAll, (check() for check in checks))
-
-
-def read_frames(spark: SparkSession, materials: Sequence[Material]) -> Frames:
-    """The tables of all runs, and what their `run.json` say of them."""
-    tables = {
-        name: read_table(spark, name, {m.name: m.files[name] for m in materials}) for name in TABLES
-    }
-    runs = [
-        {"run": m.name, "whole": m.whole, "level": m.level, "transactions": m.transactions}
-        for m in materials
-    ]
-    final_reads = [
-        {
-            "run": m.name,
-            "topic": read.topic,
-            "partition": read.partition,
-            "complete": m.whole and read.reached,
-            "start_offset": read.start_offset,
-            "end_offset": read.end_offset,
-        }
-        for m in materials
-        for read in m.final_reads.values()
-    ]
-    return Frames(
-        operations=tables["operations"],
-        fetch_rounds=tables["fetch_rounds"],
-        replicas=tables["replicas"],
-        runs=literal(spark, RUNS, runs),
-        final_reads=literal(spark, FINAL_READS, final_reads),
-        written=frozenset(n for n in TABLES if any(m.files[n] for m in materials)),
-        single=len(materials) == 1,
-        scattered=is_scattered(materials),
-        transactions=any(m.transactions for m in materials),
+    transactions = any(material.transactions for material in materials)
+    tasks = judging_tasks(materials)
+    reader = Reader(tasks, steps=thorough, deadline_s=limit.deadline_s)
+    judge = Judge(
+        runs=_runs(materials),
+        queries=_queries(thorough=thorough, transactions=transactions),
+        witnessed=witnesses.PLACES,
+        with_witnesses=witnesses.WITH_WITNESSES,
+        memory=task_memory(spark),
+        deadline_s=limit.deadline_s,
+        anomalies_max=anomalies_per_task(tasks),
     )
+    told = _job(spark, materials, reader, judge).collect()
+    _take(counted, ((row["what"], row["block"]) for row in told))
+    if len(counted.rows) < counted.total:
+        everything = replace(judge, anomalies_max=None, deadline_s=None)
+        endless = replace(reader, deadline_s=None)
+        counted.again = lambda: _all_rows(_job(spark, materials, endless, everything))
+    if transactions:
+        for row in cycles.cycle_anomalies(read_frames(spark, materials), rw=thorough):
+            counted.rows.append(row)
+            counted.anomalies[row["run"]][row["anomaly"]] += 1
 
 
-def _of_records(frames: Frames, partitions: DataFrame, keep: Keep, thorough: bool) -> list[Check]:
-    """Checks of what was sent and read, to be made when their turn comes."""
-    with aggregating_once(frames.operations.sparkSession):
-        place = keep(places.places(frames))
-    profile = values.profiles(place, partitions)
-    known = offsets.known_records(place)
-    broken = keep(offsets.breaks(known))
-    if frames.transactions or thorough:
-        profile = keep(profile)
-    odd = keep(polls.odd_steps(polls.steps(frames)))
-    checks: list[Check] = [
-        lambda: values.value_anomalies(profile),
-        lambda: polls.backward(odd),
-        lambda: polls.skips(odd, broken, frames.final_reads),
-        lambda: offsets.inconsistent_offsets(known, broken),
+def _queries(*, thorough: bool, transactions: bool) -> tuple[Query, ...]:
+    queries = [
+        Query(values.PROFILES, table="profiles"),
+        Query(values.ANOMALIES),
+        Query(values.SENDS, view="sends"),
+        Query(values.OUT_OF_ORDER),
+        Query(polls.ODD_STEPS, table="odd_steps"),
+        Query(polls.BACKWARD),
+        Query(offsets.KNOWN, table="known"),
+        Query(offsets.BREAKS, table="breaks"),
+        Query(polls.SKIPS),
+        Query(offsets.INCONSISTENT),
+        Query(commits.REGRESSIONS),
+        Query(replicas.DIFFERENCES),
+        Query(fetch_rounds.TOLD, view="told"),
+        Query(fetch_rounds.REGRESSIONS),
+        Query(fetch_rounds.REGRESSIONS_AT_ELECTION),
     ]
     if thorough:
-        checks += [
-            lambda: measures.availability(frames, partitions),
-            lambda: measures.unseen_over_time(profile),
-        ]
-    if frames.transactions or thorough:
-        steps = sends.steps(profile)
-        checks.append(lambda: sends.skips(steps, broken, between_operations=thorough))
-    if frames.transactions:
-        checks += [
-            lambda: sends.precommitted_reads(frames),
-            lambda: cycles.cycle_anomalies(frames, known, rw=thorough),
-        ]
-    return checks
+        queries += [Query(measures.BY_FAULT), Query(measures.OVER_TIME)]
+    if thorough or transactions:
+        queries += [Query(sends.SKIPS, table="send_skips"), Query(sends.INSIDE)]
+    if thorough:
+        queries.append(Query(sends.BETWEEN))
+    if transactions:
+        queries.append(Query(sends.PRECOMMITTED))
+    return tuple(queries)
 
 
-def _of_replication(frames: Frames, keep: Keep) -> list[Check]:
-    """Checks of the replicas' logs and of the fetch rounds, where there are any."""
-    checks: list[Check] = []
-    if "replicas" in frames.written:
-        checks.append(lambda: replicas.differences(frames))
-    if "fetch_rounds" in frames.written:
-        rounds = keep(fetch_rounds.told(frames))
-        checks += [
-            lambda: fetch_rounds.regressions(rounds),
-            lambda: fetch_rounds.regressions_at_election(rounds),
-        ]
-    return checks
+def _runs(materials: Sequence[Material]) -> dict[str, list[Any]]:
+    return {
+        "run": [m.name for m in materials],
+        "whole": [m.whole for m in materials],
+        "level": [m.level for m in materials],
+        "transactions": [m.transactions for m in materials],
+        "replicas_read": [bool(m.files["replicas"]) for m in materials],
+    }
 
 
-def _by_name(anomalies: DataFrame) -> DataFrame:
-    return anomalies.groupBy("run", "anomaly").count()
+def _job(
+    spark: SparkSession, materials: Sequence[Material], reader: Reader, judge: Judge
+) -> DataFrame:
+    """What the tasks that judge tell; few rows are read and judged by one task."""
+    shares = shared_out(materials, readers_min(materials))
+    remote = list(_read_by_spark(spark, reader, materials))
+    numbers = spark.range(len(shares), numPartitions=len(shares))
+    if len(shares) == 1 and not remote and reader.tasks == 1:
+        return numbers.mapInArrow(partial(_read_and_judge, reader, judge, shares), TOLD)
+    blocks = numbers.mapInArrow(partial(_read, reader, shares), BLOCKS)
+    for frame in remote:
+        blocks = blocks.unionAll(frame)
+    brought = blocks.repartitionById(reader.tasks, "task")
+    return brought.mapInArrow(judge.judge, TOLD)
 
 
-def _of_partitions(partitions: DataFrame) -> DataFrame:
-    """With a null name, what each partition saw."""
-    return partitions.selectExpr(
-        "run", "CAST(NULL AS STRING) AS anomaly", "0L AS count", "topic", "partition",
-        "operations", "sends", "acked", "complete", "final_records", "backward_operation",
-        "commits",
-    )  # fmt: skip
+def _read(
+    reader: Reader, shares: Sequence[tuple[Work, ...]], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in numbers:
+        for number in batch["id"].to_pylist():
+            yield from reader.read(shares[number])
 
 
-def _of_run(findings: Sequence[Row]) -> Counts:
-    partitions = [
-        PartitionCounts(
-            topic=row["topic"],
-            partition=row["partition"],
-            operations=row["operations"],
-            sends=row["sends"],
-            acked=row["acked"],
-            complete=row["complete"],
-            final_records=row["final_records"],
-            backward_operation=row["backward_operation"],
-        )
-        for row in findings
-        if row["anomaly"] is None
-    ]
-    anomalies: Counter[str] = Counter()
-    for row in findings:
-        if row["anomaly"] is not None:
-            anomalies[row["anomaly"]] += row["count"]
-    return Counts(anomalies, tuple(partitions))
+def _read_and_judge(
+    reader: Reader,
+    judge: Judge,
+    shares: Sequence[tuple[Work, ...]],
+    numbers: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    yield from judge.judge(_read(reader, shares, numbers))
+
+
+def _read_by_spark(
+    spark: SparkSession, reader: Reader, materials: Sequence[Material]
+) -> Iterator[DataFrame]:
+    """Files that only Spark can read, as blocks."""
+    for table in TABLES:
+        files = {
+            m.name: [path for path in m.files[table] if isinstance(path, str)] for m in materials
+        }
+        files = {name: paths for name, paths in files.items() if paths}
+        if files:
+            rows = read_table(spark, table, files)
+            yield rows.mapInArrow(partial(reader.read_rows, table), BLOCKS)
+
+
+def _take(counted: Counted, told: Iterable[tuple[str, bytes]]) -> None:
+    failures = []
+    for what, block in told:
+        rows = pa.ipc.open_stream(block).read_all().to_pylist()
+        match what:
+            case "partitions":
+                for row in rows:
+                    counted.partitions[row.pop("run")].append(PartitionCounts(**row))
+            case "counts":
+                for row in rows:
+                    counted.anomalies[row["run"]][row["anomaly"]] += row["count"]
+            case "anomalies":
+                counted.rows += rows
+            case "failed":
+                failures += rows
+    for row in failures:
+        if row["reason"] == EXPIRED:
+            raise TimeoutError("the time is over")
+        if row["run"] is None:
+            raise TasksFailedError(row["reason"])
+        counted.failed[row["run"]] = row["reason"]
+
+
+def _all_rows(told: DataFrame) -> DataFrame:
+    return told.where("what = 'anomalies'").mapInArrow(_opened, _ANOMALY)
+
+
+def _opened(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in blocks:
+        for block in batch["block"]:
+            yield from pa.ipc.open_stream(block.as_buffer())
+
+
+_ANOMALY = (
+    "run STRING, anomaly STRING, topic STRING, partition INT, offset BIGINT, value STRING, "
+    "operation BIGINT, evidence STRING"
+)

@@ -21,29 +21,23 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from checkers.frames import PARTITION, Frames, literal
+from checkers.frames import ACKED, PARTITION, READ, SEND, Frames
 from checkers.graph import Cycle, Edge, When, ordered_cycles, plain_cycles
-from checkers.places import READ, SEND
 
 EDGES_MAX: Final = 300_000
 ROUNDS_MAX: Final = 8  # of trimming; a round shortens a chain by its ends only
 SMALL_EDGES: Final = 20_000
 
-_ROW: Final = (
-    "run STRING, anomaly STRING, topic STRING, partition INT, offset BIGINT, value STRING, "
-    "operation BIGINT, evidence STRING"
-)
 _END: Final = ("run", "operation")
 _EDGE: Final = ("source", "target", "kind", "topic", "partition", "value")
 _WHEN: Final = ("operation", "process", "invoked_ns", "completed_ns")
 
 
-def cycle_anomalies(frames: Frames, known: DataFrame, *, rw: bool) -> DataFrame:
+def cycle_anomalies(frames: Frames, *, rw: bool) -> list[dict[str, Any]]:
     """All cycles of the runs with transactions, one row per component."""
     those = frames.runs.where("transactions").select("run")
     operations = frames.operations.join(F.broadcast(those), "run", "left_semi")
-    edges = data_edges(operations, known.join(F.broadcast(those), "run", "left_semi"), rw=rw)
-    edges = edges.persist()
+    edges = data_edges(operations, rw=rw).persist()
     try:
         rows = [
             *_plain(edges.where("`inner` AND kind = 'wr'"), counts=True),
@@ -53,10 +47,10 @@ def cycle_anomalies(frames: Frames, known: DataFrame, *, rw: bool) -> DataFrame:
     finally:
         edges.unpersist()
     unique = {(row["run"], row["anomaly"], row["evidence"]): row for row in rows}
-    return literal(frames.runs.sparkSession, _ROW, [unique[key] for key in sorted(unique)])
+    return [unique[key] for key in sorted(unique)]
 
 
-def data_edges(operations: DataFrame, known: DataFrame, *, rw: bool) -> DataFrame:
+def data_edges(operations: DataFrame, *, rw: bool) -> DataFrame:
     """Edges between operations: run, source, target, kind, inner, topic, partition, value.
 
     inner: between two that may close a cycle without order.
@@ -74,7 +68,8 @@ def data_edges(operations: DataFrame, known: DataFrame, *, rw: bool) -> DataFram
     reads = of_values.where(READ).selectExpr(
         *PARTITION, "value", "offset", "operation", f"{inner} AS reader_inner"
     )
-    log = _log(known, writers)
+    vouched = of_values.where(f"{ACKED} OR {READ}").where("offset IS NOT NULL")
+    log = _log(vouched, writers)
     ww = log.selectExpr(*_edge("ww", "writer", "next_writer", "next_value", "true"))
     wr = reads.join(writers, [*PARTITION, "value"]).selectExpr(
         *_edge("wr", "writer", "operation", "value", "writer_inner AND reader_inner")

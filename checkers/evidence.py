@@ -1,7 +1,7 @@
 """Writes each run's anomalies and measures beside it as Parquet, in place of earlier ones.
 
-The rule: few anomalies (the usual case) are written from here, many by Spark itself; the driver
-never holds more than `FEW` rows.
+The rule: few anomalies (the usual case) are written from here, many by Spark itself, which finds
+them once more: the driver never holds them all.
 """
 
 from __future__ import annotations
@@ -15,22 +15,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from checkers.count import Counted
+from checkers.frames import literal
 from checkers.material import Material
 from checkers.measures import MEASURES
 from results.schema import ANOMALIES
 from results.tables import Row, write_table
 
 TABLES: Final = ("anomalies", "measures")
-FEW: Final = 20_000
 
 
 def write_evidence(counted: Counted, materials: Sequence[Material]) -> None:
     """Write `anomalies/` and `measures/` into every run; they have no rows where there are none."""
-    if counted.total > FEW:
-        _write_by_spark(counted, materials)
+    if counted.again is not None:
+        _write_by_spark(counted, counted.again(), materials)
     else:
         _write_from_here(counted, materials)
 
@@ -41,23 +42,25 @@ def _table_of(anomaly: object) -> str:
 
 def _write_from_here(counted: Counted, materials: Sequence[Material]) -> None:
     rows: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    if counted.total:
-        columns = counted.rows().select(*ANOMALIES.names).toArrow()
-        for row in sorted(zip(*columns.to_pydict().values(), strict=True), key=repr):
-            rows[row[0], _table_of(row[1])].append(row)
+    found = [tuple(row[name] for name in ANOMALIES.names) for row in counted.rows]
+    for row in sorted(found, key=repr):
+        rows[row[0], _table_of(row[1])].append(row)
     for material in materials:
         for table in TABLES:
             with replacement(material.directory, table) as directory:
                 write_table(directory, ANOMALIES, rows[material.name, table])
 
 
-def _write_by_spark(counted: Counted, materials: Sequence[Material]) -> None:
+def _write_by_spark(counted: Counted, found: DataFrame, materials: Sequence[Material]) -> None:
     beside = materials[0].directory.parent
     is_measure = F.col("anomaly").isin(list(MEASURES))
     tables = F.when(is_measure, "measures").otherwise("anomalies")
+    cycles = [row for row in counted.rows if row["topic"] is None]
+    if cycles:
+        found = found.unionAll(literal(found.sparkSession, found.schema.toDDL(), cycles))
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        counted.rows().withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
+        found.withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
             "of", "table"
         ).parquet(str(written))
         for material in materials:

@@ -12,60 +12,52 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from checkers.cases import case, found
 
-from checkers.frames import PARTITION, Frames, case, found
+# The rounds that tell a high watermark of a known leader epoch.
+TOLD: Final = """
+    SELECT * FROM rounds
+    WHERE responded_ns IS NOT NULL AND coalesce(error, 0) = 0
+        AND high_watermark >= 0 AND leader_epoch IS NOT NULL
+"""
 
-
-def told(frames: Frames) -> DataFrame:
-    """The rounds that tell a high watermark of a known leader epoch."""
-    rounds = frames.fetch_rounds.where(
-        "responded_ns IS NOT NULL AND coalesce(error, 0) = 0"
-        " AND high_watermark >= 0 AND leader_epoch IS NOT NULL"
-    )
-    return frames.spread(rounds).select(
-        *PARTITION, "leader_epoch", "leader", "follower", "round", "responded_ns", "high_watermark"
-    )
-
-
-def regressions(rounds: DataFrame) -> DataFrame:
-    """Rounds that told less than the round before."""
-    previous = f"lag(high_watermark) OVER ({_TOLD_IN_ORDER}) AS previous_high_watermark"
-    return found(rounds.selectExpr("*", previous), "NULL", _WITHIN_AN_EPOCH)
-
-
-def regressions_at_election(rounds: DataFrame) -> DataFrame:
-    """Epochs that began with a lower high watermark than an earlier epoch had told."""
-    of_epoch = rounds.groupBy(*PARTITION, "leader_epoch").agg(
-        F.expr("min_by(high_watermark, responded_ns) AS first"),
-        F.expr("max(high_watermark) AS greatest"),
-    )
-    earlier = f"max(struct(greatest, leader_epoch)) OVER ({_EARLIER_EPOCHS}) AS earlier"
-    return found(of_epoch.selectExpr("*", earlier), "NULL", _AT_AN_ELECTION)
-
-
-_TOLD_IN_ORDER: Final = (
-    "PARTITION BY run, topic, partition, leader_epoch, leader, follower"
-    " ORDER BY responded_ns, round"
-)
-_EARLIER_EPOCHS: Final = (
-    "PARTITION BY run, topic, partition ORDER BY leader_epoch"
-    " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+# Rounds that told less than the round before.
+REGRESSIONS: Final = found(
+    """(
+        SELECT *, lag(high_watermark) OVER (
+            PARTITION BY part, leader_epoch, leader, follower ORDER BY responded_ns, round
+        ) AS previous_high_watermark FROM told
+    )""",
+    "NULL",
+    case(
+        "'high-watermark-regression'",
+        "high_watermark < previous_high_watermark",
+        offset="high_watermark",
+        operation="NULL",
+        evidence="leader, leader_epoch, follower, round, responded_ns, previous_high_watermark",
+    ),
 )
 
-_WITHIN_AN_EPOCH: Final = case(
-    "'high-watermark-regression'",
-    "high_watermark < previous_high_watermark",
-    offset="high_watermark",
-    operation="NULL",
-    evidence="leader, leader_epoch, follower, round, responded_ns, previous_high_watermark",
-)
-_AT_AN_ELECTION: Final = case(
-    "'high-watermark-regression-at-election'",
-    "first < earlier.greatest",
-    offset="first",
-    operation="NULL",
-    evidence="leader_epoch, earlier.leader_epoch AS earlier_leader_epoch, "
-    "earlier.greatest AS earlier_high_watermark",
+# Epochs that began with a lower high watermark than an earlier epoch had told.
+REGRESSIONS_AT_ELECTION: Final = found(
+    """(
+        SELECT *, max(struct_pack(greatest := greatest, leader_epoch := leader_epoch)) OVER (
+            PARTITION BY part ORDER BY leader_epoch
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS earlier
+        FROM (
+            SELECT part, leader_epoch, arg_min(high_watermark, responded_ns) AS least_first,
+                max(high_watermark) AS greatest
+            FROM told GROUP BY part, leader_epoch
+        )
+    )""",
+    "NULL",
+    case(
+        "'high-watermark-regression-at-election'",
+        "least_first < earlier.greatest",
+        offset="least_first",
+        operation="NULL",
+        evidence="leader_epoch, earlier.leader_epoch AS earlier_leader_epoch,"
+        " earlier.greatest AS earlier_high_watermark",
+    ),
 )

@@ -23,9 +23,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.frames import literal, spark_schema
+from checkers.frames import ACKED, literal, spark_schema
 from checkers.limits import sized_for
-from checkers.places import ACKED
 from results.schema import OPERATIONS_READ
 
 LOOK_S: Final = 1

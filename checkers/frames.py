@@ -37,7 +37,10 @@ _TYPES: Final[Mapping[pa.DataType, T.DataType]] = {
 }
 
 PARTITION: Final = ("run", "topic", "partition")
-OFFSET: Final = (*PARTITION, "offset")
+
+SEND: Final = "f = 'send'"
+ACKED: Final = "(f = 'send' AND type = 'ok')"
+READ: Final = "(f = 'poll' AND offset IS NOT NULL)"
 
 # whole: all operations were recorded and are readable.
 # level: all replicas were level when their logs were read.
@@ -62,8 +65,6 @@ class Frames:
     final_reads: DataFrame
     written: frozenset[str]  # tables of which there are files
     single: bool  # of one run only
-    scattered: bool  # to open so many files again costs more than to keep their rows
-    transactions: bool  # some run has transactions
 
     def spread(self, frame: DataFrame) -> DataFrame:
         """Bring together what is of one partition; the name of an only run is a constant."""
@@ -99,36 +100,3 @@ def literal(spark: SparkSession, columns: str, rows: Sequence[Mapping[str, Any]]
     """A small frame out of the driver's memory, without a job and without an RDD."""
     array = F.from_json(F.lit(json.dumps(rows)), f"ARRAY<STRUCT<{columns}>>")
     return spark.range(1, numPartitions=1).select(F.inline(array))
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An anomaly, and the SQL condition under which a row is one."""
-
-    when: str
-    anomaly: str  # an SQL struct
-
-    @property
-    def sql(self) -> str:
-        return f"CASE WHEN {self.when} THEN {self.anomaly} END"
-
-
-def case(name: str, when: str, *, offset: str, operation: str, evidence: str) -> Case:
-    """`evidence` is a list of columns, which become the keys of a JSON object, without nulls."""
-    return Case(
-        when,
-        f"named_struct('anomaly', {name}, 'offset', CAST({offset} AS BIGINT), "
-        f"'operation', CAST({operation} AS BIGINT), 'evidence', to_json(struct({evidence})))",
-    )
-
-
-def found(frame: DataFrame, value: str, *cases: Case) -> DataFrame:
-    """The cases that hold, as rows of `results.schema.ANOMALIES`.
-
-    Nearly all rows are none, and Spark compiles a condition but interprets a filter of an array.
-    """
-    odd = frame.where(" OR ".join(f"({one.when})" for one in cases))
-    those = f"array_compact(array({', '.join(one.sql for one in cases)}))"
-    return odd.selectExpr(
-        *PARTITION, f"CAST({value} AS STRING) AS value", f"inline({those})"
-    ).select(*schema.ANOMALIES.names)

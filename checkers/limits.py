@@ -20,20 +20,25 @@ from checkers.material import Material
 
 # Below this, the time goes into starting tasks and planning, not into rows.
 SMALL_ROWS: Final = 50_000
-SCATTERED_RUNS: Final = 20
-ROWS_PER_TASK: Final = 500_000
+ROWS_PER_TASK: Final = 1_000_000
 TASKS_MIN: Final = 4
-# Up to here what Spark keeps of the rows is kept as it is: compressing it costs processor time.
-PLAIN_ROWS: Final = 10_000_000
+FEW: Final = 20_000
+FEW_PER_TASK: Final = 2_000
 _AGAIN_S: Final = 0.1
+# Tasks know when the time is over, and end with what they have found. Whoever does not is ended.
+_GRACE_S: Final = 2.0
+
+TASK_MEMORY: Final = "spark.neaptide.task.memory"
+TASK_MEMORY_DEFAULT: Final = "1500MB"
 
 # What is spread by partition may be joined by offset without a second shuffle.
 _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     # A stage that is done again brings the same rows: they are never drawn by chance.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    # Of blocks of rows (`checkers.relations`), each of which is large, not many at once.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
 }
-_ONCE: Final[Mapping[str, str]] = {"spark.sql.execution.bypassPartialAggregation": "true"}
 _SMALL: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
@@ -53,6 +58,7 @@ class TimeLimit:
     def __init__(self, spark: SparkSession, limit_s: float | None) -> None:
         self.limit_s = limit_s if limit_s is not None else float("inf")
         self.expired = False
+        self.deadline_s: float | None = None  # of the wall clock, for those who do the work
         self._spark = spark
         self._left_s = limit_s
         self._entered_s = 0.0
@@ -66,8 +72,10 @@ class TimeLimit:
             self.expired = True
             raise TimeoutError("no time is left")
         self._entered_s = time.monotonic()
+        self.deadline_s = time.time() + self._left_s
         self._over.clear()
-        self._watch = threading.Thread(target=self._expire_after, args=(self._left_s,), daemon=True)
+        ended_s = self._left_s + _GRACE_S
+        self._watch = threading.Thread(target=self._expire_after, args=(ended_s,), daemon=True)
         self._watch.start()
 
     def __exit__(
@@ -92,13 +100,25 @@ class TimeLimit:
             self._spark.interruptAll()
 
 
-def is_small(materials: Sequence[Material]) -> bool:
-    return _rows(materials) < SMALL_ROWS
+def judging_tasks(materials: Sequence[Material]) -> int:
+    """How many tasks judge: each has all rows of its topic partitions."""
+    rows = _rows(materials)
+    return 1 if rows < SMALL_ROWS else TASKS_MIN + rows // ROWS_PER_TASK
 
 
-def is_scattered(materials: Sequence[Material]) -> bool:
-    """Whether to open the files again costs more than to keep their rows."""
-    return len(materials) >= SCATTERED_RUNS and _rows(materials) <= SMALL_ROWS * len(materials)
+def readers_min(materials: Sequence[Material]) -> int:
+    """How many tasks read, at least, if there is enough to read."""
+    return 1 if _rows(materials) < SMALL_ROWS else TASKS_MIN
+
+
+def anomalies_per_task(tasks: int) -> int:
+    """How many rows of anomalies a task may bring to the driver."""
+    return max(FEW_PER_TASK, FEW // tasks)
+
+
+def task_memory(spark: SparkSession) -> str:
+    """How much a task that judges keeps in memory; the rest it puts on disk."""
+    return spark.conf.get(TASK_MEMORY, None) or TASK_MEMORY_DEFAULT
 
 
 def _rows(materials: Sequence[Material]) -> int:
@@ -108,28 +128,14 @@ def _rows(materials: Sequence[Material]) -> int:
 @contextmanager
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
-    with _set(spark, {**_ALWAYS, **(_SMALL if is_small(materials) else _large(materials))}):
-        yield
-
-
-@contextmanager
-def aggregating_once(spark: SparkSession) -> Iterator[None]:
-    """Have what is planned meanwhile aggregated in one step.
-
-    Two steps, the first of which leaves less to be shuffled, pay for few groups. What is spread by
-    partition already is not shuffled again, and nearly every record is a group of its own.
-    """
-    with _set(spark, _ONCE):
+    small = _rows(materials) < SMALL_ROWS
+    with _set(spark, {**_ALWAYS, **(_SMALL if small else _large(materials))}):
         yield
 
 
 def _large(materials: Sequence[Material]) -> Mapping[str, str]:
     rows = _rows(materials)
-    return {
-        **_LARGE,
-        "spark.sql.shuffle.partitions": str(TASKS_MIN + rows // ROWS_PER_TASK),
-        "spark.sql.inMemoryColumnarStorage.compressed": str(rows > PLAIN_ROWS).lower(),
-    }
+    return {**_LARGE, "spark.sql.shuffle.partitions": str(TASKS_MIN + rows // ROWS_PER_TASK)}
 
 
 @contextmanager

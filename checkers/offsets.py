@@ -7,62 +7,66 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from checkers.cases import case, found, packed
+from checkers.relations import ACKED, READ
+from checkers.values import IS_VOUCHED
 
-from checkers.frames import OFFSET, PARTITION, case, found
-from checkers.places import VOUCHED
+_KNOWN: Final = f"{IS_VOUCHED} AND log_offset IS NOT NULL AND value IS NOT NULL"
+
+# One row per part and offset that an acknowledgement or a read vouches for. Whether it holds two
+# values is told by their hashes: numbers are quicker to compare, and pairs at one offset are few.
+KNOWN: Final = f"""
+    SELECT part, log_offset, min(hash(value)) <> max(hash(value)) AS is_twofold
+    FROM records WHERE {_KNOWN}
+    GROUP BY part, log_offset
+"""
+
+# Known offsets behind which the next known one (null: none) is not the very next: logs are nearly
+# without such breaks.
+BREAKS: Final = """
+    SELECT * FROM (
+        SELECT part, log_offset,
+            lead(log_offset) OVER (PARTITION BY part ORDER BY log_offset) AS following
+        FROM known
+    ) WHERE following IS DISTINCT FROM log_offset + 1
+"""
 
 
-def known_records(place: DataFrame) -> DataFrame:
-    """Every (offset, value) that an acknowledgement or a read vouches for."""
-    return place.where(VOUCHED).select(
-        *OFFSET, "value", "acked", "reads", "send_operation", "read_operation"
-    )
-
-
-def breaks(known: DataFrame) -> DataFrame:
-    """Known offsets behind which the next known one (null: none) is not the very next.
-
-    An offset with two records is behind itself. Logs are nearly without breaks, and the window
-    over all that is known carries numbers alone.
-    """
-    following = known.selectExpr(
-        *OFFSET, "lead(offset) OVER (PARTITION BY partition, topic, run ORDER BY offset) AS next"
-    )
-    return following.where("NOT next <=> offset + 1")
-
-
-def with_next_known(step: DataFrame, broken: DataFrame) -> DataFrame:
+def with_next_known(steps: str) -> str:
     """Add to steps from a known `previous_offset` the next known one; null: there is none."""
-    gaps = broken.where("next IS NULL OR next > offset").selectExpr(
-        *PARTITION, "offset AS previous_offset", "next", "true AS is_break"
-    )
-    return step.join(gaps, [*PARTITION, "previous_offset"], "left").selectExpr(
-        "*", "IF(is_break, next, previous_offset + 1) AS next_known"
-    )
+    return f"""(
+        SELECT steps.*, CASE WHEN breaks.part IS NULL THEN previous_offset + 1 ELSE following END
+            AS next_known
+        FROM ({steps}) AS steps LEFT JOIN breaks
+        ON breaks.part = steps.part AND breaks.log_offset = previous_offset
+    )"""
 
 
-def inconsistent_offsets(known: DataFrame, broken: DataFrame) -> DataFrame:
-    """Offsets with two values, and who vouches for them: the least value and the next."""
-    twice = broken.where("next = offset").select(*OFFSET)
-    held = known.join(twice, list(OFFSET), "left_semi").selectExpr(
-        *OFFSET,
-        f"{_WITNESS} AS one",
-        f"lead({_WITNESS}) OVER ({_BY_VALUE}) AS other",
-        f"row_number() OVER ({_BY_VALUE}) AS rank",
-    )
-    return found(held, "one.value", _TWO_VALUES)
-
-
-_WITNESS: Final = (
-    "struct(value, IF(acked > 0, 'send', 'poll') AS f,"
-    " IF(acked > 0, send_operation, read_operation) AS operation)"
+_WITNESS: Final = packed(
+    f"value, CASE WHEN count(*) FILTER (kind = {ACKED}) > 0 THEN 'send' ELSE 'poll' END AS f,"
+    f" CASE WHEN count(*) FILTER (kind = {ACKED}) > 0"
+    f" THEN min(operation) FILTER (kind < {READ})"
+    f" ELSE min(operation) FILTER (kind >= {READ}) END AS operation"
 )
-_BY_VALUE: Final = "PARTITION BY offset, partition, topic, run ORDER BY value"
-_TWO_VALUES: Final = case(
-    "'inconsistent-offsets'",
-    "rank = 1",
-    offset="offset",
-    operation="one.operation",
-    evidence="one, other",
+
+# Offsets with two values, and who vouches for them: the least value and the next.
+INCONSISTENT: Final = found(
+    f"""(
+        SELECT part, log_offset, list(witness ORDER BY witness.value) AS held
+        FROM (
+            SELECT part, log_offset, {_WITNESS} AS witness
+            FROM records SEMI JOIN (SELECT * FROM known WHERE is_twofold) USING (part, log_offset)
+            WHERE value IS NOT NULL
+            GROUP BY part, log_offset, value
+            HAVING bool_or({IS_VOUCHED})
+        ) GROUP BY part, log_offset
+    )""",
+    "held[1].value",
+    case(
+        "'inconsistent-offsets'",
+        "len(held) > 1",
+        offset="log_offset",
+        operation="held[1].operation",
+        evidence="held[1] AS one, held[2] AS other",
+    ),
 )

@@ -12,80 +12,55 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from checkers.frames import PARTITION, Frames, case, found
+from checkers.cases import case, found
 from checkers.offsets import with_next_known
-from checkers.places import READ
-
-
-def steps(frames: Frames) -> DataFrame:
-    """Each read with the read before it in its sequence; none after a seek."""
-    moves = frames.operations.where(f"({READ} OR f = 'seek') AND partition IS NOT NULL").selectExpr(
-        *PARTITION, "process", "operation", "row", "value", "rebalanced", "invoked_ns",
-        "IF(f = 'poll', offset, NULL) AS offset", "type = 'ok' AS ok", "phase = 'final' AS final",
-    )  # fmt: skip
-    with_previous = frames.spread(moves).selectExpr(
-        *PARTITION, "process", "operation", "offset", "value", "rebalanced",
-        f"lag({_MOVE}) OVER ({_DONE_IN_ORDER}) AS inside",
-        f"last(IF(ok, {_MOVE}, NULL), true) OVER ({_DONE_IN_ORDER} {_BEFORE}) AS settled",
-    )  # fmt: skip
-    return (
-        with_previous.where("offset IS NOT NULL")
-        .selectExpr("*", "IF(operation = inside.operation, inside, settled) AS previous")
-        .where("previous.offset IS NOT NULL AND NOT (operation = previous.operation AND "
-               "coalesce(rebalanced, false))")
-    )  # fmt: skip
-
-
-def odd_steps(step: DataFrame) -> DataFrame:
-    """Those that do not lead to the very next offset."""
-    return step.where("offset <> previous.offset + 1").selectExpr(
-        "*",
-        "previous.offset AS previous_offset",
-        "previous.operation AS previous_operation",
-        "IF(operation = previous.operation, 'int-', '') AS prefix",
-    )
-
-
-def backward(odd: DataFrame) -> DataFrame:
-    """Steps that go back or stay."""
-    return found(odd, "value", _BACK)
-
-
-def skips(odd: DataFrame, broken: DataFrame, final_reads: DataFrame) -> DataFrame:
-    """Steps over a record that is known to be there.
-
-    A step to the log start or to what lies below it is over records that were deleted meanwhile.
-    """
-    starts = final_reads.select(*PARTITION, "start_offset")
-    judged = with_next_known(odd.where("previous.known"), broken).join(
-        F.broadcast(starts), list(PARTITION), "left"
-    )
-    return found(judged, "value", _SKIP)
-
-
-# Numbers first: rows are told apart sooner.
-_DONE_IN_ORDER: Final = (
-    "PARTITION BY process, partition, topic, run, final ORDER BY invoked_ns, operation, row"
-)
 
 # Of a seek without an offset. A record without a value proves none to be there.
-_MOVE: Final = "struct(offset, operation, value IS NOT NULL AS known)"
-_BEFORE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+_MOVE: Final = "struct_pack(log_offset := last_offset, operation := operation, is_known := known)"
+_DONE_IN_ORDER: Final = 'PARTITION BY process, part, final ORDER BY invoked_ns, operation, "row"'
 
-_BACK: Final = case(
-    "concat(prefix, 'nonmonotonic-poll')",
-    "offset <= previous_offset",
-    offset="offset",
-    operation="operation",
-    evidence="process, previous_offset, previous_operation",
+# Moves that do not lead from the one before in their sequence to the very next offset.
+ODD_STEPS: Final = f"""
+    SELECT part, process, operation, value, first_offset AS log_offset,
+        previous.log_offset AS previous_offset, previous.operation AS previous_operation,
+        previous.is_known AS previous_known,
+        CASE WHEN operation = previous.operation THEN 'int-' ELSE '' END AS prefix
+    FROM (
+        SELECT *, CASE WHEN operation = inside.operation THEN inside ELSE settled END AS previous
+        FROM (
+            SELECT part, process, operation, value, first_offset, rebalanced,
+                lag({_MOVE}) OVER ({_DONE_IN_ORDER}) AS inside,
+                last_value(CASE WHEN ok THEN {_MOVE} END IGNORE NULLS) OVER (
+                    {_DONE_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+                ) AS settled
+            FROM moves
+        ) WHERE first_offset IS NOT NULL
+    )
+    WHERE previous.log_offset IS NOT NULL AND first_offset <> previous.log_offset + 1
+        AND NOT (operation = previous.operation AND rebalanced)
+"""
+
+BACKWARD: Final = found(
+    "odd_steps",
+    "value",
+    case(
+        "concat(prefix, 'nonmonotonic-poll')",
+        "log_offset <= previous_offset",
+        offset="log_offset",
+        operation="operation",
+        evidence="process, previous_offset, previous_operation",
+    ),
 )
-_SKIP: Final = case(
-    "concat(prefix, 'poll-skip')",
-    "next_known < offset AND offset > coalesce(start_offset, 0)",
-    offset="offset",
-    operation="operation",
-    evidence="process, previous_offset, previous_operation, next_known AS skipped_offset",
+
+# A step to the log start or to what lies below it is over records that were deleted meanwhile.
+SKIPS: Final = found(
+    f"{with_next_known('SELECT * FROM odd_steps WHERE previous_known')} JOIN facts USING (part)",
+    "value",
+    case(
+        "concat(prefix, 'poll-skip')",
+        "next_known < log_offset AND log_offset > start_offset",
+        offset="log_offset",
+        operation="operation",
+        evidence="process, previous_offset, previous_operation, next_known AS skipped_offset",
+    ),
 )

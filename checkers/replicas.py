@@ -12,45 +12,47 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
-from checkers.frames import OFFSET, Frames, case, found
+from checkers.cases import case, found, packed
 
 UNPROVEN: Final = "unproven-difference"
 
-
-def differences(frames: Frames) -> DataFrame:
-    """Offsets at which two replicas differ, proof or not."""
-    held = frames.replicas.where("offset IS NOT NULL").select(
-        *OFFSET, "control", "key", "value", "leader_epoch", "broker", "high_watermark"
-    )
-    extremes = (
-        frames.spread(held)
-        .groupBy(*OFFSET)
-        .agg(
-            F.expr(f"min({_COPY}) AS one"),
-            F.expr(f"max({_COPY}) AS other"),
-            F.expr("min(leader_epoch) < max(leader_epoch) AS epochs_differ"),
-            F.expr("min(coalesce(high_watermark, 0)) AS below"),
-        )
-    )
-    judged = extremes.where(f"{_CONTENTS_DIFFER} OR epochs_differ").join(
-        F.broadcast(frames.runs), "run", "left"
-    )
-    return found(judged, "one.value", _PROVEN, _UNPROVEN)
-
-
-_COPY: Final = "struct(control, key, value, leader_epoch, broker)"
-_CONTENTS_DIFFER: Final = (
-    "struct(one.control, one.key, one.value) <> struct(other.control, other.key, other.value)"
+_COPY: Final = packed("control, key, value, leader_epoch, broker")
+# What is null comes first.
+_IN_ORDER: Final = packed(
+    "control, key IS NOT NULL AS has_key, key, value IS NOT NULL AS has_value, value,"
+    " leader_epoch IS NOT NULL AS has_epoch, leader_epoch, broker"
 )
-_IS_PROOF: Final = "(coalesce(level, false) OR offset < below)"
-_EVIDENCE: Final = f"IF({_CONTENTS_DIFFER}, 'record', 'leader_epoch') AS differs, one, other"
-
-_PROVEN: Final = case(
-    "'replica-divergence'", _IS_PROOF, offset="offset", operation="NULL", evidence=_EVIDENCE
+_CONTENTS_DIFFER: Final = " OR ".join(
+    f"one.{column} IS DISTINCT FROM other.{column}" for column in ("control", "key", "value")
 )
-_UNPROVEN: Final = case(
-    f"'{UNPROVEN}'", f"NOT {_IS_PROOF}", offset="offset", operation="NULL", evidence=_EVIDENCE
+_IS_PROOF: Final = "(level OR log_offset < below)"
+_EVIDENCE: Final = (
+    f"CASE WHEN {_CONTENTS_DIFFER} THEN 'record' ELSE 'leader_epoch' END AS differs, one, other"
+)
+
+# Offsets at which two replicas differ, proof or not.
+DIFFERENCES: Final = found(
+    f"""(
+        SELECT * FROM (
+            SELECT part, log_offset,
+                arg_min({_COPY}, {_IN_ORDER}) AS one, arg_max({_COPY}, {_IN_ORDER}) AS other,
+                min(leader_epoch) < max(leader_epoch) AS epochs_differ,
+                min(coalesce(high_watermark, 0)) AS below
+            FROM replicas WHERE log_offset IS NOT NULL
+            GROUP BY part, log_offset
+            HAVING count(DISTINCT hash(control, key, value, leader_epoch)) > 1
+        ) JOIN parts USING (part) JOIN runs USING (run)
+        WHERE {_CONTENTS_DIFFER} OR epochs_differ
+    )""",
+    "one.value",
+    case(
+        "'replica-divergence'", _IS_PROOF, offset="log_offset", operation="NULL", evidence=_EVIDENCE
+    ),
+    case(
+        f"'{UNPROVEN}'",
+        f"NOT {_IS_PROOF}",
+        offset="log_offset",
+        operation="NULL",
+        evidence=_EVIDENCE,
+    ),
 )

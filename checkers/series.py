@@ -23,12 +23,11 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.count import read_frames
+from checkers.all_runs import read_frames
 from checkers.evidence import replacement
-from checkers.frames import PARTITION, Frames, literal
+from checkers.frames import ACKED, PARTITION, READ, SEND, Frames, literal
 from checkers.limits import sized_for
 from checkers.material import Material
-from checkers.places import ACKED, READ, SEND
 from results.schema import SERIES
 from results.tables import write_table
 

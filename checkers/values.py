@@ -1,8 +1,7 @@
 """What became of each value: lost, unseen, duplicated, aborted, invented, out of order.
 
-The places of a value (`checkers.places`) make its profile: how it was sent, where it was
-acknowledged, where it was read before healing and in the final reads. Each rule is then a condition
-on one profile.
+All records of a value make its profile: how it was sent, where it was acknowledged, where it was
+read before healing and in the final reads. Each rule is then a condition on one profile.
 
 The rules of lost-write and unseen are those of `jepsen.tests.kafka`, sharpened where final reads
 reached the log end: what they do not hold is gone, even if someone had read it earlier. Where they
@@ -13,117 +12,83 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from checkers.cases import case, found
+from checkers.relations import ACKED, FAILED, FINAL, FINAL_UNSURE, READ, READ_UNSURE
 
-from checkers.frames import PARTITION, Frames, case, found
-from checkers.places import ACKED, FINAL_READ, READ, SEND, VOUCHED, aggregated, only
+_IS_SEND: Final = f"kind < {READ}"
+_IS_ACKED: Final = f"kind = {ACKED}"
+_IS_READ: Final = f"kind >= {READ}"
+_IS_MAIN: Final = f"kind IN ({READ}, {READ_UNSURE})"
+_IS_FINAL: Final = f"kind >= {FINAL}"
+assert FINAL_UNSURE > FINAL > READ_UNSURE > READ
 
-
-def partitions(frames: Frames) -> DataFrame:
-    """One row per partition: how far it was read, and whether that is all there is to read.
-
-    Final reads that claim to have reached an end above 0 but left no record are not believed.
-    """
-    seen = frames.operations.groupBy(*PARTITION).agg(
-        F.expr("count_if(row = 0 AND process >= 0) AS operations"),
-        F.expr(f"count_if({SEND}) AS sends"),
-        F.expr(f"count_if({ACKED}) AS acked"),
-        F.expr("count_if(f IN ('commit', 'committed')) AS commits"),
-        F.expr(f"count_if({FINAL_READ}) AS final_records"),
-        F.expr(f"max(IF({READ}, offset, NULL)) AS highest_read"),
-        F.expr("max(coalesce(completed_ns, invoked_ns)) AS last_ns"),
-        F.expr(f"{only('completed_ns < invoked_ns', 'operation')} AS backward_operation"),
-    )
-    return (
-        seen.join(F.broadcast(frames.runs), "run", "left")
-        .join(F.broadcast(frames.final_reads), list(PARTITION), "left")
-        .selectExpr(
-            *PARTITION,
-            "operations",
-            "sends",
-            "acked",
-            "commits",
-            "final_records",
-            "highest_read",
-            "last_ns",
-            "backward_operation",
-            "whole",
-            "coalesce(transactions, false) AS transactions",
-            "coalesce(complete, false) AND (final_records > 0 OR coalesce(end_offset, 0) = 0)"
-            " AS complete",
-            "coalesce(start_offset, 0) AS start_offset",
-            "end_offset",
-        )
-    )
-
-
-def profiles(place: DataFrame, partition_facts: DataFrame) -> DataFrame:
-    """One row per value, with all that happened to it and the facts of its partition."""
-    in_order = aggregated(place, (*PARTITION, "value"), _PROFILE).selectExpr(
-        "*",
-        "CASE acks_number WHEN -1 THEN 'all' ELSE CAST(acks_number AS STRING) END AS acks",
-        f"last(IF({_STANDS}, struct(value, final_least), NULL), true)"
-        f" OVER ({_SENT_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS sent_before",
-        f"lag(struct(value, {_PLACE} AS place, send_operation AS operation))"
-        f" OVER ({_SENT_IN_ORDER}) AS previous_send",
-    )
-    facts = partition_facts.select(*PARTITION, *_FACTS)
-    return in_order.join(F.broadcast(facts), list(PARTITION))
-
-
-def value_anomalies(profile: DataFrame) -> DataFrame:
-    """All anomalies that profiles show, in one pass."""
-    return found(profile, "value", *_CASES)
-
-
-_FACTS: Final = (
-    "whole", "transactions", "complete", "highest_read", "last_ns", "start_offset", "end_offset"
-)  # fmt: skip
-
-_MAIN: Final = "reads > final_reads"
-_FINAL: Final = "final_reads > 0"
-_PROFILE: Final = {
-    "sent": "sum(sent)",
-    "acked": "sum(acked)",
-    "failed": "sum(failed)",
-    "send_operation": "min(send_operation)",
-    "send_row": "min(send_row)",
-    "process": "min(process)",
-    "sent_ns": "min(sent_ns)",
-    "acknowledged_ns": "min(acknowledged_ns)",
-    "acked_offset": only("acked > 0", "offset"),
-    "acks_number": "min(acks_number)",
-    "reads": "sum(reads)",
-    "ok_reads": "sum(ok_reads)",
-    "final_reads": "sum(final_reads)",
-    "read_operation": "min(read_operation)",
-    "first_read_ns": "min(first_read_ns)",
-    "main_operation": "min(main_operation)",
-    "main_least": only(_MAIN, "offset"),
-    "main_greatest": f"max(IF({_MAIN}, offset, NULL))",
-    "final_least": only(_FINAL, "offset"),
-    "final_greatest": f"max(IF({_FINAL}, offset, NULL))",
-    "least": only(VOUCHED, "offset"),
-    "greatest": f"max(IF({VOUCHED}, offset, NULL))",
-}
-
-# Acknowledged and still there: only among these can `reordered` be told.
-_STANDS: Final = "(acked > 0 AND final_reads > 0)"
+# An acknowledgement or a read says that the value is there.
+IS_VOUCHED: Final = f"({_IS_ACKED} OR {_IS_READ})"
 # Perhaps there: among these Jepsen tells the order of a process's sends.
-MAY_STAND: Final = "sent > failed"
-_SENT_IN_ORDER: Final = (
-    f"PARTITION BY process, partition, topic, run, {MAY_STAND} "
-    "ORDER BY sent_ns, send_operation, send_row"
-)
-_PLACE: Final = "coalesce(acked_offset, least)"
+_MAY_STAND: Final = "sent > failed"
+
+
+def _only(when: str, column: str) -> str:
+    return f"min({column}) FILTER ({when})"
+
+
+# One row per part and value.
+PROFILES: Final = f"""
+    SELECT part, value,
+        count(*) FILTER ({_IS_SEND}) AS sent,
+        count(*) FILTER ({_IS_ACKED}) AS acked,
+        count(*) FILTER (kind = {FAILED}) AS failed,
+        {_only(_IS_SEND, "operation")} AS send_operation,
+        {_only(_IS_SEND, '"row"')} AS send_row,
+        {_only(_IS_SEND, "process")} AS process,
+        {_only(_IS_SEND, "invoked_ns")} AS sent_ns,
+        {_only(_IS_ACKED, "completed_ns")} AS acknowledged_ns,
+        {_only(_IS_ACKED, "log_offset")} AS acked_offset,
+        {_only(_IS_ACKED, "acks")} AS acks_number,
+        count(*) FILTER ({_IS_READ}) AS times_read,
+        count(*) FILTER (kind IN ({READ}, {FINAL})) AS ok_reads,
+        count(*) FILTER ({_IS_FINAL}) AS final_reads,
+        {_only(_IS_READ, "operation")} AS read_operation,
+        {_only(_IS_READ, "completed_ns")} AS first_read_ns,
+        {_only(_IS_MAIN, "operation")} AS main_operation,
+        {_only(_IS_MAIN, "log_offset")} AS main_least,
+        max(log_offset) FILTER ({_IS_MAIN}) AS main_greatest,
+        {_only(_IS_FINAL, "log_offset")} AS final_least,
+        max(log_offset) FILTER ({_IS_FINAL}) AS final_greatest,
+        {_only(IS_VOUCHED, "log_offset")} AS least,
+        max(log_offset) FILTER ({IS_VOUCHED}) AS greatest
+    FROM records WHERE value IS NOT NULL
+    GROUP BY part, value
+"""
+
+_SENT_IN_ORDER: Final = "PARTITION BY process, part ORDER BY sent_ns, send_operation, send_row"
+
+# Values that may be there in the order in which each process sent them, with the one sent before,
+# and the last one before that was acknowledged and is still there.
+SENDS: Final = f"""
+    SELECT part, process, value, send_operation, stands, final_least, place,
+        last_value(CASE WHEN stands THEN struct_pack(value := value, place := final_least) END
+            IGNORE NULLS) OVER ({_SENT_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+            AS sent_before,
+        lag(struct_pack(value := value, place := place, operation := send_operation))
+            OVER ({_SENT_IN_ORDER}) AS previous_send
+    FROM (
+        SELECT *, acked > 0 AND final_reads > 0 AS stands, coalesce(acked_offset, least) AS place
+        FROM profiles WHERE {_MAY_STAND}
+    )
+"""
 
 # Without an acknowledged offset (acks=0) it can only be told where nothing was deleted.
 _GONE: Final = (
     "acked > 0 AND complete AND final_reads = 0 AND coalesce(acked_offset, 0) >= start_offset"
 )
-_ABOVE_ALL_READS: Final = "reads = 0 AND coalesce(acked_offset > coalesce(highest_read, -1), false)"
-_OF_A_LOSS: Final = "acks, acknowledged_ns, first_read_ns, highest_read, end_offset"
+_ABOVE_ALL_READS: Final = (
+    "times_read = 0 AND coalesce(acked_offset > coalesce(highest_read, -1), false)"
+)
+_OF_A_LOSS: Final = (
+    "CASE acks_number WHEN -1 THEN 'all' ELSE CAST(acks_number AS VARCHAR) END AS acks,"
+    " acknowledged_ns, first_read_ns, highest_read, end_offset"
+)
 
 # Read before healing at an offset outside those of its final reads, and not deleted since.
 _MOVED: Final = (
@@ -131,7 +96,9 @@ _MOVED: Final = (
     " OR (main_least >= start_offset AND main_least < final_least)"
 )
 
-_CASES: Final = (
+ANOMALIES: Final = found(
+    "profiles JOIN facts USING (part)",
+    "value",
     case(
         "'lost-write'",
         f"{_GONE} AND NOT ({_ABOVE_ALL_READS})",
@@ -151,45 +118,29 @@ _CASES: Final = (
         f"complete AND ({_MOVED})",
         offset="main_greatest",
         operation="main_operation",
-        evidence="acks, acknowledged_ns, first_read_ns, final_least, end_offset",
+        evidence="CASE acks_number WHEN -1 THEN 'all' ELSE CAST(acks_number AS VARCHAR) END AS acks"
+        ", acknowledged_ns, first_read_ns, final_least, end_offset",
     ),
     case(
         "'duplicate'",
         "least < greatest",
         offset="greatest",
         operation="send_operation",
-        evidence="least, greatest, reads",
+        evidence="least, greatest, times_read AS reads",
     ),
     case(
         "'G1a'",
         "failed > 0 AND failed = sent AND ok_reads > 0",
         offset="least",
         operation="read_operation",
-        evidence="send_operation, reads",
+        evidence="send_operation, times_read AS reads",
     ),
     case(
         "'phantom'",
-        "whole AND sent = 0 AND reads > 0",
+        "whole AND sent = 0 AND times_read > 0",
         offset="least",
         operation="read_operation",
-        evidence="reads, first_read_ns",
-    ),
-    case(
-        "'reordered'",
-        f"{_STANDS} AND final_least < sent_before.final_least",
-        offset="final_least",
-        operation="send_operation",
-        evidence="process, sent_before.value AS sent_before, "
-        "sent_before.final_least AS sent_before_offset",
-    ),
-    case(
-        "IF(send_operation = previous_send.operation, 'int-nonmonotonic-send', "
-        "'nonmonotonic-send')",
-        f"{MAY_STAND} AND {_PLACE} < previous_send.place",
-        offset=_PLACE,
-        operation="send_operation",
-        evidence="process, previous_send.value AS previous_value, "
-        "previous_send.place AS previous_offset, previous_send.operation AS previous_operation",
+        evidence="times_read AS reads, first_read_ns",
     ),
     # The shortest cycle of wr and real time; where there are transactions, cycles are searched.
     case(
@@ -198,5 +149,27 @@ _CASES: Final = (
         offset="least(main_least, final_least)",
         operation="read_operation",
         evidence="send_operation, sent_ns, first_read_ns",
+    ),
+)
+
+OUT_OF_ORDER: Final = found(
+    "sends",
+    "value",
+    case(
+        "'reordered'",
+        "stands AND final_least < sent_before.place",
+        offset="final_least",
+        operation="send_operation",
+        evidence="process, sent_before.value AS sent_before,"
+        " sent_before.place AS sent_before_offset",
+    ),
+    case(
+        "CASE WHEN send_operation = previous_send.operation THEN 'int-nonmonotonic-send'"
+        " ELSE 'nonmonotonic-send' END",
+        "place < previous_send.place",
+        offset="place",
+        operation="send_operation",
+        evidence="process, previous_send.value AS previous_value,"
+        " previous_send.place AS previous_offset, previous_send.operation AS previous_operation",
     ),
 )

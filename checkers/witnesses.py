@@ -1,6 +1,6 @@
 """Who else saw it: the replicas and fetch rounds that bear witness of an anomaly's offset.
 
-Added to the evidence of the first `WITNESSED` anomalies of a run that count and name an offset:
+Added to the evidence of anomalies that count, at the first `WITNESSED` offsets of a partition:
 
 - `replicas`: what each broker's log had at that offset at the end (`broker`, `value`,
   `leader_epoch`). Empty: the logs were read, and none has the offset.
@@ -8,93 +8,61 @@ Added to the evidence of the first `WITNESSED` anomalies of a run that count and
   the offset, so that the follower had it (`had_in_round`), and the first delivered one that told
   a high watermark above it (`told_in_round`). At most `ROUNDS`, the earliest epochs first.
 
-Not the finding of anomalies. The rule: one more pass over replicas and rounds, and only where
-something was found.
+Not the finding of anomalies. The rule: only where something was found.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from checkers.anomalies import ANOMALIES
-from checkers.frames import OFFSET, PARTITION, Frames
+from checkers.cases import json_of, packed
 
 WITNESSED: Final = 50
 ROUNDS: Final = 24
 
-
-def with_witnesses(frames: Frames, anomalies: DataFrame) -> DataFrame:
-    """The same rows, with more evidence."""
-    places = F.broadcast(_places(anomalies))
-    witnesses = (
-        places.join(F.broadcast(_replicas(frames, places)), list(OFFSET), "left")
-        .join(F.broadcast(_rounds(frames, places)), list(OFFSET), "left")
-        .join(F.broadcast(_written(frames)), "run", "left")
-        .selectExpr(
-            *OFFSET,
-            "to_json(struct(coalesce(replicas, IF(written, array(), NULL)) AS replicas, rounds))"
-            " AS witnesses",
-        )
-    )
-    return anomalies.join(F.broadcast(witnesses), list(OFFSET), "left").withColumn(
-        "evidence", F.expr(_MERGED)
-    )
-
-
-def _places(anomalies: DataFrame) -> DataFrame:
-    """The offsets that are witnessed: a bounded number a run."""
-    counting = ", ".join(f"'{one.name}'" for one in ANOMALIES.values() if one.counts or one.doubt)
-    return (
-        anomalies.where(f"offset IS NOT NULL AND anomaly IN ({counting})")
-        .select(*OFFSET)
-        .distinct()
-        .selectExpr("*", "row_number() OVER (PARTITION BY run ORDER BY topic, partition, offset) n")
-        .where(f"n <= {WITNESSED}")
-        .drop("n")
-    )
-
-
-def _written(frames: Frames) -> DataFrame:
-    """Runs whose replicas' logs were read."""
-    return frames.replicas.select("run").distinct().selectExpr("run", "true AS written")
-
-
-def _replicas(frames: Frames, places: DataFrame) -> DataFrame:
-    held = frames.replicas.select(*OFFSET, "broker", "value", "leader_epoch")
-    return (
-        held.join(places, list(OFFSET))
-        .groupBy(*OFFSET)
-        .agg(F.expr("sort_array(collect_list(struct(broker, value, leader_epoch))) AS replicas"))
-    )
-
-
-def _rounds(frames: Frames, places: DataFrame) -> DataFrame:
-    had, told = "fetch_offset > offset", "high_watermark > offset AND delivered_ns IS NOT NULL"
-    rounds = frames.fetch_rounds.select(
-        *PARTITION, "leader_epoch", "leader", "follower", "round", "fetch_offset",
-        "high_watermark", "delivered_ns",
-    )  # fmt: skip
-    first = (
-        rounds.join(places, list(PARTITION))
-        .where(f"({had}) OR ({told})")
-        .groupBy(*OFFSET, "leader_epoch", "leader", "follower")
-        .agg(
-            F.expr(f"min(IF({had}, round, NULL)) AS had_in_round"),
-            F.expr(f"min(IF({told}, round, NULL)) AS told_in_round"),
-        )
-    )
-    seen = "struct(leader_epoch, leader, follower, had_in_round, told_in_round)"
-    return first.groupBy(*OFFSET).agg(
-        F.expr(f"slice(sort_array(collect_list({seen})), 1, {ROUNDS}) AS rounds")
-    )
-
-
-# Two JSON objects made one.
-_MERGED: Final = (
-    "CASE WHEN coalesce(witnesses, '{}') = '{}' THEN evidence"
-    " WHEN evidence = '{}' THEN witnesses"
-    " ELSE concat(left(evidence, length(evidence) - 1), ',', substring(witnesses, 2)) END"
+_COUNTING: Final = ", ".join(
+    f"'{one.name}'" for one in ANOMALIES.values() if one.counts or one.doubt
 )
+# The offsets that are witnessed: a bounded number a partition.
+PLACES: Final = f"""
+    SELECT part, log_offset FROM (
+        SELECT DISTINCT part, log_offset FROM anomalies
+        WHERE log_offset IS NOT NULL AND anomaly IN ({_COUNTING})
+    ) QUALIFY row_number() OVER (PARTITION BY part ORDER BY log_offset) <= {WITNESSED}
+"""
+
+_COPY: Final = json_of("broker, value, leader_epoch")
+_REPLICAS: Final = f"""
+    SELECT part, log_offset, list({_COPY} ORDER BY broker, value, leader_epoch) AS replicas
+    FROM replicas SEMI JOIN witnessed USING (part, log_offset) GROUP BY part, log_offset
+"""
+
+_HAD: Final = "rounds.fetch_offset > witnessed.log_offset"
+_TOLD: Final = "rounds.high_watermark > witnessed.log_offset AND rounds.delivered_ns IS NOT NULL"
+_SEEN: Final = json_of("leader_epoch, leader, follower, had_in_round, told_in_round")
+_ROUNDS: Final = f"""
+    SELECT part, log_offset, list_slice(
+        list({_SEEN} ORDER BY leader_epoch NULLS FIRST, leader, follower), 1, {ROUNDS}) AS seen
+    FROM (
+        SELECT part, witnessed.log_offset, leader_epoch, leader, follower,
+            min(round) FILTER ({_HAD}) AS had_in_round,
+            min(round) FILTER ({_TOLD}) AS told_in_round
+        FROM rounds JOIN witnessed USING (part) WHERE ({_HAD}) OR ({_TOLD}) GROUP BY ALL
+    ) GROUP BY part, log_offset
+"""
+_TOLD_BY: Final = packed(
+    "CASE WHEN written THEN coalesce(replicas, []) END AS replicas, seen AS rounds"
+)
+# The same anomalies, with more evidence. Whether replicas' logs were read is said of the run.
+WITH_WITNESSES: Final = f"""
+    SELECT part, anomaly, log_offset, value, operation, CASE WHEN witnessed.part IS NULL
+        THEN evidence ELSE CAST(json_merge_patch(evidence, to_json({_TOLD_BY})) AS VARCHAR) END
+        AS evidence
+    FROM anomalies
+        LEFT JOIN witnessed USING (part, log_offset)
+        LEFT JOIN ({_REPLICAS}) USING (part, log_offset)
+        LEFT JOIN ({_ROUNDS}) USING (part, log_offset)
+        LEFT JOIN parts USING (part)
+        LEFT JOIN (SELECT run, replicas_read AS written FROM runs) USING (run)
+"""

@@ -1,0 +1,107 @@
+"""Pieces: what one task reads at a time, a stretch of one Parquet file or rows out of memory.
+
+Plain Python over Parquet footers, on the driver; no row is read here. Files that only Spark can
+read (`checkers.remote`) have no pieces: Spark hands out their rows.
+
+The rule: a piece names rows of one run and one table, and no row is in two pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from checkers.material import Material
+
+# A task begins with the next piece once it has this many rows: enough that starting it costs
+# little, few enough that all cores have some.
+ROWS_PER_READER: Final = 400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one table of one run."""
+
+    run: str
+    table: str
+    path: str
+    row_groups: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReads:
+    """What the final reads of one run say of its partitions: columns of the same length."""
+
+    run: str
+    columns: pa.Table  # topic, partition, complete, start_offset, end_offset
+
+
+Work = Piece | FinalReads
+
+FINAL_READS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("complete", pa.bool_()),  # the run is whole and these reads reached the log end
+        pa.field("start_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+    ]
+)
+
+
+def shared_out(materials: Sequence[Material], readers_min: int) -> list[tuple[Work, ...]]:
+    """All pieces of all runs, a share for each task that reads; at least one task."""
+    works: list[Work] = [work for material in materials for work in _of_run(material)]
+    rows = sum(work.rows for work in works if isinstance(work, Piece))
+    fair = max(1, min(ROWS_PER_READER, -(-rows // readers_min)))
+    shares: list[list[Work]] = [[]]
+    taken = 0
+    for work in works:
+        if taken >= fair:
+            shares.append([])
+            taken = 0
+        shares[-1].append(work)
+        taken += work.rows if isinstance(work, Piece) else 0
+    return [tuple(share) for share in shares]
+
+
+def _of_run(material: Material) -> Iterator[Work]:
+    for table, paths in material.files.items():
+        for path in paths:
+            if isinstance(path, Path):
+                yield from _of_file(material.name, table, path)
+    reads = list(material.final_reads.values())
+    if reads:
+        yield FinalReads(
+            material.name,
+            pa.table(
+                [
+                    [read.topic for read in reads],
+                    [read.partition for read in reads],
+                    [material.whole and read.reached for read in reads],
+                    [read.start_offset for read in reads],
+                    [read.end_offset for read in reads],
+                ],
+                schema=FINAL_READS,
+            ),
+        )
+
+
+def _of_file(run: str, table: str, path: Path) -> Iterator[Piece]:
+    footer = pq.read_metadata(path)
+    groups: list[int] = []
+    rows = 0
+    for number in range(footer.num_row_groups):
+        groups.append(number)
+        rows += footer.row_group(number).num_rows
+        if rows >= ROWS_PER_READER:
+            yield Piece(run, table, str(path), tuple(groups), rows)
+            groups, rows = [], 0
+    if groups:
+        yield Piece(run, table, str(path), tuple(groups), rows)
