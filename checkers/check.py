@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from checkers.count import Counted, TasksFailedError, count
@@ -139,9 +140,12 @@ def _found_so_far(materials: Sequence[Material], counted: Counted, reason: str) 
 
 
 def _first_line(error: Exception) -> str:
-    """What Java says comes behind a line that says only that Java said something."""
+    """What Java says comes behind a line that says only that Java said something; what a Python
+    elsewhere says is the last line of its traceback."""
     if isinstance(error, TasksFailedError):
         return str(error)
     lines = [line for line in str(error).strip().splitlines() if not line.startswith(_CALLING)]
+    if isinstance(error, PythonException):
+        lines = [line for line in lines if line and not line[0].isspace()][-1:]
     first = lines[0].lstrip(": ").rstrip(".") if lines else ""
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -166,9 +166,8 @@ class Judge:
 
     def _is_over(self, tables: duckdb.DuckDBPyConnection) -> bool:
         """Also where a task that reads had no more time."""
-        read = tables.execute("SELECT count(*) FROM failed WHERE reason = ?", [EXPIRED]).fetchone()
-        assert read is not None
-        return read[0] > 0 or (self.deadline_s is not None and time.time() > self.deadline_s)
+        unread = tables.execute("SELECT 1 FROM failed WHERE reason = ?", [EXPIRED]).fetchall()
+        return bool(unread) or (self.deadline_s is not None and time.time() > self.deadline_s)
 
     @contextmanager
     def _interrupted_in_time(self, tables: duckdb.DuckDBPyConnection) -> Iterator[None]:

@@ -26,7 +26,7 @@ FEW: Final = 20_000
 FEW_PER_TASK: Final = 2_000
 _AGAIN_S: Final = 0.1
 # Tasks know when the time is over, and end with what they have found. Whoever does not is ended.
-_GRACE_S: Final = 2.0
+GRACE_S: Final = 2.0
 
 TASK_MEMORY: Final = "spark.neaptide.task.memory"
 TASK_MEMORY_DEFAULT: Final = "1500MB"
@@ -74,7 +74,7 @@ class TimeLimit:
         self._entered_s = time.monotonic()
         self.deadline_s = time.time() + self._left_s
         self._over.clear()
-        ended_s = self._left_s + _GRACE_S
+        ended_s = self._left_s + GRACE_S
         self._watch = threading.Thread(target=self._expire_after, args=(ended_s,), daemon=True)
         self._watch.start()
 

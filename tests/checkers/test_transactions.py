@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers import cycles, offsets, places
+from checkers import cycles
 from checkers.check import check_runs
-from checkers.count import read_frames
+from checkers.all_runs import read_frames
 from checkers.material import open_run
 from results.run import FinalRead
 from results.schema import ANOMALIES, OPERATIONS
@@ -252,8 +252,7 @@ def test_no_window_counts_what_follows_anew_for_each_row(
 ) -> None:
     run = STORIES["two-transactions-write-before-each-other"][0].write(tmp_path / "run")
     frames = read_frames(spark, [open_run(run)])
-    known = offsets.known_records(places.places(frames))
-    cycles.data_edges(frames.operations, known, rw=True).explain("extended")
+    cycles.data_edges(frames.operations, rw=True).explain("extended")
     plan = capsys.readouterr().out
     assert "unboundedpreceding$(), -1" in plan
     assert "unboundedfollowing" not in plan

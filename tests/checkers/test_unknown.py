@@ -45,7 +45,7 @@ def cut_in_the_middle(run: Path) -> None:
 
 
 def garbage_inside(run: Path) -> None:
-    """The footer is whole, the pages are not: only Spark notices, and its job fails."""
+    """The footer is whole, the pages are not: only who reads them notices."""
     path = run / "operations" / "part-0-00000.parquet"
     data = bytearray(path.read_bytes())
     data[4:400] = bytes([0xA5]) * 396
@@ -181,7 +181,8 @@ def test_runs_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
 def test_many_anomalies_are_written_by_spark_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.evidence.FEW", 1)
+    monkeypatch.setattr("checkers.limits.FEW", 1)
+    monkeypatch.setattr("checkers.limits.FEW_PER_TASK", 1)
     loss, good = LOSS.write(tmp_path / "loss"), GOOD.write(tmp_path / "good")
     check_runs(spark, [loss, good])
     names = pq.read_table(loss / "anomalies", schema=ANOMALIES).column("anomaly").to_pylist()
@@ -190,21 +191,68 @@ def test_many_anomalies_are_written_by_spark_itself(
     assert {path.name for path in tmp_path.iterdir()} == {"loss", "good"}
 
 
-def test_a_job_that_takes_too_long_is_interrupted(
+ENDLESS = "SELECT 0, 'slow', 0, 'x', 0, '{}' FROM range(1000000000) a, range(1000000000) b"
+LARGER_THAN_MEMORY = (
+    "SELECT 0, 'large', 0, CAST(list(repeat(CAST(a.range AS VARCHAR), 9)) AS VARCHAR), 0, '{}'"
+    " FROM range(100000000) a"
+)
+
+
+def test_a_check_that_takes_too_long_ends_with_what_it_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Far more work than fits: every offset against every offset, many times over."""
+    monkeypatch.setattr("checkers.replicas.DIFFERENCES", ENDLESS)
+    run = LOSS.write(tmp_path / "slow")
+    (verdict,) = check_runs(spark, [run], time_limit_s=10.0)
+    assert verdict.reasons == ("The check ran out of its 10 s.",)
+    assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
+    assert pq.read_table(run / "anomalies").num_rows == 2
 
-    def endless(*_: object) -> DataFrame:
+
+def test_a_job_that_does_not_end_by_itself_is_interrupted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(*_: object, **__: object) -> DataFrame:
         many = spark.range(1_000_000_000)
-        return many.crossJoin(many.withColumnRenamed("id", "other")).selectExpr(
-            "'slow' AS run", "'x' AS anomaly", "'t' AS topic", "0 AS partition",
-            "id + other AS offset", "'' AS value", "id AS operation", "'' AS evidence",
-        )  # fmt: skip
+        return many.crossJoin(many.withColumnRenamed("id", "other")).where("id + other < 0")
 
-    monkeypatch.setattr("checkers.replicas.differences", endless)
-    (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=2.0)
-    assert verdict.reasons == ("The check ran out of its 2 s.",)
+    monkeypatch.setattr("checkers.count._job", endless)
+    monkeypatch.setattr("checkers.limits.GRACE_S", 0.1)
+    (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=1.0)
+    assert verdict.reasons == ("The check ran out of its 1 s.",)
+
+
+def test_half_a_history_proves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time was over before all was read."""
+    monkeypatch.setattr("checkers.limits.GRACE_S", 60.0)
+    monkeypatch.setattr("checkers.limits.time.time", lambda: -100.0)
+    run = LOSS.write(tmp_path / "slow")
+    (verdict,) = check_runs(spark, [run], time_limit_s=50.0)
+    assert verdict.reasons == ("The check ran out of its 50 s.",)
+    assert dict(verdict.anomalies) == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT * FROM nowhere", "CatalogException: Catalog Error: Table with name nowhere"),
+        (LARGER_THAN_MEMORY, "OutOfMemoryException: Out of Memory Error"),
+    ],
+)
+def test_what_earlier_checks_found_stays_when_a_later_one_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, told: str
+) -> None:
+    monkeypatch.setattr("checkers.replicas.DIFFERENCES", query)
+    monkeypatch.setattr("checkers.limits.TASK_MEMORY_DEFAULT", "100MB")
+    monkeypatch.setattr("checkers.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
+    (verdict,) = check_runs(spark, [run])
+    [reason] = verdict.reasons
+    assert reason.startswith(f"The check failed: {told}")
+    assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
+    assert pq.read_table(run / "anomalies").num_rows == 2
 
 
 OF_JAVA = """An error occurred while calling o283.collectToPython.
@@ -220,23 +268,19 @@ OF_JAVA = """An error occurred while calling o283.collectToPython.
         (RuntimeError(), "RuntimeError"),
     ],
 )
-def test_what_earlier_checks_found_stays_when_a_later_one_fails(
+def test_what_spark_fails_with_is_told(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
     told: str,
 ) -> None:
-    def fails(_: object) -> DataFrame:
+    def fails(*_: object, **__: object) -> DataFrame:
         raise error
 
-    monkeypatch.setattr("checkers.check.is_small", lambda _: False)
-    monkeypatch.setattr("checkers.replicas.differences", fails)
-    run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
-    (verdict,) = check_runs(spark, [run])
+    monkeypatch.setattr("checkers.count._job", fails)
+    (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
     assert verdict.reasons == (f"The check failed: {told}.",)
-    assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
-    assert pq.read_table(run / "anomalies").num_rows == 2
 
 
 def test_a_second_check_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:
