@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from checkers.count import Counted, TasksFailedError, count
 from checkers.evidence import write_evidence
-from checkers.limits import TimeLimit, sized_for
+from checkers.limits import TimeLimit
 from checkers.material import Material, open_run
 from checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
 from results.store import write_json
@@ -89,10 +89,9 @@ def _check(
         return verdicts
     counted = Counted()
     try:
-        with sized_for(spark, readable):
-            with limit:
-                count(spark, readable, counted, limit, thorough=thorough)
-            write_evidence(counted, readable)
+        with limit:
+            count(spark, readable, counted, limit, thorough=thorough)
+        write_evidence(counted, readable)
     except Exception as error:  # whatever Spark or its process failed with, the run is unknown
         return verdicts | _after_failure(spark, readable, limit, thorough, counted, error)
     return verdicts | _judged(readable, counted)

@@ -33,16 +33,19 @@ from checkers import (
 )
 from checkers.all_runs import read_frames
 from checkers.frames import TABLES, read_table
-from checkers.judging import TOLD, Judge, Query
+from checkers.judging import TOLD, Judge, Query, opened
 from checkers.limits import (
     TimeLimit,
     anomalies_per_task,
+    is_local,
     judging_tasks,
+    moving_blocks,
     readers_min,
+    sized_for,
     task_memory,
 )
 from checkers.material import Material
-from checkers.pieces import Work, shared_out
+from checkers.pieces import shared_out
 from checkers.reading import EXPIRED, Reader
 from checkers.relations import BLOCKS
 from checkers.verdict import Counts, PartitionCounts
@@ -85,7 +88,9 @@ def count(
     """
     transactions = any(material.transactions for material in materials)
     tasks = judging_tasks(materials)
-    reader = Reader(tasks, steps=thorough, deadline_s=limit.deadline_s)
+    reader = Reader(
+        tasks, steps=thorough, deadline_s=limit.deadline_s, owns_process=is_local(spark)
+    )
     judge = Judge(
         runs=_runs(materials),
         queries=_queries(thorough=thorough, transactions=transactions),
@@ -95,14 +100,17 @@ def count(
         deadline_s=limit.deadline_s,
         anomalies_max=anomalies_per_task(tasks),
     )
-    told = _job(spark, materials, reader, judge).collect()
+    with moving_blocks(spark):
+        told = _job(spark, materials, reader, judge).collect()
     _take(counted, ((row["what"], row["block"]) for row in told))
     if len(counted.rows) < counted.total:
         everything = replace(judge, anomalies_max=None, deadline_s=None)
         endless = replace(reader, deadline_s=None)
         counted.again = lambda: _all_rows(_job(spark, materials, endless, everything))
     if transactions:
-        for row in cycles.cycle_anomalies(read_frames(spark, materials), rw=thorough):
+        with sized_for(spark, materials):
+            found = cycles.cycle_anomalies(read_frames(spark, materials), rw=thorough)
+        for row in found:
             counted.rows.append(row)
             counted.anomalies[row["run"]][row["anomaly"]] += 1
 
@@ -154,29 +162,12 @@ def _job(
     remote = list(_read_by_spark(spark, reader, materials))
     numbers = spark.range(len(shares), numPartitions=len(shares))
     if len(shares) == 1 and not remote and reader.tasks == 1:
-        return numbers.mapInArrow(partial(_read_and_judge, reader, judge, shares), TOLD)
-    blocks = numbers.mapInArrow(partial(_read, reader, shares), BLOCKS)
+        return numbers.mapInArrow(partial(judge.read_and_judge, reader, shares), TOLD)
+    blocks = numbers.mapInArrow(partial(reader.read_shares, shares), BLOCKS)
     for frame in remote:
         blocks = blocks.unionAll(frame)
     brought = blocks.repartitionById(reader.tasks, "task")
     return brought.mapInArrow(judge.judge, TOLD)
-
-
-def _read(
-    reader: Reader, shares: Sequence[tuple[Work, ...]], numbers: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in numbers:
-        for number in batch["id"].to_pylist():
-            yield from reader.read(shares[number])
-
-
-def _read_and_judge(
-    reader: Reader,
-    judge: Judge,
-    shares: Sequence[tuple[Work, ...]],
-    numbers: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    yield from judge.judge(_read(reader, shares, numbers))
 
 
 def _read_by_spark(
@@ -217,13 +208,7 @@ def _take(counted: Counted, told: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _all_rows(told: DataFrame) -> DataFrame:
-    return told.where("what = 'anomalies'").mapInArrow(_opened, _ANOMALY)
-
-
-def _opened(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in blocks:
-        for block in batch["block"]:
-            yield from pa.ipc.open_stream(block.as_buffer())
+    return told.where("what = 'anomalies'").mapInArrow(opened, _ANOMALY)
 
 
 _ANOMALY = (

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from checkers.count import Counted
 from checkers.frames import literal
+from checkers.limits import moving_blocks
 from checkers.material import Material
 from checkers.measures import MEASURES
 from results.schema import ANOMALIES
@@ -60,9 +61,10 @@ def _write_by_spark(counted: Counted, found: DataFrame, materials: Sequence[Mate
         found = found.unionAll(literal(found.sparkSession, found.schema.toDDL(), cycles))
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        found.withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
-            "of", "table"
-        ).parquet(str(written))
+        with moving_blocks(found.sparkSession):
+            found.withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
+                "of", "table"
+            ).parquet(str(written))
         for material in materials:
             for table in TABLES:
                 part = written / f"of={material.name}" / f"table={table}"

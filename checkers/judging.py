@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from checkers.cases import FOUND
-from checkers.reading import EXPIRED
+from checkers.reading import EXPIRED, Reader, Work
 from checkers.relations import RELATIONS, Inbox
 
 TOLD: Final = "what STRING, block BINARY"
@@ -123,6 +123,15 @@ class Judge:
             with duckdb.connect(config=settings) as tables:
                 yield from self._judge(tables, blocks)
 
+    def read_and_judge(
+        self,
+        reader: Reader,
+        shares: Sequence[Sequence[Work]],
+        numbers: Iterable[pa.RecordBatch],
+    ) -> Iterator[pa.RecordBatch]:
+        """Both in one task."""
+        yield from self.judge(reader.read_shares(shares, numbers))
+
     def _judge(
         self, tables: duckdb.DuckDBPyConnection, blocks: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
@@ -202,6 +211,13 @@ def _load(
     tables.execute(_FACTS)
     tables.execute(_OF_EACH)
     tables.execute(_RUN_STEPS)
+
+
+def opened(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of blocks of one kind."""
+    for batch in blocks:
+        for block in batch["block"]:
+            yield from pa.ipc.open_stream(block.as_buffer())
 
 
 def _told(tables: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:

@@ -36,8 +36,6 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     # A stage that is done again brings the same rows: they are never drawn by chance.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-    # Of blocks of rows (`checkers.relations`), each of which is large, not many at once.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
 }
 _SMALL: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
@@ -45,6 +43,13 @@ _SMALL: Final[Mapping[str, str]] = {
     # To compile code takes longer than to interpret it for few rows.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+# Spark looks at no row: there is nothing to compile. Of blocks, which are large, not many at once.
+_BLOCKS: Final[Mapping[str, str]] = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
 }
 _LARGE: Final[Mapping[str, str]] = {
     # How much there is was counted before; to plan anew after every stage costs more than it saves.
@@ -103,7 +108,7 @@ class TimeLimit:
 def judging_tasks(materials: Sequence[Material]) -> int:
     """How many tasks judge: each has all rows of its topic partitions."""
     rows = _rows(materials)
-    return 1 if rows < SMALL_ROWS else TASKS_MIN + rows // ROWS_PER_TASK
+    return 1 if rows < SMALL_ROWS else max(TASKS_MIN, rows // ROWS_PER_TASK)
 
 
 def readers_min(materials: Sequence[Material]) -> int:
@@ -116,6 +121,12 @@ def anomalies_per_task(tasks: int) -> int:
     return max(FEW_PER_TASK, FEW // tasks)
 
 
+def is_local(spark: SparkSession) -> bool:
+    """Whether this process, and those that it started, do the work."""
+    is_elsewhere = type(spark).__module__.startswith("pyspark.sql.connect")
+    return not is_elsewhere and spark.sparkContext.master.startswith("local")
+
+
 def task_memory(spark: SparkSession) -> str:
     """How much a task that judges keeps in memory; the rest it puts on disk."""
     return spark.conf.get(TASK_MEMORY, None) or TASK_MEMORY_DEFAULT
@@ -123,6 +134,13 @@ def task_memory(spark: SparkSession) -> str:
 
 def _rows(materials: Sequence[Material]) -> int:
     return sum(material.rows for material in materials)
+
+
+@contextmanager
+def moving_blocks(spark: SparkSession) -> Iterator[None]:
+    """Set the session for what only moves blocks from task to task, and put it back."""
+    with _set(spark, {**_ALWAYS, **_BLOCKS}):
+        yield
 
 
 @contextmanager

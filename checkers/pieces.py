@@ -9,7 +9,6 @@ The rule: a piece names rows of one run and one table, and no row is in two piec
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,42 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from checkers.material import Material
+from checkers.reading import FINAL_READS, FinalReads, Piece, Work
 
 # A task begins with the next piece once it has this many rows: enough that starting it costs
 # little, few enough that all cores have some.
 ROWS_PER_READER: Final = 400_000
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Rows of one table of one run."""
-
-    run: str
-    table: str
-    path: str
-    row_groups: tuple[int, ...]
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class FinalReads:
-    """What the final reads of one run say of its partitions: columns of the same length."""
-
-    run: str
-    columns: pa.Table  # topic, partition, complete, start_offset, end_offset
-
-
-Work = Piece | FinalReads
-
-FINAL_READS: Final = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("complete", pa.bool_()),  # the run is whole and these reads reached the log end
-        pa.field("start_offset", pa.int64()),
-        pa.field("end_offset", pa.int64()),
-    ]
-)
 
 
 def shared_out(materials: Sequence[Material], readers_min: int) -> list[tuple[Work, ...]]:

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.pieces import FinalReads, Piece, Work
 from checkers.relations import (
     ACKED,
     FAILED,
@@ -31,6 +30,7 @@ from checkers.relations import (
     SENT,
     Outbox,
 )
+from results.forgone import PANDAS, forgo
 
 # What is read at a time: not more rows, and not more bytes, as the file's footer tells them.
 ROWS_AT_ONCE: Final = 131_072
@@ -59,15 +59,50 @@ EXPIRED: Final = ""  # as the reason of a failure: there was no more time
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one table of one run."""
+
+    run: str
+    table: str
+    path: str
+    row_groups: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalReads:
+    """What the final reads of one run say of its partitions: columns of the same length."""
+
+    run: str
+    columns: pa.Table  # topic, partition, complete, start_offset, end_offset
+
+
+Work = Piece | FinalReads
+
+FINAL_READS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("complete", pa.bool_()),  # the run is whole and these reads reached the log end
+        pa.field("start_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Reader:
     """What every task that reads has to know."""
 
     tasks: int  # that judge
     steps: bool  # whether the steps of the nemesis are looked at
     deadline_s: float | None  # of the wall clock
+    owns_process: bool  # nobody else's work is done in the process that this is in
 
     def read(self, works: Iterable[Work]) -> Iterator[pa.RecordBatch]:
         """The rows of pieces, as blocks."""
+        if self.owns_process:
+            forgo(PANDAS)
         outbox = Outbox(self.tasks)
         for work in works:
             if isinstance(work, FinalReads):
@@ -83,6 +118,14 @@ class Reader:
             except (OSError, pa.ArrowException) as error:
                 _fail(outbox, work.run, _first_line(error))
         yield from outbox.blocks(at_end=True)
+
+    def read_shares(
+        self, shares: Sequence[Sequence[Work]], numbers: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """Those of all shares whose numbers come as `id`."""
+        for batch in numbers:
+            for number in batch["id"].to_pylist():
+                yield from self.read(shares[number])
 
     def read_rows(self, table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows that Spark has read, with the name of their run as a column, as blocks."""

@@ -100,6 +100,7 @@ def _settings(memory: str, rows: int, address: str, java_options: Sequence[str])
             [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, compilers, collector]
         ),
         "spark.ui.enabled": "false",
+        "spark.shuffle.compress": "false",  # blocks are compressed already (`checkers.relations`)
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.local.dir": scratch,

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from checkers.verdict import RunVerdict
 
 
+_EDN: Final = ".edn"
 _EDN_ROW_BYTES: Final = 60
+_PARQUET_ROW_BYTES: Final = 6
 _MEMORY: Final = re.compile(r"[1-9][0-9]*[mg]")
 
 
@@ -119,24 +121,21 @@ def check_spark(master: str | None, remote: str | None, memory: str | None = Non
 
 
 def rows_of(names: Sequence[str]) -> int:
-    """About how many rows there are to check; what is not there, or elsewhere, has none."""
-    from checkers.edn_reader import SUFFIX
-    from checkers.material import open_run
-    from checkers.remote import is_remote_path
+    """About how many rows there are to check, by the size of their files: nothing is opened, since
+    Spark's Java waits for the answer. What is not there, or elsewhere, has none."""
     from results.errors import NeaptideError
     from results.store import find_run
 
     rows = 0
     for name in names:
-        if is_remote_path(name):
-            continue
-        if name.endswith(SUFFIX):
+        if name.endswith(_EDN):
             rows += Path(name).stat().st_size // _EDN_ROW_BYTES if Path(name).is_file() else 0
             continue
         try:
-            rows += open_run(find_run(name)).rows
+            files = find_run(name).glob("*/*.parquet") if "://" not in name else []
         except NeaptideError:
             continue  # whoever opens it says so
+        rows += sum(file.stat().st_size for file in files) // _PARQUET_ROW_BYTES
     return rows
 
 
@@ -169,6 +168,14 @@ def write_history(spark: SparkStart, run: Path, path: Path) -> None:
     from checkers.edn_writer import export_history
 
     export_history(spark.session(), run, path)
+
+
+def load() -> None:
+    """Have at hand what a check needs: loading it takes a second, while which Spark starts."""
+    import pandas  # noqa: F401 (PySpark asks whether it is there)
+
+    import checkers.check
+    import results.report  # noqa: F401
 
 
 def check_and_report(

@@ -22,10 +22,8 @@ from clusters.hosts.java import find_java
 from clusters.hosts.ledger import reap_orphans
 from clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
 from harness import cli_check, cli_replay, cli_search, output
-from harness.catalog import documented, scenario_files
 from harness.exits import Exit, status_of, verdict_status
 from harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
-from harness.systems import KNOWN, parse_systems
 from harness.version import VERSION
 
 if TYPE_CHECKING:
@@ -63,6 +61,7 @@ def repro(
     json: Json = False,
 ) -> None:
     """Run documented scenarios and compare with what the documents predict."""
+    from harness.catalog import documented
     from harness.checking import SparkStart
     from harness.matrix import tell_matrix
     from harness.repro import cells, run_cells
@@ -115,6 +114,9 @@ def run(
     json: Json = False,
 ) -> None:
     """A randomised run under faults, or a scenario of your own."""
+    from harness.catalog import scenario_files
+    from harness.systems import parse_systems
+
     place = parse_place(host, image, nodes)
     number = _seed(seed)
     [chosen] = parse_systems([system], kafka_home, place.image)
@@ -241,7 +243,9 @@ def matrix_(
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List scenarios, systems, workloads, faults and hosts."""
+    from harness.catalog import documented, scenario_files
     from harness.random_run import WORKLOADS
+    from harness.systems import KNOWN
     from nemesis.random_schedule import FAULTS
     from nemesis.scenario import expected_outcome
 

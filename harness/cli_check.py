@@ -71,6 +71,7 @@ def check(
         SparkStart,
         check_and_report,
         check_spark,
+        load,
         open_runs,
         rows_of,
         write_history,
@@ -89,6 +90,7 @@ def check(
         directories = [material.directory for material in opened]
         early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
         teller.tell(f"checking {len(directories)} runs with Spark")
+        load()
         # What was followed has more in it now than when it was opened.
         chosen = directories if follow else opened
         verdicts = check_and_report(

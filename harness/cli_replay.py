@@ -17,7 +17,6 @@ from clusters.hosts.place import check_place, parse_place
 from harness import output
 from harness.exits import Exit
 from harness.options import Host, Image, Json, KafkaHome, Nodes, Seed
-from harness.systems import check_system_on, fetch, parse_systems
 
 
 def replay(
@@ -37,6 +36,7 @@ def replay(
     """Replay a saved schedule; where the file says what it comes to, compare."""
     from harness.checking import SparkStart
     from harness.repro import Cell, run_cells
+    from harness.systems import check_system_on, fetch, parse_systems
     from nemesis.scenario import expected_outcome, load_scenario
 
     place = parse_place(host, image, nodes)

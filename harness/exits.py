@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from clusters.errors import HostError, MissingPartError, RefusedError, UsageError
 from harness.guard import ProcessEndedError
-from nemesis.gate.client import GateError
+from nemesis.gate.errors import GateError
 from results.errors import (
     MissingToolError,
     NeaptideError,
@@ -17,7 +17,7 @@ from results.errors import (
     SparkUnreachableError,
     StoreError,
 )
-from workloads.clients import ClientsError
+from workloads.errors import ClientsError
 
 if TYPE_CHECKING:
     from checkers.verdict import RunVerdict

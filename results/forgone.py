@@ -15,18 +15,23 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Final
 
-_FORGONE: Final = frozenset({"hypothesis", "numpy", "pandas"})
+EVERYTHING: Final = frozenset({"hypothesis", "numpy", "pandas"})
+PANDAS: Final = frozenset({"pandas"})
 
 
 class _Forgone(MetaPathFinder):
+    def __init__(self, names: frozenset[str]) -> None:
+        self.names = names
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname in _FORGONE:
+        if fullname in self.names:
             raise ModuleNotFoundError(f"{fullname} is not used in this process", name=fullname)
         return None
 
 
-def forgo() -> None:
-    """For this process, before pyarrow and kio are imported."""
-    sys.meta_path.insert(0, _Forgone())
+def forgo(names: frozenset[str] = EVERYTHING) -> None:
+    """For this process, before pyarrow and kio are imported, or make their first array."""
+    if not any(isinstance(one, _Forgone) and one.names >= names for one in sys.meta_path):
+        sys.meta_path.insert(0, _Forgone(names))

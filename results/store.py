@@ -19,11 +19,9 @@ from typing import Any, Final
 
 from results.errors import RunNotFoundError, StoreError
 from results.run import RUN_FILE, Run
-from results.tables import TableWriter
 
 __all__ = [
     "LATEST",
-    "TableWriter",
     "create_run",
     "find_run",
     "list_runs",

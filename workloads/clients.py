@@ -10,15 +10,12 @@ from dataclasses import asdict
 from typing import Any
 
 from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from workloads.errors import ClientsError
 from workloads.protocol import ClientsConfig
 
 Event = Mapping[str, Any]
 _LINE_BYTES_MAX = 2**20
 _CLOSE_S = 15.0
-
-
-class ClientsError(Exception):
-    """The process of clients has ended, or could not do what it was told."""
 
 
 class Clients:

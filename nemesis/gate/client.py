@@ -17,6 +17,7 @@ from uuid import UUID
 
 from clusters.errors import UsageError
 from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from nemesis.gate.errors import GateError
 from nemesis.gate.events import Event
 from nemesis.gate.model import (
     Cut,
@@ -40,10 +41,6 @@ _KEEP_PAGES: Final = {
     "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
     "MALLOC_TOP_PAD_": str(64 * 1024 * 1024),
 }
-
-
-class GateError(Exception):
-    """The gate process has ended, or did not answer."""
 
 
 @dataclass(frozen=True, slots=True)

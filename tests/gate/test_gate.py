@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from clusters.errors import UsageError
-from nemesis.gate.client import GateError
+from nemesis.gate.errors import GateError
 from nemesis.gate.model import CLIENT, Purpose, Rule, Subscription
 from tests.gate import wire
 from tests.gate.conftest import Play
