@@ -1,9 +1,9 @@
 """A Spark session on this machine.
 
 Where others do the work: `checkers.cluster_session`. `check_runs` only uses DataFrames.
-For small runs the time goes into starting Java and warming it up, so Java's second compiler stays
-off. From `MANY_ROWS` on it compiles what is done for every row (`java_compiler.json`) and nothing
-else: planning, which is as much code, is done once. Above `LARGE_ROWS` the heap is larger too.
+Java looks at no row of a check (`checkers.judging`): the time goes into starting it and warming
+it up, so its second compiler stays off. What Java and the tasks that judge keep in memory is shared
+out here: a third for Java, the rest for the tasks that are done at once.
 
 The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
 writes to its standard error goes to a file without a name, shown only if Java does not start.
@@ -12,17 +12,18 @@ writes to its standard error goes to a file without a name, shown only if Java d
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from checkers.limits import TASK_MEMORY
 from results.errors import MissingToolError
 
 _NEEDS_JAVA: Final = (
@@ -36,18 +37,17 @@ _JAVA_ALWAYS: Final = (
 )
 # With one compiler Java keeps room for so little code that three minutes of checks fill it: it then
 # compiles no more.
-_JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-_JAVA_BOTH_COMPILERS: Final = (
-    "-XX:+UnlockDiagnosticVMOptions"
-    f' "-XX:CompilerDirectivesFile={Path(__file__).with_name("java_compiler.json")}"'
+_JAVA_FIRST_COMPILER: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
 # sleeps, and is not to be given up.
 _ONE_PROCESS: Final[Mapping[str, str]] = {"spark.network.timeout": "7d"}
-MANY_ROWS: Final = 2_000_000
 LARGE_ROWS: Final = 8_000_000
-_HEAP_SMALL: Final = "2g"
-_HEAP_LARGE: Final = "5g"
+_MEMORY_SMALL: Final = "3g"
+_MEMORY_LARGE: Final = "6g"
+_HEAP_LEAST_MIB: Final = 512  # with less Spark does not start
+_CORES: Final = re.compile(r"local\[(\d+)\]")
 
 
 def local_session(
@@ -60,8 +60,8 @@ def local_session(
 ) -> SparkSession:
     """Start, or find, a session in this process, made for so many rows.
 
-    `memory` is Java's heap, as "4g"; executors elsewhere find the session at `address`;
-    `java_options` come before those that are set here.
+    `memory`, as "4g", is for Java and the tasks together; executors elsewhere find the session at
+    `address`; `java_options` come before those that are set here.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -70,8 +70,8 @@ def local_session(
     if master.startswith("local"):  # the processes that read EDN have the libraries of this one
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
-    heap = memory or (_HEAP_LARGE if rows > LARGE_ROWS else _HEAP_SMALL)
-    settings = _settings(heap, rows, address, java_options)
+    given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
+    settings = _settings(given, tasks_at_once(master), address, java_options)
     for key, value in {**settings, **(_ONE_PROCESS if master.startswith("local") else {})}.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
@@ -88,16 +88,25 @@ def local_session(
             ) from error
 
 
-def _settings(memory: str, rows: int, address: str, java_options: Sequence[str]) -> dict[str, str]:
+def tasks_at_once(master: str) -> int:
+    """Of those on this machine."""
+    cores = _CORES.fullmatch(master)
+    if cores is not None:
+        return max(1, int(cores[1]))
+    return (os.cpu_count() or 1) if master == "local[*]" else 1
+
+
+def _settings(memory: str, tasks: int, address: str, java_options: Sequence[str]) -> dict[str, str]:
     scratch = tempfile.gettempdir()
-    compilers = _JAVA_BOTH_COMPILERS if rows >= MANY_ROWS else _JAVA_FIRST_COMPILER
-    collector = "-XX:+UseParallelGC" if rows > LARGE_ROWS else "-XX:+UseSerialGC"
+    whole_mib = int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
+    heap_mib = max(_HEAP_LEAST_MIB, whole_mib // 3)
     return {
-        "spark.driver.memory": memory,
+        "spark.driver.memory": f"{heap_mib}m",
+        TASK_MEMORY: f"{max(100, (whole_mib - heap_mib) // tasks)}MiB",
         "spark.driver.bindAddress": address,
         "spark.driver.host": address,
         "spark.driver.extraJavaOptions": " ".join(
-            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, compilers, collector]
+            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_FIRST_COMPILER]
         ),
         "spark.ui.enabled": "false",
         "spark.shuffle.compress": "false",  # blocks are compressed already (`checkers.relations`)

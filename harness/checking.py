@@ -41,7 +41,7 @@ class SparkStart:
         rows: int = 0,
         memory: str | None = None,
     ) -> None:
-        """`rows`: how much it is for; `memory`: Java's heap, as "4g", where that is not enough."""
+        """`rows`: how much it is for; `memory`: what it may take, as "4g"."""
         self._master = master or "local[2]"
         self._rows = rows
         self._memory = memory
@@ -174,7 +174,6 @@ def load() -> None:
     """Have at hand what a check needs: loading it takes a second, while which Spark starts."""
     import pandas  # noqa: F401 (PySpark asks whether it is there)
 
-    import checkers.check
     import results.report  # noqa: F401
 
 

@@ -43,7 +43,9 @@ Follow = Annotated[bool, typer.Option("--follow", help="Look at a run while it i
 StopOnAnomaly = Annotated[
     bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
 ]
-Memory = Annotated[str | None, typer.Option(help="Java's heap for the check, as 4g.")]
+Memory = Annotated[
+    str | None, typer.Option(help="What the check keeps in memory, as 4g; the rest is on disk.")
+]
 TimeLimit = Annotated[
     float | None,
     typer.Option(min=0, help="Seconds, then the runs are unknown, with what was found so far."),

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from checkers import session
+from checkers.limits import TASK_MEMORY
 
-FILE = "CompilerDirectivesFile"
 
-
-@pytest.mark.parametrize("rows", [0, session.MANY_ROWS, session.LARGE_ROWS + 1])
-def test_java_starts_and_prints_nothing(rows: int) -> None:
-    settings = session._settings("64m", rows, "127.0.0.1", ("-Done=with a space",))
+def test_java_starts_and_prints_nothing() -> None:
+    settings = session._settings("1g", 2, "127.0.0.1", ("-Done=with a space",))
     options = settings["spark.driver.extraJavaOptions"]
     done = subprocess.run(
         ["java", *shlex.split(options), "-version"], capture_output=True, text=True, check=True
@@ -24,20 +20,26 @@ def test_java_starts_and_prints_nothing(rows: int) -> None:
     assert done.stdout == ""
     assert "-Done=with a space" in shlex.split(options)
     assert _room_for_code(options) >= 200 * 2**20
-    assert (FILE in options) == (rows >= session.MANY_ROWS)
 
 
-def test_what_is_compiled_twice_is_named_and_everything_else_is_not() -> None:
-    file = Path(session.__file__).with_name("java_compiler.json")
-    rows, rest = json.loads(file.read_text(encoding="utf-8"))
-    assert not rows["c2"]["Exclude"]
-    assert (rest["match"], rest["c2"]["Exclude"]) == (["*.*"], True)
+@pytest.mark.parametrize(
+    ("memory", "tasks", "heap", "task"),
+    [("6g", 2, "2048m", "2048MiB"), ("900m", 1, "512m", "388MiB"), ("600m", 8, "512m", "100MiB")],
+)
+def test_memory_is_shared_out(memory: str, tasks: int, heap: str, task: str) -> None:
+    settings = session._settings(memory, tasks, "127.0.0.1", ())
+    assert (settings["spark.driver.memory"], settings[TASK_MEMORY]) == (heap, task)
+
+
+@pytest.mark.parametrize(("master", "tasks"), [("local[4]", 4), ("local", 1), ("spark://h:1", 1)])
+def test_tasks_at_once(master: str, tasks: int) -> None:
+    assert session.tasks_at_once(master) == tasks
 
 
 def test_what_java_logs_is_not_on_its_standard_output() -> None:
     own = ("-Xlog:gc*",)
     for settings, is_silent in (
-        (session._settings("64m", 0, "127.0.0.1", own)["spark.driver.extraJavaOptions"], True),
+        (session._settings("64m", 2, "127.0.0.1", own)["spark.driver.extraJavaOptions"], True),
         (" ".join(own), False),
     ):
         done = subprocess.run(

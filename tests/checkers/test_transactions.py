@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers import cycles
-from checkers.check import check_runs
 from checkers.all_runs import read_frames
+from checkers.check import check_runs
 from checkers.material import open_run
 from results.run import FinalRead
 from results.schema import ANOMALIES, OPERATIONS
