@@ -20,6 +20,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from checkers.own_code import send_code
 from checkers.session import local_session
 from results.errors import MissingToolError, SparkUnreachableError
 
@@ -61,6 +62,7 @@ def master_session(
         )
     try:
         _see_it_work(spark, master)
+        send_code(spark)
     except BaseException:
         spark.stop()
         raise
@@ -82,6 +84,7 @@ def connect_session(remote: str) -> SparkSession:
         spark: SparkSession = SparkSession.Builder().remote(remote).getOrCreate()
     try:
         _see_it_work(spark, remote)
+        send_code(spark)
         spark.conf.set("spark.sql.session.timeZone", "UTC")
     except BaseException:
         spark.stop()

@@ -121,10 +121,14 @@ def anomalies_per_task(tasks: int) -> int:
     return max(FEW_PER_TASK, FEW // tasks)
 
 
+def is_elsewhere(spark: SparkSession) -> bool:
+    """Whether Spark's Java is that of a Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 def is_local(spark: SparkSession) -> bool:
     """Whether this process, and those that it started, do the work."""
-    is_elsewhere = type(spark).__module__.startswith("pyspark.sql.connect")
-    return not is_elsewhere and spark.sparkContext.master.startswith("local")
+    return not is_elsewhere(spark) and str(spark.sparkContext.master).startswith("local")
 
 
 def task_memory(spark: SparkSession) -> str:

@@ -14,7 +14,6 @@ import gc
 import pickle
 import signal
 import tempfile
-import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,7 +28,6 @@ from nemesis.search.episode import Explored, Loss, Search, explore_seed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT: Final = Path(__file__).parent.parent
 PACKAGES: Final = ("checkers", "clusters", "harness", "nemesis", "results", "workloads")
 PLACES_MAX: Final = 128  # each takes a thread here that waits for its job
 HISTORIES_MAX: Final = 20
@@ -63,6 +61,7 @@ def run_on_spark(
 ) -> tuple[Campaign, float, tuple[Path, ...]]:
     """As nemesis.search.campaign.run_campaign; and the run directories of what was found."""
     from checkers.cluster_session import is_master, master_session
+    from checkers.own_code import send_code
 
     if not is_master(master):
         raise UsageError(
@@ -72,29 +71,17 @@ def run_on_spark(
     # Spark's own speaks to Java in the midst of what is being said to it; ours ends the session.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with tempfile.TemporaryDirectory() as directory:
-            spark.addArtifacts(str(_own_code(Path(directory))), pyfile=True)
-            campaign, seconds = collect(
-                lambda clock: _explore_all(spark, search, first_seed, until.seeds, clock),
-                until,
-                tell,
-            )
-            losses = campaign.shortest()[:HISTORIES_MAX]
-            runs = () if histories is None else _histories(spark, search, losses, histories)
+        send_code(spark, PACKAGES)
+        campaign, seconds = collect(
+            lambda clock: _explore_all(spark, search, first_seed, until.seeds, clock),
+            until,
+            tell,
+        )
+        losses = campaign.shortest()[:HISTORIES_MAX]
+        runs = () if histories is None else _histories(spark, search, losses, histories)
         return campaign, seconds, runs
     finally:
         spark.stop()
-
-
-def _own_code(directory: Path) -> Path:
-    """The project's packages, for executors that may have another version of them, or none."""
-    path = directory / "neaptide.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in PACKAGES:
-            for file in sorted((ROOT / package).rglob("*")):
-                if file.suffix in (".py", ".toml", ".html", ".typed"):
-                    archive.write(file, file.relative_to(ROOT))
-    return path
 
 
 # --- exploring -----------------------------------------------------------------------------------

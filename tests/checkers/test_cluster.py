@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,32 @@ def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Pat
     options = ("--plots", "--thorough", "--json")
     done, told = neaptide(tmp_path, "check", *runs, "--remote", connect, *options)
     assert_judged(done.returncode, told)
+
+
+WHERE_THE_CODE_IS = """
+import sys
+import pyarrow as pa
+from checkers.cluster_session import connect_session, master_session
+
+def told(rows):
+    import checkers
+    for _ in rows:
+        yield pa.RecordBatch.from_pydict({"file": [checkers.__path__[0]]})
+
+spark = (connect_session if sys.argv[1].startswith("sc:") else master_session)(sys.argv[1])
+print(spark.range(1, numPartitions=1).mapInArrow(told, "file STRING").first()[0])
+spark.stop()
+"""
+
+
+def test_executors_have_the_code_of_who_asks(cluster: Cluster, connect: str) -> None:
+    """Not the one that the Python there may have installed."""
+    for address in (cluster.url, connect):
+        done = subprocess.run(
+            [sys.executable, "-c", WHERE_THE_CODE_IS, address],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip().endswith("neaptide-checkers-results.zip/checkers")
 
 
 def test_ctrl_c_leaves_no_executor(cluster: Cluster, runs: tuple[str, str], tmp_path: Path) -> None:
