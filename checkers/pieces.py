@@ -31,7 +31,7 @@ def shared_out(materials: Sequence[Material], readers_min: int) -> list[tuple[Wo
     shares: list[list[Work]] = [[]]
     taken = 0
     for work in works:
-        if taken >= fair:
+        if taken >= fair and isinstance(work, Piece):
             shares.append([])
             taken = 0
         shares[-1].append(work)
