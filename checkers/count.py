@@ -31,8 +31,7 @@ from checkers import (
     values,
     witnesses,
 )
-from checkers.all_runs import read_frames
-from checkers.frames import TABLES, read_table
+from checkers.frames import TABLES, read_operations, read_table
 from checkers.judging import TOLD, Judge, Query, opened
 from checkers.limits import (
     TimeLimit,
@@ -86,14 +85,14 @@ def count(
     `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
     cycles over rw edges. What was found before a failure is in `counted` then.
     """
-    transactions = any(material.transactions for material in materials)
+    transactional = [material for material in materials if material.transactions]
     tasks = judging_tasks(materials)
     reader = Reader(
         tasks, steps=thorough, deadline_s=limit.deadline_s, owns_process=is_local(spark)
     )
     judge = Judge(
         runs=_runs(materials),
-        queries=_queries(thorough=thorough, transactions=transactions),
+        queries=_queries(thorough=thorough, transactions=bool(transactional)),
         witnessed=witnesses.PLACES,
         with_witnesses=witnesses.WITH_WITNESSES,
         memory=task_memory(spark),
@@ -107,9 +106,9 @@ def count(
         everything = replace(judge, anomalies_max=None, deadline_s=None)
         endless = replace(reader, deadline_s=None)
         counted.again = lambda: _all_rows(_job(spark, materials, endless, everything))
-    if transactions:
-        with sized_for(spark, materials):
-            found = cycles.cycle_anomalies(read_frames(spark, materials), rw=thorough)
+    if transactional:
+        with sized_for(spark, transactional):
+            found = cycles.cycle_anomalies(read_operations(spark, transactional), rw=thorough)
         for row in found:
             counted.rows.append(row)
             counted.anomalies[row["run"]][row["anomaly"]] += 1

@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from checkers.frames import ACKED, PARTITION, READ, SEND, Frames
+from checkers.frames import ACKED, PARTITION, READ, SEND
 from checkers.graph import Cycle, Edge, When, ordered_cycles, plain_cycles
 
 EDGES_MAX: Final = 300_000
@@ -33,10 +33,8 @@ _EDGE: Final = ("source", "target", "kind", "topic", "partition", "value")
 _WHEN: Final = ("operation", "process", "invoked_ns", "completed_ns")
 
 
-def cycle_anomalies(frames: Frames, *, rw: bool) -> list[dict[str, Any]]:
+def cycle_anomalies(operations: DataFrame, *, rw: bool) -> list[dict[str, Any]]:
     """All cycles of the runs with transactions, one row per component."""
-    those = frames.runs.where("transactions").select("run")
-    operations = frames.operations.join(F.broadcast(those), "run", "left_semi")
     edges = data_edges(operations, rw=rw).persist()
     try:
         rows = [

@@ -1,19 +1,18 @@
-"""Frames: the tables of many runs as one DataFrame each, with the name of the run as a column.
+"""The tables of many runs as one DataFrame each, with the name of the run as a column.
 
-Not here: what is wrong with a run (`checkers.material`), and any judgement.
+For what Spark itself aggregates: cycles, series over time, a run that is still going. Not for the
+checks, whose tasks read the files (`checkers.reading`).
 
 The rule: columns come from `results.schema` alone; a run's name is read from the path of the file
-that a row is in, so that one scan reads all runs. A topic partition is judged in one place: what
-compares its records is spread by `PARTITION`, once, and Spark needs no second shuffle.
+that a row is in, so that one scan reads all runs.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from results import schema
+
+if TYPE_CHECKING:
+    from checkers.material import Material
 
 TABLES: Final[Mapping[str, pa.Schema]] = {
     "operations": schema.OPERATIONS_READ,
@@ -41,34 +43,6 @@ PARTITION: Final = ("run", "topic", "partition")
 SEND: Final = "f = 'send'"
 ACKED: Final = "(f = 'send' AND type = 'ok')"
 READ: Final = "(f = 'poll' AND offset IS NOT NULL)"
-
-# whole: all operations were recorded and are readable.
-# level: all replicas were level when their logs were read.
-# transactions: some of its operations are transactions.
-RUNS: Final = "run STRING, whole BOOLEAN, level BOOLEAN, transactions BOOLEAN"
-
-# complete: the run is whole and these reads reached the log end.
-FINAL_READS: Final = (
-    "run STRING, topic STRING, partition INT, "
-    "complete BOOLEAN, start_offset BIGINT, end_offset BIGINT"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """Everything that the checks look at, of all runs together."""
-
-    operations: DataFrame
-    fetch_rounds: DataFrame
-    replicas: DataFrame
-    runs: DataFrame
-    final_reads: DataFrame
-    written: frozenset[str]  # tables of which there are files
-    single: bool  # of one run only
-
-    def spread(self, frame: DataFrame) -> DataFrame:
-        """Bring together what is of one partition; the name of an only run is a constant."""
-        return frame.repartition(*(PARTITION[1:] if self.single else PARTITION))
 
 
 def spark_schema(columns: pa.Schema) -> T.StructType:
@@ -94,6 +68,11 @@ def read_table(
         return rows.withColumn("run", F.lit(only))
     before = f"substring_index(_metadata.file_path, '/{name}/', 1)"
     return rows.selectExpr("*", f"substring_index({before}, '/', -1) AS run")
+
+
+def read_operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
+    """The operations of runs."""
+    return read_table(spark, "operations", {m.name: m.files["operations"] for m in materials})
 
 
 def literal(spark: SparkSession, columns: str, rows: Sequence[Mapping[str, Any]]) -> DataFrame:

@@ -23,9 +23,8 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.all_runs import read_frames
 from checkers.evidence import replacement
-from checkers.frames import ACKED, PARTITION, READ, SEND, Frames, literal
+from checkers.frames import ACKED, PARTITION, READ, SEND, literal, read_operations
 from checkers.limits import sized_for
 from checkers.material import Material
 from results.schema import SERIES
@@ -45,14 +44,12 @@ def write_series(spark: SparkSession, materials: Sequence[Material]) -> None:
 
 def _write(spark: SparkSession, materials: Sequence[Material]) -> None:
     with sized_for(spark, materials):
-        frames = read_frames(spark, materials)
+        operations = read_operations(spark, materials)
         widths = {
             row["run"]: width_ns(row["last_ns"])
-            for row in frames.operations.groupBy("run")
-            .agg(F.expr(f"max({_AT_NS}) AS last_ns"))
-            .collect()
+            for row in operations.groupBy("run").agg(F.expr(f"max({_AT_NS}) AS last_ns")).collect()
         }
-        with over_time(spark, frames, widths) as series:
+        with over_time(spark, operations, widths) as series:
             rows = series.select(*SERIES.names).toArrow().to_pydict()
     by_run: dict[str, list[tuple[object, ...]]] = {material.name: [] for material in materials}
     for row in sorted(zip(*rows.values(), strict=True)):
@@ -74,12 +71,12 @@ def width_ns(last_ns: int) -> int:
 
 @contextmanager
 def over_time(
-    spark: SparkSession, frames: Frames, widths: Mapping[str, int]
+    spark: SparkSession, operations: DataFrame, widths: Mapping[str, int]
 ) -> Iterator[DataFrame]:
     """All series of all runs; what they share is kept inside the `with`."""
     listed = [{"run": run, "width_ns": width} for run, width in widths.items()]
     width = literal(spark, "run STRING, width_ns BIGINT", listed)
-    operations = frames.operations.where(f"{SEND} OR {READ}").join(F.broadcast(width), "run")
+    operations = operations.where(f"{SEND} OR {READ}").join(F.broadcast(width), "run")
     timed = operations.selectExpr("*", f"{_AT_NS} DIV width_ns AS stretch")
     by_partition = _by_partition(timed).persist()
     parts = [_rates(timed), _unseen(operations), *_of_partitions(by_partition)]

@@ -17,7 +17,7 @@ from clusters.hosts.place import HOSTS, describe_place
 from clusters.hosts.zookeeper import zookeeper_class_path
 from results.store import runs_directory
 
-_CLIENTS = ("confluent_kafka", "pyspark", "pyarrow", "kazoo", "kio")
+_CLIENTS = ("confluent_kafka", "pyspark", "pyarrow", "duckdb", "kazoo", "kio")
 _SPACE_NEEDED_GIB = 1.0
 
 

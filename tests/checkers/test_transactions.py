@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkers import cycles
-from checkers.all_runs import read_frames
 from checkers.check import check_runs
+from checkers.frames import read_operations
 from checkers.material import open_run
 from results.run import FinalRead
 from results.schema import ANOMALIES, OPERATIONS
@@ -251,8 +251,8 @@ def test_no_window_counts_what_follows_anew_for_each_row(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = STORIES["two-transactions-write-before-each-other"][0].write(tmp_path / "run")
-    frames = read_frames(spark, [open_run(run)])
-    cycles.data_edges(frames.operations, rw=True).explain("extended")
+    operations = read_operations(spark, [open_run(run)])
+    cycles.data_edges(operations, rw=True).explain("extended")
     plan = capsys.readouterr().out
     assert "unboundedpreceding$(), -1" in plan
     assert "unboundedfollowing" not in plan
