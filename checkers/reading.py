@@ -9,6 +9,7 @@ is over reads no further, and says so to whoever judges, since half a history pr
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,9 @@ COLUMNS: Final = {
         "delivered_ns", "fetch_offset", "high_watermark", "error",
     ),
 }  # fmt: skip
+# Longer texts are told apart by a digest, and told by their beginning: they are in the run itself.
+LONG_BYTES: Final = 512
+_BEGINNING: Final = 64
 EXPIRED: Final = ""  # as the reason of a failure: there was no more time
 
 
@@ -146,6 +150,10 @@ class Reader:
     def _take(self, outbox: Outbox, run: str, table: str, rows: pa.Table) -> None:
         if rows.num_rows == 0:
             return
+        for name in ("key", "value"):
+            if name in rows.column_names:
+                place = rows.column_names.index(name)
+                rows = rows.set_column(place, name, shortened(rows[name]))
         if table == "operations":
             _Operations(outbox, run, rows).pass_on(steps=self.steps)
         else:
@@ -322,6 +330,9 @@ def _rows(piece: Piece) -> Iterator[pa.Table]:
         groups = [file.metadata.row_group(number) for number in piece.row_groups]
         a_row = sum(group.total_byte_size for group in groups) / max(1, piece.rows)
         at_once = max(1, min(ROWS_AT_ONCE, int(BYTES_AT_ONCE / max(1.0, a_row))))
+        if piece.rows <= at_once:
+            yield file.read_row_groups(list(piece.row_groups), names, use_threads=False)
+            return
         batches = file.iter_batches(
             at_once, row_groups=list(piece.row_groups), columns=names, use_threads=False
         )
@@ -348,6 +359,21 @@ def _parts(outbox: Outbox, run: str, rows: pa.Table) -> np.ndarray:
 def _table(relation: str, columns: Any) -> pa.Table:
     schema = RELATIONS[relation]
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)
+
+
+def shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same texts, those longer than `LONG_BYTES` as beginning, length and digest."""
+    is_long = pc.fill_null(pc.greater(pc.binary_length(column), LONG_BYTES), False)
+    if not pc.any(is_long).as_py():
+        return column
+    short = [_short(text.as_py()) for text in column.filter(is_long)]
+    return pc.replace_with_mask(column.combine_chunks(), is_long.combine_chunks(), pa.array(short))
+
+
+def _short(text: str) -> str:
+    content = text.encode()
+    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+    return f"{text[:_BEGINNING]}… ({len(content)} bytes, blake2b {digest})"
 
 
 def _words(column: pa.ChunkedArray) -> pa.DictionaryArray:

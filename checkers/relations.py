@@ -170,7 +170,7 @@ class Outbox:
             return
         waiting, self._waiting, self._bytes = self._waiting, {}, 0
         for (task, relation), tables in waiting.items():
-            table = pa.concat_tables(tables)
+            table = pa.concat_tables(tables).combine_chunks()  # each chunk would travel alone
             numbers, local = np.unique(table["part"].to_numpy(), return_inverse=True)
             table = table.set_column(0, "part", pa.array(local, pa.int32()))
             row = {

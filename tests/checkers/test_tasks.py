@@ -12,8 +12,9 @@ from checkers.cases import packed
 from checkers.check import check_runs
 from checkers.material import open_run
 from checkers.pieces import shared_out
-from checkers.reading import FinalReads, Piece, Reader
+from checkers.reading import FinalReads, Piece, Reader, shortened
 from checkers.relations import RELATIONS, Inbox, Outbox, Parts, task_of
+from tests.checkers.conftest import Judge
 from tests.checkers.histories import Story, final, poll, send
 from tests.checkers.reading import judged
 from tests.checkers.test_anomalies import STORIES
@@ -153,3 +154,26 @@ def test_columns_are_split_at_the_commas_outside_brackets() -> None:
     assert packed("a, coalesce(b, c) AS d, one.e AS f") == (
         'struct_pack("a" := a, "d" := coalesce(b, c), "f" := one.e)'
     )
+
+
+def test_long_texts_are_told_apart_by_more_than_their_beginning() -> None:
+    long, other = "x" * 5_000 + "1", "x" * 5_000 + "2"
+    texts = pa.chunked_array([[long, "short", None], [other, long]])
+    first, short, nothing, second, again = shortened(texts).to_pylist()
+    assert (short, nothing) == ("short", None)
+    assert first == again != second
+    assert first.startswith("xxx")
+    assert "(5001 bytes, blake2b " in first
+    assert len(first) < 200
+
+
+@pytest.mark.spark
+def test_a_lost_value_of_many_is_found_by_its_digest(judge: Judge) -> None:
+    values = ["y" * 2_000 + str(n) for n in range(3)]
+    sent = [send(value, n) for n, value in enumerate(values)]
+    story = Story([*sent, final((0, values[0]), (2, values[2]))])
+    found = judge({"long": story})["long"].found
+    assert {(anomaly, offset) for anomaly, offset, _ in found} == {
+        ("lost-write", 1),
+        ("int-poll-skip", 2),
+    }
