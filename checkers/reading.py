@@ -9,7 +9,6 @@ is over reads no further, and says so to whoever judges, since half a history pr
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from checkers.relations import (
     Outbox,
 )
 from results.forgone import PANDAS, forgo
+from results.long_texts import shortened
 
 # What is read at a time: not more rows, and not more bytes, as the file's footer tells them.
 ROWS_AT_ONCE: Final = 131_072
@@ -56,9 +56,6 @@ COLUMNS: Final = {
         "delivered_ns", "fetch_offset", "high_watermark", "error",
     ),
 }  # fmt: skip
-# Longer texts are told apart by a digest, and told by their beginning: they are in the run itself.
-LONG_BYTES: Final = 512
-_BEGINNING: Final = 64
 EXPIRED: Final = ""  # as the reason of a failure: there was no more time
 
 
@@ -359,21 +356,6 @@ def _parts(outbox: Outbox, run: str, rows: pa.Table) -> np.ndarray:
 def _table(relation: str, columns: Any) -> pa.Table:
     schema = RELATIONS[relation]
     return pa.table({name: columns[name] for name in schema.names}).cast(schema)
-
-
-def shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same texts, those longer than `LONG_BYTES` as beginning, length and digest."""
-    is_long = pc.fill_null(pc.greater(pc.binary_length(column), LONG_BYTES), False)
-    if not pc.any(is_long).as_py():
-        return column
-    short = [_short(text.as_py()) for text in column.filter(is_long)]
-    return pc.replace_with_mask(column.combine_chunks(), is_long.combine_chunks(), pa.array(short))
-
-
-def _short(text: str) -> str:
-    content = text.encode()
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-    return f"{text[:_BEGINNING]}… ({len(content)} bytes, blake2b {digest})"
 
 
 def _words(column: pa.ChunkedArray) -> pa.DictionaryArray:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from results import schema
+from results.long_texts import shortened
 from results.run import Run, read_run
 from results.tables import table_files
 
@@ -126,13 +127,17 @@ def _row_groups(file: Path, plain: pa.Schema, rows_wanted: int) -> list[pa.Table
                 break
             table = parquet.read_row_group(group)
             arrays = [
-                table[field.name].cast(field.type)
+                _told(field.name, table[field.name].cast(field.type))
                 if field.name in table.column_names
                 else pa.nulls(table.num_rows, field.type)
                 for field in plain
             ]
             found.append(_of_records(pa.table(arrays, names=plain.names)))
     return found
+
+
+def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return shortened(column) if name in ("key", "value") else column
 
 
 def _of_records(table: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ from checkers.cases import packed
 from checkers.check import check_runs
 from checkers.material import open_run
 from checkers.pieces import shared_out
-from checkers.reading import FinalReads, Piece, Reader, shortened
+from checkers.reading import FinalReads, Piece, Reader
 from checkers.relations import RELATIONS, Inbox, Outbox, Parts, task_of
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import Story, final, poll, send
@@ -154,17 +154,6 @@ def test_columns_are_split_at_the_commas_outside_brackets() -> None:
     assert packed("a, coalesce(b, c) AS d, one.e AS f") == (
         'struct_pack("a" := a, "d" := coalesce(b, c), "f" := one.e)'
     )
-
-
-def test_long_texts_are_told_apart_by_more_than_their_beginning() -> None:
-    long, other = "x" * 5_000 + "1", "x" * 5_000 + "2"
-    texts = pa.chunked_array([[long, "short", None], [other, long]])
-    first, short, nothing, second, again = shortened(texts).to_pylist()
-    assert (short, nothing) == ("short", None)
-    assert first == again != second
-    assert first.startswith("xxx")
-    assert "(5001 bytes, blake2b " in first
-    assert len(first) < 200
 
 
 @pytest.mark.spark
