@@ -16,6 +16,7 @@ from nemesis.gate.fetch_answer import FetchAnswer
 from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
+from nemesis.gate.pressure import keep_pressure
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
@@ -59,6 +60,8 @@ class Side(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        if self.connection.link.purpose == "client":
+            keep_pressure(self.transport)
         self.connection.joined(self)
 
     def data_received(self, data: bytes) -> None:
