@@ -9,6 +9,7 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Final, cast
 
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
@@ -16,6 +17,7 @@ from nemesis.gate.fetch_answer import FetchAnswer
 from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
+from nemesis.gate.pressure import keep_pressure
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 # A Fetch response of which more than that is still to come passes as it comes.
 PASSING_BYTES: Final = 64 * 1024
+# What any socket receives comes here, and has been sent on or copied before the next is read.
+_RECEIVED: Final = memoryview(bytearray(256 * 1024))
 
 
 class _Passing:
@@ -43,10 +47,19 @@ class _Passing:
         return self._exchange.passed(self._begun, self.answer.end(), now_ns)
 
 
-class Side(asyncio.Protocol):
+class Side(asyncio.BufferedProtocol):
     """One socket of a connection. `lane` is fed by what it receives."""
 
-    __slots__ = ("connection", "gone", "lane", "passing", "splitter", "transport", "write_paused")
+    __slots__ = (
+        "_descriptor",
+        "connection",
+        "gone",
+        "lane",
+        "passing",
+        "splitter",
+        "transport",
+        "write_paused",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -56,13 +69,20 @@ class Side(asyncio.Protocol):
         self.gone = False
         self.write_paused = False
         self.lane: Lane
+        self._descriptor = -1
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self._descriptor = transport.get_extra_info("socket").fileno()
+        if self.connection.link.purpose == "client":
+            keep_pressure(self.transport)
         self.connection.joined(self)
 
-    def data_received(self, data: bytes) -> None:
-        self.connection.received(self, data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.received(self, _RECEIVED[:nbytes])
 
     def eof_received(self) -> bool:
         self.connection.ended(self)
@@ -81,9 +101,18 @@ class Side(asyncio.Protocol):
         self.write_paused = False
         self.connection.refresh_reading()
 
-    def write(self, data: bytes) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.write(data)
+    def write(self, data: bytes | memoryview) -> None:
+        """Send, or keep a copy of what cannot be sent at once."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        sent = 0
+        if not self.transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._descriptor, data)
+            except OSError:  # the transport will meet it too, and close if it must
+                sent = 0
+        if sent < len(data):
+            self.transport.write(bytes(data[sent:]))
 
     def read(self, wanted: bool) -> None:
         if self.transport is None or self.transport.is_closing():
@@ -169,26 +198,34 @@ class Connection:
         for side, peer in ((self.near, self.far), (self.far, self.near)):
             side.read(not (side.lane.blocked or side.lane.full or peer.write_paused))
 
-    def received(self, side: Side, data: bytes) -> None:
-        peer = self.far if side is self.near else self.near
+    def received(self, side: Side, data: memoryview) -> None:
         if self.exchange is not None:
             self._received_frames(side, self.exchange, data)
-        elif peer.gone:
-            return
-        elif side.lane.clear:
-            peer.write(data)
-        else:
-            side.lane.push(Parcel(data))
-            self.refresh_reading()
+        elif not self.peer(side).gone:
+            self._forward(side, data)
+            if side.lane.queue:
+                self.refresh_reading()
 
-    def _received_frames(self, side: Side, exchange: Exchange | Introduction, data: bytes) -> None:
+    def peer(self, side: Side) -> Side:
+        return self.far if side is self.near else self.near
+
+    def _forward(self, side: Side, data: memoryview) -> None:
+        """Let bytes go that are no message: at once, or copied, behind all that waits."""
+        if side.lane.clear:
+            self.peer(side).write(data)
+        else:
+            side.lane.push(Parcel(bytes(data)))
+
+    def _received_frames(
+        self, side: Side, exchange: Exchange | Introduction, data: memoryview
+    ) -> None:
         if side.passing is not None:
             size = side.passing.missing_bytes
-            part, data = data[:size], data[size:]  # no copy if it is all
+            part, data = data[:size], data[size:]
             if not self._pass(side, side.passing, part):
                 return
         try:
-            frames = side.splitter.feed(data) if data else []
+            frames = side.splitter.feed(bytes(data)) if data else []
         except MalformedStreamError as error:
             self._switch.malformed(self, str(error))
             self.destroy("discarded")
@@ -217,9 +254,9 @@ class Connection:
         size = splitter.partial_bytes + splitter.missing_bytes
         begun = splitter.let_go()
         side.passing = _Passing(exchange, answer, begun, size)
-        return self._pass(side, side.passing, begun)
+        return self._pass(side, side.passing, memoryview(begun))
 
-    def _pass(self, side: Side, passing: _Passing, part: bytes) -> bool:
+    def _pass(self, side: Side, passing: _Passing, part: memoryview) -> bool:
         """One part more; False: the connection is no more."""
         message = None
         passing.missing_bytes -= len(part)
@@ -232,7 +269,10 @@ class Connection:
         except MalformedStreamError as error:
             passing.answer = None
             self._switch.malformed(self, str(error))
-        return self._push(side, Parcel(part, message))
+        if message is not None or self.peer(side).gone:
+            return self._push(side, Parcel(bytes(part), message))
+        self._forward(side, part)
+        return True
 
     def _read(
         self, side: Side, exchange: Exchange | Introduction, frame: bytes

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
+from uuid import UUID
 
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
@@ -238,7 +239,13 @@ def _kio(api: str, version: int, kind: str, frame: bytes, offset: int) -> Any:
 def _topic(entity: Any) -> str:
     """A topic's name, or its id as text where a message has no name."""
     name = getattr(entity, "topic", None)
-    return str(entity.topic_id) if name is None else str(name)
+    return topic_of_id(entity.topic_id.bytes) if name is None else str(name)
+
+
+@lru_cache(maxsize=1024)
+def topic_of_id(raw: bytes) -> str:
+    """What stands for a topic that a message names by id: the id as text."""
+    return str(UUID(bytes=raw))
 
 
 def known(value: int) -> int | None:

@@ -27,7 +27,7 @@ class Door:
     """Where a link is entered. Make one with `Door(…)`, then `await follow(False)`."""
 
     def __init__(
-        self, link: LinkSpec, address: str, accept: Callable[[], asyncio.Protocol]
+        self, link: LinkSpec, address: str, accept: Callable[[], asyncio.BaseProtocol]
     ) -> None:
         self.link = link
         self._accept = accept

@@ -93,6 +93,9 @@ class Lane:
 
     def push(self, parcel: Parcel) -> None:
         """Take a parcel; it leaves at once if it may."""
+        if self.clear and parcel.hold is None and not parcel.not_before_ns:
+            self._let_go(parcel, self._clock_ns())
+            return
         if self.delay_ns:
             arrived_ns = max(parcel.not_before_ns, self._clock_ns())
             parcel.not_before_ns = arrived_ns + self.delay_ns
@@ -110,12 +113,15 @@ class Lane:
                 return
             self.queue.popleft()
             self.queued_bytes -= len(parcel.data)
-            self._write(parcel.data)
-            if parcel.message is not None:
-                self._left(parcel, now_ns)
+            self._let_go(parcel, now_ns)
         if self._ending and not self.queue and not self.blocked:
             self._ending = False
             self._drained()
+
+    def _let_go(self, parcel: Parcel, now_ns: int) -> None:
+        self._write(parcel.data)
+        if parcel.message is not None:
+            self._left(parcel, now_ns)
 
     def end(self) -> None:
         """The sender will send no more: say so behind all that waits."""

@@ -92,7 +92,7 @@ class Listeners:
         for task in self._dials:
             task.cancel()
 
-    def _accept(self, name: str) -> asyncio.Protocol:
+    def _accept(self, name: str) -> asyncio.BaseProtocol:
         connection = self._switch.accept(self._doors[name].link)
         if connection is None:
             return _Refusal()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from nemesis.gate.fetch_answer import FetchAnswer, fetch_response
+from nemesis.gate.fetch_answer import KEPT_BYTES_MAX, FetchAnswer, fetch_response
 from nemesis.gate.frames import MalformedStreamError
 from tests.gate import wire
 from tests.gate.wire import Answer
@@ -79,3 +79,19 @@ def test_aborted_transactions_and_tagged_fields_are_passed_over(version: int) ->
     [answer] = fetch_response(raw, version).partitions.values()
     assert (answer.high_watermark, answer.records_bytes) == (8, 2)
     assert answer.log_start_offset == (2 if version >= 5 else None)
+
+
+@pytest.mark.parametrize(
+    ("version", "topic", "before", "many"),
+    [(4, b"\0\1t", 4 + 22, b"\x7f\xff\xff\xff"), (12, b"\2t", 1 + 30, b"\xff\xff\xff\xff\x07")],
+)
+def test_more_aborted_transactions_than_bytes_come_to_an_end(
+    version: int, topic: bytes, before: int, many: bytes
+) -> None:
+    raw = wire.fetch_response(version, [Answer("t", 0, 1, b"rr")])
+    answer = FetchAnswer(version)
+    answer.feed(raw[: raw.index(topic) + len(topic) + before] + many)
+    with pytest.raises(MalformedStreamError, match="too early"):
+        answer.end()
+    with pytest.raises(MalformedStreamError, match="without an end"):
+        answer.feed(bytes(KEPT_BYTES_MAX))

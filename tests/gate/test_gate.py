@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import struct
 from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
@@ -413,6 +414,33 @@ def test_client_and_coordination_links_copy_bytes_and_can_be_cut(play: Play) -> 
             writer.close()
 
     assert play(story) == []
+
+
+def test_what_waits_for_a_slow_reader_comes_as_it_was_sent(play: Play) -> None:
+    sent = random.Random(1).randbytes(8 * 1024 * 1024)
+
+    async def story(w: World) -> None:
+        w.leader.records = bytes(1024 * 1024)
+        may_read, came = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await may_read.wait()
+            came.set_result(await reader.readexactly(len(sent)))
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            await w.gate.set_target(f"client-{LEADER}", server.sockets[0].getsockname()[1])
+            port = w.gate.ports[f"client-{LEADER}"]
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            follower = await w.follower()
+            await follower.rounds(20)  # of another connection, while the first one waits
+            may_read.set()
+            assert await came == sent
+            follower.close()
+            writer.close()
+
+    assert len(play(story)) == 20
 
 
 def test_a_link_refuses_until_its_target_listens_and_again_when_it_does_not(play: Play) -> None:
