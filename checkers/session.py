@@ -16,14 +16,15 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from checkers.limits import TASK_MEMORY
+from checkers.limits import TASK_MEMORY, is_elsewhere
 from results.errors import MissingToolError
 
 _NEEDS_JAVA: Final = (
@@ -86,6 +87,17 @@ def local_session(
             raise MissingToolError(
                 f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
             ) from error
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop it without waiting for PySpark's server of accumulators, of which there are none here:
+    it looks once a second whether it shall end."""
+    if not is_elsewhere(spark):
+        context: Any = spark.sparkContext
+        server, context._accumulatorServer = context._accumulatorServer, None
+        if server is not None:
+            threading.Thread(target=server.shutdown, daemon=True).start()
+    spark.stop()
 
 
 def tasks_at_once(master: str) -> int:

@@ -81,10 +81,12 @@ class SparkStart:
         self._thread.join()
         if self._session is None:
             return
+        from checkers.session import stop_session
+
         try:
             if self._java is not None:
                 self._java.remember(self._session, _say)
-            self._session.stop()
+            stop_session(self._session)
         except Exception as error:  # of a process that is gone, perhaps for want of memory
             output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
 

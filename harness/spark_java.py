@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from clusters import shared_archive
 from clusters.errors import MissingPartError
@@ -19,6 +19,10 @@ from clusters.hosts.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# Raised when checks come to need other classes of Java: an archive of the former ones helps less.
+_ASKED_OF_IT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,7 @@ class SparkJava:
             java = find_java()
         except MissingPartError:
             return None
-        spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__}"
+        spark = f"{Path(pyspark.__file__).parent} {pyspark.__version__} {_ASKED_OF_IT}"
         return cls(java, shared_archive.archive_of(str(java), spark))
 
     @property
