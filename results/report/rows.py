@@ -7,7 +7,7 @@ cannot be read is empty. Judging that is the checkers' matter.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,7 @@ class RunData:
     replicas: pa.Table
     anomalies: list[Row]
     series: pa.Table
+    operations_looked_at: int
 
     @property
     def names(self) -> dict[int, str]:
@@ -46,7 +47,8 @@ class RunData:
     @property
     def is_cut(self) -> bool:
         """Whether there may be more than was read."""
-        return ROWS_MAX in (self.operations.num_rows, self.fetch_rounds.num_rows)
+        rounds: int = self.fetch_rounds.num_rows
+        return max(self.operations_looked_at, rounds) >= ROWS_MAX
 
     def rows_of(self, f: str) -> list[Row]:
         """Operations of one kind, in order of invocation. For kinds that are few."""
@@ -72,13 +74,19 @@ def fault_of(row: Row) -> tuple[str, Mapping[str, Any]]:
 
 def load(directory: Path) -> RunData:
     """Raises RunUnreadableError where there is no readable run.json."""
+    run = read_run(directory)
+    anomalies = load_anomalies(directory, ANOMALIES_MAX)
+    # Of a run under load only what happened to it, and to the records in question, is told.
+    values = None if run.kind == "scenario" else {row["value"] for row in anomalies if row["value"]}
+    operations = _table(directory / "operations", schema.OPERATIONS, values=values)
     return RunData(
-        run=read_run(directory),
+        run=run,
         verdict=_verdict(directory / VERDICT_FILE),
-        operations=_table(directory / "operations", schema.OPERATIONS),
+        operations=operations,
+        operations_looked_at=_rows_in(directory / "operations"),
         fetch_rounds=_table(directory / "fetch_rounds", schema.FETCH_ROUNDS),
         replicas=_table(directory / "replicas", schema.REPLICAS),
-        anomalies=load_anomalies(directory, ANOMALIES_MAX),
+        anomalies=anomalies,
         series=_table(directory / "series", schema.SERIES, rows_max=ANOMALIES_MAX),
     )
 
@@ -100,7 +108,24 @@ def _verdict(file: Path) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _table(directory: Path, columns: pa.Schema, rows_max: int = ROWS_MAX) -> pa.Table:
+def _rows_in(directory: Path) -> int:
+    """In all files that can be read."""
+    rows = 0
+    for file in table_files(directory) if directory.is_dir() else []:
+        try:
+            rows += pq.read_metadata(file).num_rows
+        except (OSError, pa.ArrowException):
+            continue
+    return rows
+
+
+def _table(
+    directory: Path,
+    columns: pa.Schema,
+    rows_max: int = ROWS_MAX,
+    values: Collection[str] | None = None,
+) -> pa.Table:
+    """With values: of the operations only those of the nemesis, of leaders and of these values."""
     plain = pa.schema(
         [
             pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type)
@@ -111,21 +136,26 @@ def _table(directory: Path, columns: pa.Schema, rows_max: int = ROWS_MAX) -> pa.
     missing = rows_max
     for file in table_files(directory) if directory.is_dir() else []:
         try:
-            parts += _row_groups(file, plain, missing)
+            of_file, looked_at = _row_groups(file, plain, missing, values)
         except (OSError, pa.ArrowException):
             continue
-        missing = rows_max - sum(part.num_rows for part in parts)
+        parts += of_file
+        missing -= looked_at
     return pa.concat_tables(parts).slice(0, rows_max) if parts else plain.empty_table()
 
 
-def _row_groups(file: Path, plain: pa.Schema, rows_wanted: int) -> list[pa.Table]:
-    """As many row groups as are needed; columns that the file lacks are null."""
+def _row_groups(
+    file: Path, plain: pa.Schema, rows_wanted: int, values: Collection[str] | None
+) -> tuple[list[pa.Table], int]:
+    """As many row groups as are needed, and how many rows were looked at; columns that the file
+    lacks are null."""
     found: list[pa.Table] = []
+    looked_at = 0
     with pq.ParquetFile(file) as parquet:
         for group in range(parquet.num_row_groups):
-            if sum(part.num_rows for part in found) >= rows_wanted:
+            if looked_at >= rows_wanted:
                 break
-            table = parquet.read_row_group(group)
+            table = _of_interest(parquet, group, values)
             arrays = [
                 _told(field.name, table[field.name].cast(field.type))
                 if field.name in table.column_names
@@ -133,7 +163,22 @@ def _row_groups(file: Path, plain: pa.Schema, rows_wanted: int) -> list[pa.Table
                 for field in plain
             ]
             found.append(_of_records(pa.table(arrays, names=plain.names)))
-    return found
+            looked_at += parquet.metadata.row_group(group).num_rows
+    return found, looked_at
+
+
+def _of_interest(parquet: pq.ParquetFile, group: int, values: Collection[str] | None) -> pa.Table:
+    """All columns are read only where there is a row to be told of."""
+    if values is None:
+        return parquet.read_row_group(group)
+    thin = parquet.read_row_group(group, columns=["f", "value"])
+    wanted = pc.or_(
+        pc.is_in(_plain(thin["f"]), pa.array(["nemesis", "leader"])),
+        pc.is_in(shortened(thin["value"]), pa.array(sorted(values), pa.string())),
+    )
+    if not pc.any(wanted).as_py():
+        return parquet.schema_arrow.empty_table()
+    return parquet.read_row_group(group).filter(wanted)
 
 
 def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
