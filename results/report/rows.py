@@ -182,7 +182,8 @@ def _of_interest(parquet: pq.ParquetFile, group: int, values: Collection[str] | 
 
 
 def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return shortened(column) if name in ("key", "value") else column
+    is_text = name in ("key", "value") and pa.types.is_string(column.type)
+    return shortened(column) if is_text else column
 
 
 def _of_records(table: pa.Table) -> pa.Table:
