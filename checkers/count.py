@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkers import (
     commits,
-    cycles,
     fetch_rounds,
     measures,
     offsets,
@@ -107,6 +106,8 @@ def count(
         endless = replace(reader, deadline_s=None)
         counted.again = lambda: _all_rows(_job(spark, materials, endless, everything))
     if transactional:
+        from checkers import cycles  # with networkx
+
         with sized_for(spark, transactional):
             found = cycles.cycle_anomalies(read_operations(spark, transactional), rw=thorough)
         for row in found:

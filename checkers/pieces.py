@@ -20,7 +20,7 @@ from checkers.reading import FINAL_READS, FinalReads, Piece, Work
 
 # A task begins with the next piece once it has this many rows: enough that starting it costs
 # little, few enough that all cores have some.
-ROWS_PER_READER: Final = 400_000
+ROWS_PER_READER: Final = 700_000
 
 
 def shared_out(materials: Sequence[Material], readers_min: int) -> list[tuple[Work, ...]]:

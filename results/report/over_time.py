@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from results.report.plots import COLOURS, OUTCOMES, shade, style, to_svg
 from results.report.rows import RunData
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _NS: Final = 1e9
 _MS: Final = 1e6
@@ -68,6 +69,8 @@ def load(data: RunData) -> str | None:
     over_time = on_a_grid(data)
     if over_time is None:
         return None
+    from matplotlib.figure import Figure  # half a second, and most reports have no plots
+
     figure = Figure(figsize=(9.6, 2.1 * len(_PANELS)), layout="constrained")
     panels = figure.subplots(len(_PANELS), 1, sharex=True)
     for axes, draw in zip(panels, _PANELS, strict=True):

@@ -9,15 +9,16 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import matplotlib as mpl
 import numpy as np
 import pyarrow.compute as pc
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from results.report.rows import Row, RunData, fault_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 POINTS_MAX: Final = 1_500
 PARTITIONS_MAX: Final = 4
@@ -29,6 +30,8 @@ _NS: Final = 1e9
 
 def to_svg(figure: Figure) -> str:
     """The picture, the same for the same data: no date, no random ids."""
+    import matplotlib as mpl
+
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "neaptide", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight")
@@ -96,6 +99,8 @@ def watermarks(data: RunData) -> str | None:
     partitions = sorted(set(rounds["partition"].to_pylist()))[:PARTITIONS_MAX]
     if not partitions:
         return None
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9.6, 2.4 * len(partitions)))
     panels = figure.subplots(len(partitions), 1, sharex=True, squeeze=False)[:, 0]
     for axes, partition in zip(panels, partitions, strict=True):
@@ -131,6 +136,8 @@ def leaders(data: RunData) -> str | None:
     end_s = max(row["invoked_ns"] for row in rows) / _NS
     faults = data.rows_of("nemesis")
     end_s = max([end_s, *(row["invoked_ns"] / _NS for row in faults)]) + 1
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(9.6, 0.8 + 0.32 * len(partitions)))
     axes = figure.subplots()
     for line, partition in enumerate(partitions):
