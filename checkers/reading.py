@@ -131,13 +131,12 @@ class Reader:
     def read_rows(self, table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows that Spark has read, with the name of their run as a column, as blocks."""
         outbox = Outbox(self.tasks)
-        for batch in batches:
-            for run in pc.unique(batch["run"]).to_pylist():
+        for gathered in _gathered(batches):
+            for run in pc.unique(gathered["run"]).to_pylist():
                 if self._is_over():
                     _fail(outbox, run, EXPIRED)
                     continue
-                rows = pa.Table.from_batches([batch.filter(pc.equal(batch["run"], run))])
-                self._take(outbox, run, table, rows)
+                self._take(outbox, run, table, gathered.filter(pc.equal(gathered["run"], run)))
             yield from outbox.blocks()
         yield from outbox.blocks(at_end=True)
 
@@ -335,6 +334,20 @@ def _rows(piece: Piece) -> Iterator[pa.Table]:
         )
         for batch in batches:
             yield pa.Table.from_batches([batch])
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """As much at a time as is read of a file: Spark hands out a few rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield pa.Table.from_batches(waiting).combine_chunks()
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting).combine_chunks()
 
 
 def _final_reads(outbox: Outbox, reads: FinalReads) -> pa.Table:
