@@ -44,12 +44,12 @@ _SMALL: Final[Mapping[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# Spark looks at no row: there is nothing to compile. Of blocks, which are large, not many at once.
+# Spark looks at no row: there is nothing to compile. Blocks are large: not many are handed at once.
 _BLOCKS: Final[Mapping[str, str]] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 2**20),
 }
 _LARGE: Final[Mapping[str, str]] = {
     # How much there is was counted before; to plan anew after every stage costs more than it saves.
