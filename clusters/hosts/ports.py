@@ -2,20 +2,20 @@
 
 Prefer to let a process bind port 0 and report: this is for those that cannot (ZooKeeper, Kafka).
 The ports lie below the kernel's ephemeral range, so no outgoing connection lands on one. Two
-harnesses cannot choose the same: each holds a file lock per port for as long as it may use it.
-The socket itself is held too, until just before the process binds it.
+harnesses cannot choose the same, whatever user and whatever directories they have, even while the
+process that is to have the port is down: each holds the UDP port of the same number for as long
+as it may use the TCP port. The kernel gives both back when a harness dies. The TCP socket itself
+is held until just before the process binds it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from clusters.errors import MissingPartError
-from clusters.hosts.ledger import state_directory
 
 LOOPBACK: Final = "127.0.0.1"
 _FIRST_PORT: Final = 10_000
@@ -26,10 +26,10 @@ _EPHEMERAL_DEFAULT: Final = 32_768
 class PortReservation:
     """A loopback port of ours until `close()`; its socket only until `release_socket()`."""
 
-    def __init__(self, port: int, held: socket.socket, lock: IO[bytes]) -> None:
+    def __init__(self, port: int, held: socket.socket, claim: socket.socket) -> None:
         self.port = port
         self._held = held
-        self._lock = lock
+        self._claim = claim
 
     def release_socket(self) -> int:
         """Let a process of ours bind the port, which is returned. The claim on it stays.
@@ -52,36 +52,34 @@ class PortReservation:
     def close(self) -> None:
         """Give the port back. Idempotent."""
         self._held.close()
-        self._lock.close()
+        self._claim.close()
 
 
-def reserve_port(directory: Path | None = None) -> PortReservation:
+def reserve_port() -> PortReservation:
     """Reserve a free port that is outside of the ephemeral range."""
-    locks = directory or state_directory() / "ports"
-    locks.mkdir(parents=True, exist_ok=True)
     ports = range(_FIRST_PORT, _ephemeral_low())
     for step in range(len(ports)):
         # Where a harness starts to look depends on its pid: they rarely meet.
         port = ports[(os.getpid() * 37 + step) % len(ports)]
-        if (reservation := _try_to_reserve(port, locks)) is not None:
+        if (reservation := _try_to_reserve(port)) is not None:
             return reservation
     raise MissingPartError(
         f"no free port between {ports.start} and {ports.stop}: end some of what listens there"
     )
 
 
-def _try_to_reserve(port: int, locks: Path) -> PortReservation | None:
-    lock = (locks / str(port)).open("ab")
+def _try_to_reserve(port: int) -> PortReservation | None:
+    claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        claim.bind((LOOPBACK, port))
         held.bind((LOOPBACK, port))
         held.listen(1)
-    except OSError:  # somebody's already, by lock or by socket
+    except OSError:  # somebody's already: another harness's, or a server's
         held.close()
-        lock.close()
+        claim.close()
         return None
-    return PortReservation(port, held, lock)
+    return PortReservation(port, held, claim)
 
 
 def _ephemeral_low() -> int:
