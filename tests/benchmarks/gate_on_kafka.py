@@ -5,10 +5,10 @@
 Throughput: one librdkafka producer, acks=all, records of --record-bytes, partitions of three
 replicas, each led by the next broker, min.insync.replicas 2; with clients and replicas through the
 gate, and with the same brokers at each other's own ports. Both clusters run all the time and take
-turns, once each to be warm, then --repeats times. All share the machine's cores; with --own-core
-brokers and client share one, gated or not, and the gate has the others. Aims: while a load goes on,
-a hold is set for one round of one follower that is still to come; hit means that this round was
-held, and none before it. JSON.
+turns, --warm times each until Java is warm, then --repeats times. All share the machine's cores;
+with --own-core brokers and client share one, gated or not, and the gate has the others. Aims: while
+a load goes on, a hold is set for one round of one follower that is still to come; hit means that
+this round was held, and none before it. JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,15 @@ from harness.systems import client_settings, parse_systems
 from nemesis.gate.model import Rule
 
 BROKERS: Final = (0, 1, 2)
-SETTINGS: Final = {"unclean.leader.election.enable": "false", "replica.lag.time.max.ms": "30000"}
+SETTINGS: Final = {
+    "unclean.leader.election.enable": "false",
+    "replica.lag.time.max.ms": "30000",
+    # However many turns there are, the disk does not fill.
+    "log.segment.bytes": str(64 * 2**20),
+    "log.retention.bytes": str(256 * 2**20),
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+}
 AHEAD: Final = 40  # rounds from now: far enough to be still to come when the hold is set
 LOAD_RATE: Final = 2_000
 
@@ -102,7 +110,7 @@ def give_the_other_core(pid: int) -> None:
 
 
 async def throughputs(
-    system: str, load: Load, repeats: int, *, own_core: bool
+    system: str, load: Load, *, warm: int, repeats: int, own_core: bool
 ) -> tuple[list[float], list[float]]:
     """Records a second, direct and through the gate, in the order in which they were measured."""
     [parsed] = parse_systems([system])
@@ -115,11 +123,11 @@ async def throughputs(
             if own_core:
                 give_the_other_core(stage.gate.process.pid)
             measured[stage] = []
-        for turn in range(1 + repeats):
+        for turn in range(warm + repeats):
             for stage, rates in measured.items():
                 bootstrap = ",".join(stage.client_address(broker) for broker in BROKERS)
                 rate = await asyncio.to_thread(produce, bootstrap, settings, load)
-                if turn:
+                if turn >= warm:
                     rates.append(rate)
     direct, gated = measured.values()
     return direct, gated
@@ -173,18 +181,25 @@ async def _aim(stage: Stage, number: int) -> str | None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--system", default="kafka:3.9.1")
-    parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--records", type=int, default=300_000)
     parser.add_argument("--record-bytes", type=int, default=1_000)
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--aims", type=int, default=100)
-    parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--warm", type=int, default=3, help="turns that are not counted")
+    parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--own-core", action="store_true", help="the gate has a core to itself")
     given = parser.parse_args()
     if given.own_core:
         os.sched_setaffinity(0, {0})
     load = Load(given.records, given.record_bytes, given.partitions)
     direct, gated = asyncio.run(
-        throughputs(given.system, load, given.repeats, own_core=given.own_core)
+        throughputs(
+            given.system,
+            load,
+            warm=given.warm,
+            repeats=given.repeats,
+            own_core=given.own_core,
+        )
     )
     hit, misses = asyncio.run(hits(given.system, given.aims))
     cost = 1 - statistics.median(gated) / statistics.median(direct)
