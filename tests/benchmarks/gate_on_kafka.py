@@ -5,10 +5,11 @@
 Throughput: one librdkafka producer, acks=all, records of --record-bytes, partitions of three
 replicas, each led by the next broker, min.insync.replicas 2; with clients and replicas through the
 gate, and with the same brokers at each other's own ports. Both clusters run all the time and take
-turns, --warm times each until Java is warm, then --repeats times. All share the machine's cores;
-with --own-core brokers and client share one, gated or not, and the gate has the others. Aims: while
-a load goes on, a hold is set for one round of one follower that is still to come; hit means that
-this round was held, and none before it. JSON.
+turns, --warm times each until Java is warm, then --repeats times; all of that --pairs times, for no
+two processes of Java compile alike. All share the machine's cores; with --own-core brokers and
+client share one, gated or not, and the gate has the others. Aims: while a load goes on, a hold is
+set for one round of one follower that is still to come; hit means that this round was held, and
+none before it. JSON; processor time is the median of a turn's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
 from confluent_kafka import Producer
 
 from clusters.cluster import ClusterSpec, Listeners, TopicSpec
@@ -109,28 +111,68 @@ def give_the_other_core(pid: int) -> None:
         os.sched_setaffinity(int(thread.name), others)
 
 
-async def throughputs(
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one turn came to. `processor_s` by who used it."""
+
+    records_per_s: float
+    processor_s: dict[str, float]
+
+
+def processor_s(stage: Stage, brokers: list[psutil.Process]) -> dict[str, float]:
+    """What has been used so far."""
+    gate = psutil.Process(stage.gate.process.pid)
+    used = {"brokers": brokers, "gate": [gate], "client": [psutil.Process()]}
+    return {
+        who: sum(time.user + time.system for time in (process.cpu_times() for process in processes))
+        for who, processes in used.items()
+    }
+
+
+def children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
+async def one_pair(
     system: str, load: Load, *, warm: int, repeats: int, own_core: bool
-) -> tuple[list[float], list[float]]:
-    """Records a second, direct and through the gate, in the order in which they were measured."""
+) -> tuple[list[Turn], list[Turn]]:
+    """The turns of two clusters, direct and gated, in the order in which they were measured."""
     [parsed] = parse_systems([system])
     settings = dict(client_settings(parsed))
-    measured: dict[Stage, list[float]] = {}
+    turns: dict[Stage, list[Turn]] = {}
+    brokers: dict[Stage, list[psutil.Process]] = {}
     async with AsyncExitStack() as stack:
         for kind in (DirectStage, Stage):
+            before = children()
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             stage = await stack.enter_async_context(kind(directory, parsed, spec(load.partitions)))
             if own_core:
                 give_the_other_core(stage.gate.process.pid)
-            measured[stage] = []
-        for turn in range(warm + repeats):
-            for stage, rates in measured.items():
+            turns[stage] = []
+            brokers[stage] = [each for each in children() - before if each.name() == "java"]
+        for number in range(warm + repeats):
+            for stage in turns:
                 bootstrap = ",".join(stage.client_address(broker) for broker in BROKERS)
+                before_s = processor_s(stage, brokers[stage])
                 rate = await asyncio.to_thread(produce, bootstrap, settings, load)
-                if turn >= warm:
-                    rates.append(rate)
-    direct, gated = measured.values()
+                after_s = processor_s(stage, brokers[stage])
+                if number >= warm:
+                    used = {who: after_s[who] - before_s[who] for who in after_s}
+                    turns[stage].append(Turn(rate, used))
+    direct, gated = turns.values()
     return direct, gated
+
+
+def told(turns: list[Turn]) -> dict[str, Any]:
+    """Of all pairs."""
+    return {
+        "records_per_s": [round(turn.records_per_s) for turn in turns],
+        "median_records_per_s": round(statistics.median(turn.records_per_s for turn in turns)),
+        "processor_s": {
+            who: round(statistics.median(turn.processor_s[who] for turn in turns), 2)
+            for who in turns[0].processor_s
+        },
+    }
 
 
 async def hits(system: str, aims: int) -> tuple[int, list[str]]:
@@ -186,32 +228,37 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--aims", type=int, default=100)
     parser.add_argument("--warm", type=int, default=3, help="turns that are not counted")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=3, help="of clusters, one after the other")
     parser.add_argument("--own-core", action="store_true", help="the gate has a core to itself")
     given = parser.parse_args()
     if given.own_core:
         os.sched_setaffinity(0, {0})
     load = Load(given.records, given.record_bytes, given.partitions)
-    direct, gated = asyncio.run(
-        throughputs(
+    direct: list[Turn] = []
+    gated: list[Turn] = []
+    for _ in range(given.pairs):
+        pair = one_pair(
             given.system,
             load,
             warm=given.warm,
             repeats=given.repeats,
             own_core=given.own_core,
         )
-    )
+        for turns, more in zip((direct, gated), asyncio.run(pair), strict=True):
+            turns.extend(more)
     hit, misses = asyncio.run(hits(given.system, given.aims))
-    cost = 1 - statistics.median(gated) / statistics.median(direct)
+    rates = [statistics.median(turn.records_per_s for turn in turns) for turns in (direct, gated)]
     print(
         json.dumps(
             {
                 "system": given.system,
                 **asdict(load),
                 "gate_has_its_own_core": given.own_core,
-                "direct_records_per_s": [round(value) for value in direct],
-                "gated_records_per_s": [round(value) for value in gated],
-                "gate_cost": round(cost, 3),
+                "pairs": given.pairs,
+                "direct": told(direct),
+                "gated": told(gated),
+                "gate_cost": round(1 - rates[1] / rates[0], 3),
                 "aimed_rounds": given.aims,
                 "hit": hit,
                 "misses": misses,
