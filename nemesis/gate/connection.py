@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # A Fetch response of which more than that is still to come passes as it comes.
 PASSING_BYTES: Final = 64 * 1024
 # What any socket receives comes here, and has been sent on or copied before the next is read.
-_RECEIVED: Final = memoryview(bytearray(256 * 1024))
+_RECEIVED: Final = memoryview(bytearray(1024 * 1024))
 
 
 class _Passing:

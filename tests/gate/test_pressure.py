@@ -43,7 +43,7 @@ async def taken(*, pressed: bool) -> tuple[int, int]:
     return size, buffer
 
 
-def test_a_connection_under_pressure_takes_little_and_its_receive_buffer_is_kafkas() -> None:
+def test_a_connection_under_pressure_takes_little() -> None:
     size, buffer = uvloop.run(taken(pressed=True))
     assert size <= LITTLE
     assert buffer == 2 * RECEIVE_BYTES  # Linux doubles what it is asked for
