@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from checkers import (
@@ -30,6 +29,7 @@ from checkers import (
     values,
     witnesses,
 )
+from checkers.blocks import from_bytes
 from checkers.frames import TABLES, read_operations, read_table
 from checkers.judging import TOLD, Judge, Query, opened
 from checkers.limits import (
@@ -187,7 +187,7 @@ def _read_by_spark(
 def _take(counted: Counted, told: Iterable[tuple[str, bytes]]) -> None:
     failures = []
     for what, block in told:
-        rows = pa.ipc.open_stream(block).read_all().to_pylist()
+        rows = from_bytes(block).to_pylist()
         match what:
             case "partitions":
                 for row in rows:

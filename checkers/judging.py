@@ -20,8 +20,9 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
+from checkers.blocks import from_bytes, to_bytes
 from checkers.cases import FOUND
-from checkers.reading import EXPIRED, Reader, Work
+from checkers.reading import EXPIRED, Reader, Work, reason_of
 from checkers.relations import RELATIONS, Inbox
 
 TOLD: Final = "what STRING, block BINARY"
@@ -135,25 +136,17 @@ class Judge:
     def _judge(
         self, tables: duckdb.DuckDBPyConnection, blocks: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        failure: str | None = None
         try:
             _load(tables, blocks, pa.table(dict(self.runs), schema=RUNS))
-            if self._is_over(tables):
-                failure = EXPIRED
-            else:
-                with self._interrupted_in_time(tables):
-                    self._run(tables)
-        except duckdb.InterruptException:
-            failure = EXPIRED
-        except duckdb.Error as error:
-            failure = _first_line(error)
+        except duckdb.Error as error:  # of what came in nothing can be told
+            yield _block("failed", _failure(reason_of(error)))
+            return
+        failure = self._run(tables)
         told = {
             "partitions": _told(tables, _PARTITIONS),
             "counts": _told(tables, _COUNTS),
-            "failed": _told(tables, _FAILED),
+            "failed": _told(tables, _FAILED) if failure is None else _failure(failure),
         }
-        if failure is not None:
-            told["failed"] = pa.table({"run": pa.array([None], pa.string()), "reason": [failure]})
         for what, table in told.items():
             yield _block(what, table)
         found = self.with_witnesses if failure is None else "SELECT * FROM anomalies"
@@ -163,7 +156,20 @@ class Judge:
             if batch.num_rows:
                 yield _block("anomalies", pa.Table.from_batches([batch]))
 
-    def _run(self, tables: duckdb.DuckDBPyConnection) -> None:
+    def _run(self, tables: duckdb.DuckDBPyConnection) -> str | None:
+        """Make the checks; why they ended before the last one."""
+        if self._is_over(tables):
+            return EXPIRED
+        try:
+            with self._interrupted_in_time(tables):
+                self._ask(tables)
+        except duckdb.InterruptException:
+            return EXPIRED
+        except duckdb.Error as error:
+            return reason_of(error)
+        return None
+
+    def _ask(self, tables: duckdb.DuckDBPyConnection) -> None:
         for query in self.queries:
             if query.table is not None:
                 tables.execute(f"CREATE TABLE {query.table} AS {query.sql}")
@@ -217,21 +223,18 @@ def opened(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of blocks of one kind."""
     for batch in blocks:
         for block in batch["block"]:
-            yield from pa.ipc.open_stream(block.as_buffer())
+            yield from from_bytes(block.as_buffer()).to_batches()
 
 
 def _told(tables: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     return tables.sql(sql).fetch_arrow_table()
 
 
+def _failure(reason: str) -> pa.Table:
+    """Of all runs of a task: which of them is to blame is not known."""
+    return pa.table({"run": pa.array([None], pa.string()), "reason": [reason]})
+
+
 def _block(what: str, table: pa.Table) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    columns = [pa.array([what]), pa.array([sink.getvalue().to_pybytes()], pa.binary())]
+    columns = [pa.array([what]), pa.array([to_bytes(table)], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=_TOLD)
-
-
-def _first_line(error: Exception) -> str:
-    first = next(iter(str(error).strip().splitlines()), "").rstrip(".")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -117,7 +117,7 @@ class Reader:
                     self._take(outbox, work.run, work.table, rows)
                     yield from outbox.blocks()
             except (OSError, pa.ArrowException) as error:
-                _fail(outbox, work.run, _first_line(error))
+                _fail(outbox, work.run, reason_of(error))
         yield from outbox.blocks(at_end=True)
 
     def read_shares(
@@ -407,6 +407,7 @@ def _acks(text: str) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
-def _first_line(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What it is, and the first line of what it says."""
     first = next(iter(str(error).strip().splitlines()), "").rstrip(".")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -2,7 +2,7 @@
 
 A task that judges has all rows of its topic partitions. A *part* is one topic partition of one run
 (or, without a topic, what a run says of no partition); `part` numbers it, in each task anew. Rows
-travel as Arrow streams inside a binary column: Spark moves whole blocks and looks at no row.
+travel in blocks (`checkers.blocks`).
 
 The rule: to which task a part goes follows from its names alone, and neighbouring partitions go to
 different ones.
@@ -17,6 +17,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
+from checkers.blocks import from_bytes, to_bytes
 
 # Rows are passed on once there are this many bytes of them.
 BLOCK_BYTES: Final = 8 * 2**20
@@ -90,10 +92,6 @@ _BLOCKS: Final = pa.schema(
         pa.field("block", pa.binary()),
     ]
 )
-
-
-# Numbers that hardly change from row to row: a third of the bytes, and Spark compresses nothing.
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(slots=True)
@@ -176,8 +174,8 @@ class Outbox:
             row = {
                 "task": task,
                 "relation": relation,
-                "parts": _packed(self.parts.table(numbers.tolist())),
-                "block": _packed(table),
+                "parts": to_bytes(self.parts.table(numbers.tolist())),
+                "block": to_bytes(table),
             }
             yield pa.RecordBatch.from_pylist([row], schema=_BLOCKS)
 
@@ -203,7 +201,7 @@ class Inbox:
         """Relations and rows of a batch of blocks."""
         columns = (block.column(place) for place in range(1, 4))
         for relation, names, rows in zip(*columns, strict=True):
-            parts = _unpacked(names)
+            parts = from_bytes(names.as_buffer())
             numbers = np.array(
                 [
                     self.parts.number(name)
@@ -211,17 +209,6 @@ class Inbox:
                 ],
                 np.int32,
             )
-            table = _unpacked(rows)
+            table = from_bytes(rows.as_buffer())
             part = pa.array(numbers[table["part"].to_numpy()])
             yield relation.as_py(), table.set_column(0, "part", part)
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(block: pa.BinaryScalar) -> pa.Table:
-    return pa.ipc.open_stream(block.as_buffer()).read_all()

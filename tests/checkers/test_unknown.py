@@ -255,6 +255,20 @@ def test_what_earlier_checks_found_stays_when_a_later_one_fails(
     assert pq.read_table(run / "anomalies").num_rows == 2
 
 
+@pytest.mark.parametrize("small_rows", [50_000, 0])
+def test_a_task_that_cannot_take_its_rows_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_rows: int
+) -> None:
+    """By itself, and among others that could."""
+    monkeypatch.setattr("checkers.limits.SMALL_ROWS", small_rows)
+    monkeypatch.setattr("checkers.limits.TASK_MEMORY_DEFAULT", "1MB")
+    monkeypatch.setattr("checkers.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
+    [reason] = verdict.reasons
+    assert reason.startswith("The check failed: OutOfMemoryException: Out of Memory Error")
+    assert dict(verdict.anomalies) == {}
+
+
 OF_JAVA = """An error occurred while calling o283.collectToPython.
 : org.apache.spark.SparkException: Job aborted.
 \tat org.apache.spark.Somewhere"""
