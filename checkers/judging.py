@@ -25,8 +25,7 @@ from checkers.cases import FOUND
 from checkers.reading import EXPIRED, Reader, Work, reason_of
 from checkers.relations import RELATIONS, Inbox
 
-TOLD: Final = "what STRING, block BINARY"
-_TOLD: Final = pa.schema([pa.field("what", pa.string()), pa.field("block", pa.binary())])
+TOLD: Final = pa.schema([pa.field("what", pa.string()), pa.field("block", pa.binary())])
 ROWS_A_BLOCK: Final = 10_000
 
 RUNS: Final = pa.schema(
@@ -51,7 +50,6 @@ _FACTS: Final = """
     FROM (
         SELECT part, CAST(sum(operations) AS BIGINT) AS operations,
             CAST(sum(sends) AS BIGINT) AS sends, CAST(sum(acked) AS BIGINT) AS acked,
-            CAST(sum(commits) AS BIGINT) AS commits,
             CAST(sum(final_records) AS BIGINT) AS final_records,
             max(highest_read) AS highest_read, max(last_ns) AS last_ns,
             min(backward_operation) AS backward_operation
@@ -83,9 +81,9 @@ _COUNTS: Final = """
 _FAILED: Final = "SELECT DISTINCT run, reason FROM failed JOIN parts USING (part)"
 # Columns of `results.schema.ANOMALIES`.
 _ANOMALIES: Final = """
-    SELECT run, anomaly, topic, partition, log_offset AS offset, value, operation, evidence
+    SELECT run, anomaly, topic, partition, log_offset AS "offset", value, operation, evidence
     FROM ({found}) JOIN parts USING (part) ORDER BY ALL
-""".replace(" AS offset", ' AS "offset"')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ class Judge:
     anomalies_max: int | None  # how many rows of them are passed on; None: all
 
     def judge(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What was found, as blocks: first what is little, then the anomalies themselves."""
+        """What was found, as blocks: what is little, the anomalies, and why that may not be all."""
         with tempfile.TemporaryDirectory(prefix="neaptide-check-") as scratch:
             # Nothing is loaded from anywhere: what it needs is part of it.
             settings: dict[str, str | bool | int | float | list[str]] = {
@@ -136,20 +134,22 @@ class Judge:
     def _judge(
         self, tables: duckdb.DuckDBPyConnection, blocks: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
+        failure: str | None = None
         try:
             _load(tables, blocks, pa.table(dict(self.runs), schema=RUNS))
-        except duckdb.Error as error:  # of what came in nothing can be told
-            yield _block("failed", _failure(reason_of(error)))
-            return
-        failure = self._run(tables)
-        told = {
-            "partitions": _told(tables, _PARTITIONS),
-            "counts": _told(tables, _COUNTS),
-            "failed": _told(tables, _FAILED) if failure is None else _failure(failure),
-        }
-        for what, table in told.items():
-            yield _block(what, table)
-        found = self.with_witnesses if failure is None else "SELECT * FROM anomalies"
+            failure = self._run(tables)
+            yield from self._told(tables, is_whole=failure is None)
+        except duckdb.Error as error:
+            failure = failure or reason_of(error)
+        if failure is not None:
+            yield _block("failed", _of_all_runs(failure))
+
+    def _told(
+        self, tables: duckdb.DuckDBPyConnection, *, is_whole: bool
+    ) -> Iterator[pa.RecordBatch]:
+        for what, sql in (("partitions", _PARTITIONS), ("counts", _COUNTS), ("failed", _FAILED)):
+            yield _block(what, tables.sql(sql).fetch_arrow_table())
+        found = self.with_witnesses if is_whole else "SELECT * FROM anomalies"
         limited = "" if self.anomalies_max is None else f" LIMIT {self.anomalies_max}"
         anomalies = tables.sql(_ANOMALIES.format(found=found) + limited)
         for batch in anomalies.fetch_arrow_reader(ROWS_A_BLOCK):
@@ -226,15 +226,11 @@ def opened(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from from_bytes(block.as_buffer()).to_batches()
 
 
-def _told(tables: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    return tables.sql(sql).fetch_arrow_table()
-
-
-def _failure(reason: str) -> pa.Table:
-    """Of all runs of a task: which of them is to blame is not known."""
-    return pa.table({"run": pa.array([None], pa.string()), "reason": [reason]})
+def _of_all_runs(failure: str) -> pa.Table:
+    """Which of a task's runs is to blame is not known."""
+    return pa.table({"run": pa.array([None], pa.string()), "reason": [failure]})
 
 
 def _block(what: str, table: pa.Table) -> pa.RecordBatch:
     columns = [pa.array([what]), pa.array([to_bytes(table)], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=_TOLD)
+    return pa.RecordBatch.from_arrays(columns, schema=TOLD)

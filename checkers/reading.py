@@ -24,6 +24,7 @@ from checkers.relations import (
     FAILED,
     FINAL,
     FINAL_UNSURE,
+    PARTS,
     READ,
     READ_UNSURE,
     RELATIONS,
@@ -80,15 +81,8 @@ class FinalReads:
 
 Work = Piece | FinalReads
 
-FINAL_READS: Final = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("complete", pa.bool_()),  # the run is whole and these reads reached the log end
-        pa.field("start_offset", pa.int64()),
-        pa.field("end_offset", pa.int64()),
-    ]
-)
+# Of a part; its run is that of all of them.
+FINAL_READS: Final = pa.schema([*list(PARTS)[1:], *list(RELATIONS["final_reads"])[1:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +190,13 @@ class _Operations:
 
     def _seen(self) -> pa.Table:
         """One row per part."""
-        rows, count = self._rows, len(self._part)
+        rows = self._rows
         completed = pc.coalesce(rows["completed_ns"], rows["invoked_ns"])
         backward = pc.fill_null(pc.less(rows["completed_ns"], rows["invoked_ns"]), False)
-        is_commit = self._f("commit") | self._f("committed")
         flags = {
             "operations": (self._numbers("row") == 0) & (self._numbers("process") >= 0),
             "sends": self._is_send,
             "acked": self._is_send & self._is_ok,
-            "commits": is_commit,
             "final_records": self._is_read & self._is_final,
         }
         nothing = pa.scalar(None, pa.int64())
@@ -217,7 +209,6 @@ class _Operations:
         }
         how = [*((name, "sum") for name in flags), ("highest_read", "max"), ("last_ns", "max"),
                ("backward_operation", "min")]  # fmt: skip
-        assert count
         told = pa.table(columns).group_by("part", use_threads=False).aggregate(how)
         return _table("seen", {name.rpartition("_")[0] if name != "part" else name: told[name]
                                for name in told.column_names})  # fmt: skip

@@ -66,9 +66,10 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
     ),
     # What is counted of a part, a row from each of those that read of it.
     "seen": _columns(
-        operations=_I64, sends=_I64, acked=_I64, commits=_I64, final_records=_I64,
+        operations=_I64, sends=_I64, acked=_I64, final_records=_I64,
         highest_read=_I64, last_ns=_I64, backward_operation=_I64,
     ),
+    # Complete: the run is whole, and these reads reached the log end.
     "final_reads": _columns(complete=_FLAG, start_offset=_I64, end_offset=_I64),
     "replicas": _columns(
         broker=_I32, log_offset=_I64, leader_epoch=_I32, key=_TEXT, value=_TEXT, control=_FLAG,
@@ -83,8 +84,7 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
     "failed": _columns(reason=_TEXT),
 }  # fmt: skip
 
-BLOCKS: Final = "task INT, relation STRING, parts BINARY, block BINARY"
-_BLOCKS: Final = pa.schema(
+BLOCKS: Final = pa.schema(
     [
         pa.field("task", _I32),
         pa.field("relation", _TEXT),
@@ -92,6 +92,8 @@ _BLOCKS: Final = pa.schema(
         pa.field("block", pa.binary()),
     ]
 )
+
+_NO_PARTITION: Final = -(2**31)  # in place of null; the least of its type
 
 
 @dataclass(slots=True)
@@ -111,14 +113,14 @@ class Parts:
         """The part of each row of one run."""
         topics = [*topic.dictionary.to_pylist(), None]
         of_topic = topic.indices.fill_null(len(topics) - 1).to_numpy().astype(np.int64)
-        no_partition = -(2**31)
-        of_partition = partition.fill_null(no_partition).to_numpy().astype(np.int64)
-        pairs, inverse = np.unique((of_topic << 33) + of_partition, return_inverse=True)
-        found = np.empty(len(pairs), np.int32)
-        for place, pair in enumerate(pairs.tolist()):
-            number = ((pair + 2**32) % 2**33) - 2**32
-            name = topics[(pair - number) >> 33], None if number == no_partition else number
-            found[place] = self.number((run, *name))
+        of_partition = partition.fill_null(_NO_PARTITION).to_numpy().astype(np.int64)
+        keys = of_topic * 2**32 + (of_partition - _NO_PARTITION)
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        found = np.empty(len(distinct), np.int32)
+        for place, key in enumerate(distinct.tolist()):
+            topic_at, above = divmod(key, 2**32)
+            number = above + _NO_PARTITION if above else None
+            found[place] = self.number((run, topics[topic_at], number))
         return found[inverse]
 
     def table(self, numbers: Iterable[int]) -> pa.Table:
@@ -177,7 +179,7 @@ class Outbox:
                 "parts": to_bytes(self.parts.table(numbers.tolist())),
                 "block": to_bytes(table),
             }
-            yield pa.RecordBatch.from_pylist([row], schema=_BLOCKS)
+            yield pa.RecordBatch.from_pylist([row], schema=BLOCKS)
 
     def _add(self, task: int, relation: str, table: pa.Table) -> None:
         self._waiting.setdefault((task, relation), []).append(table)
