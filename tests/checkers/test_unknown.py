@@ -52,6 +52,14 @@ def garbage_inside(run: Path) -> None:
     path.write_bytes(bytes(data))
 
 
+def garbage_in_a_second_file(run: Path) -> None:
+    first = run / "operations" / "part-0-00000.parquet"
+    data = first.read_bytes()
+    garbage_inside(run)
+    first.rename(first.with_name("part-1-00000.parquet"))
+    first.write_bytes(data)
+
+
 def left_unfinished(run: Path) -> None:
     (run / "operations" / ".part-1-00000.parquet.tmp").write_bytes(b"PAR1")
 
@@ -96,6 +104,7 @@ CASES: dict[str, tuple[Story, Callable[[Path], None], str]] = {
     "empty-file": (GOOD, damage("fetch_rounds", b""), "part-9-00000.parquet is not a whole"),
     "garbage": (GOOD, damage("replicas", b"PAR1 not PAR1"), "part-9-00000.parquet is not a whole"),
     "garbage-inside": (GOOD, garbage_inside, "The check failed"),
+    "half-garbage": (GOOD, garbage_in_a_second_file, "The check failed"),
     "unfinished": (GOOD, left_unfinished, ".part-1-00000.parquet.tmp was never finished"),
     "other-columns": (GOOD, other_columns, "lacks the column 'row'"),
     "no partition": (GOOD, nothing, "rename it"),
@@ -134,6 +143,12 @@ def test_it_is_unknown_and_says_why(verdicts: dict[str, RunVerdict], name: str) 
     verdict = verdicts[name]
     assert (verdict.verdict, verdict.outcome) == ("unknown", "unknown")
     assert any(CASES[name][2] in reason for reason in verdict.reasons), verdict.reasons
+
+
+def test_what_was_not_read_is_not_called_unrecorded(verdicts: dict[str, RunVerdict]) -> None:
+    """Of a run whose file failed its final reads prove nothing, but that is not their fault."""
+    assert len(verdicts["half-garbage"].reasons) == 1
+    assert len(verdicts["final-reads-not-recorded"].reasons) == 1
 
 
 def test_the_others_are_judged_all_the_same(verdicts: dict[str, RunVerdict]) -> None:
