@@ -178,8 +178,6 @@ class _Operations:
         self._outbox.put("records", self._records())
         self._outbox.put("moves", self._moves())
         self._outbox.put("positions", self._positions())
-        if "mop" in self._rows.column_names and self._rows["mop"].null_count < len(self._part):
-            self._outbox.put("own", self._own())
         if steps:
             told = self._selected("steps", self._f("nemesis") & (self._numbers("row") == 0),
                                   at_ns="invoked_ns", fault="value")  # fmt: skip
@@ -222,10 +220,16 @@ class _Operations:
         ).astype(np.int8)  # fmt: skip
         mask = (self._is_send | self._is_read) & self._has_place
         table = self._rows.append_column("kind", pa.array(kind))
+        table = table.append_column("in_transaction", self._in_transaction())
         acks = _translated(self._rows["acks"], _acks, pa.int16())
         place = table.column_names.index("acks")
         return self._selected("records", mask, table.set_column(place, "acks", acks),
                               log_offset="offset")  # fmt: skip
+
+    def _in_transaction(self) -> pa.Array | pa.ChunkedArray:
+        if "mop" in self._rows.column_names:
+            return self._rows["mop"].is_valid()
+        return pa.array(np.zeros(len(self._part), bool))
 
     def _moves(self) -> pa.Table:
         """Where a consumer went, with what was read in one go as one row."""
@@ -286,15 +290,6 @@ class _Operations:
         group = pc.coalesce(self._rows["key"], alone)
         return self._selected("positions", mask, self._rows.append_column("group_name", group),
                               log_offset="offset")  # fmt: skip
-
-    def _own(self) -> pa.Table:
-        """What transactions sent and read."""
-        mask = (
-            (self._is_send | self._is_read) & self._has_place
-            & self._rows["mop"].is_valid().to_numpy() & self._rows["value"].is_valid().to_numpy()
-        )  # fmt: skip
-        table = self._rows.append_column("is_send", pa.array(self._is_send))
-        return self._selected("own", mask, table, log_offset="offset")
 
     def _selected(
         self, relation: str, mask: np.ndarray, rows: pa.Table | None = None, **renamed: str

@@ -49,6 +49,7 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
     "records": _columns(
         kind=_I8, value=_TEXT, log_offset=_I64, operation=_I64, row=_I32, process=_I32,
         invoked_ns=_I64, completed_ns=_I64, acks=_I16,  # -1: all
+        in_transaction=_FLAG,
     ),
     # Reads without a gap that one operation did in one go, or (without offsets) a seek.
     "moves": _columns(
@@ -59,10 +60,6 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
     "positions": _columns(
         f=_TEXT, log_offset=_I64, operation=_I64, row=_I32, process=_I32, invoked_ns=_I64,
         completed_ns=_I64, group_name=_TEXT,
-    ),
-    # What transactions sent and read.
-    "own": _columns(
-        value=_TEXT, operation=_I64, process=_I32, is_send=_FLAG, log_offset=_I64
     ),
     # What is counted of a part, a row from each of those that read of it.
     "seen": _columns(
