@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkers.check import check_runs, without_namesakes
+from checkers.check import check_materials, check_runs, without_namesakes
 from checkers.material import open_run
 from checkers.verdict import RunVerdict
 from results.run import Converged
@@ -184,6 +184,17 @@ def test_a_cut_history_invents_no_phantoms(spark: SparkSession, tmp_path: Path) 
 def test_a_check_that_runs_out_of_time_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
     (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=0.0)
     assert verdict.reasons == ("The check ran out of its 0 s.",)
+
+
+def test_a_file_that_is_gone_meanwhile_fails_its_run_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    opened = [open_run(story.write(tmp_path / name)) for name, story in (("x", GOOD), ("y", LOSS))]
+    no_operations(tmp_path / "x")
+    gone, loss = check_materials(spark, opened).values()
+    [reason] = gone.reasons
+    assert reason.startswith("The check failed: FileNotFoundError")
+    assert (loss.verdict, loss.outcome) == ("anomalous", "lost")
 
 
 def test_runs_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
