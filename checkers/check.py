@@ -99,15 +99,20 @@ def _check(
 
 def _judged(materials: Sequence[Material], counted: Counted) -> Verdicts:
     return {
-        m.directory: judge(_unread(m, counted.failed.get(m.name)), counted.of_run(m.name))
+        m.directory: judge(_failed(m, counted.failed.get(m.name)), counted.of_run(m.name))
         for m in materials
     }
 
 
-def _unread(material: Material, reason: str | None) -> Material:
+def _failed(material: Material, reason: str | None) -> Material:
     if reason is None:
         return material
-    return replace(material, reasons=(*material.reasons, f"The check failed: {reason}."))
+    return _not_looked_at(material, f"The check failed: {reason}.")
+
+
+def _not_looked_at(material: Material, reason: str) -> Material:
+    """Of a run that was not read to its end nothing else is to be said."""
+    return replace(material, reasons=(*material.reasons, reason), whole=False)
 
 
 def _after_failure(
@@ -135,7 +140,7 @@ def _found_so_far(materials: Sequence[Material], counted: Counted, reason: str) 
         write_evidence(counted, materials)
     except OSError as error:
         logging.getLogger(__name__).info("no evidence is written: %s", _first_line(error))
-    return _judged([replace(m, reasons=(*m.reasons, reason)) for m in materials], counted)
+    return _judged([_not_looked_at(m, reason) for m in materials], counted)
 
 
 def _first_line(error: Exception) -> str:

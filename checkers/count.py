@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from checkers import (
@@ -30,7 +29,8 @@ from checkers import (
     values,
     witnesses,
 )
-from checkers.frames import TABLES, read_operations, read_table
+from checkers.blocks import from_bytes
+from checkers.frames import TABLES, read_operations, read_table, spark_schema
 from checkers.judging import TOLD, Judge, Query, opened
 from checkers.limits import (
     TimeLimit,
@@ -47,6 +47,7 @@ from checkers.pieces import shared_out
 from checkers.reading import EXPIRED, Reader
 from checkers.relations import BLOCKS
 from checkers.verdict import Counts, PartitionCounts
+from results.schema import ANOMALIES
 
 
 @dataclass(slots=True)
@@ -162,12 +163,12 @@ def _job(
     remote = list(_read_by_spark(spark, reader, materials))
     numbers = spark.range(len(shares), numPartitions=len(shares))
     if len(shares) == 1 and not remote and reader.tasks == 1:
-        return numbers.mapInArrow(partial(judge.read_and_judge, reader, shares), TOLD)
-    blocks = numbers.mapInArrow(partial(reader.read_shares, shares), BLOCKS)
+        return numbers.mapInArrow(partial(judge.read_and_judge, reader, shares), spark_schema(TOLD))
+    blocks = numbers.mapInArrow(partial(reader.read_shares, shares), spark_schema(BLOCKS))
     for frame in remote:
         blocks = blocks.unionAll(frame)
     brought = blocks.repartitionById(reader.tasks, "task")
-    return brought.mapInArrow(judge.judge, TOLD)
+    return brought.mapInArrow(judge.judge, spark_schema(TOLD))
 
 
 def _read_by_spark(
@@ -181,13 +182,13 @@ def _read_by_spark(
         files = {name: paths for name, paths in files.items() if paths}
         if files:
             rows = read_table(spark, table, files)
-            yield rows.mapInArrow(partial(reader.read_rows, table), BLOCKS)
+            yield rows.mapInArrow(partial(reader.read_rows, table), spark_schema(BLOCKS))
 
 
 def _take(counted: Counted, told: Iterable[tuple[str, bytes]]) -> None:
     failures = []
     for what, block in told:
-        rows = pa.ipc.open_stream(block).read_all().to_pylist()
+        rows = from_bytes(block).to_pylist()
         match what:
             case "partitions":
                 for row in rows:
@@ -208,10 +209,4 @@ def _take(counted: Counted, told: Iterable[tuple[str, bytes]]) -> None:
 
 
 def _all_rows(told: DataFrame) -> DataFrame:
-    return told.where("what = 'anomalies'").mapInArrow(opened, _ANOMALY)
-
-
-_ANOMALY = (
-    "run STRING, anomaly STRING, topic STRING, partition INT, offset BIGINT, value STRING, "
-    "operation BIGINT, evidence STRING"
-)
+    return told.where("what = 'anomalies'").mapInArrow(opened, spark_schema(ANOMALIES))

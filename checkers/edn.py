@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from results.errors import NeaptideError
 
+SUFFIX: Final = ".edn"  # of a file
+
 
 class EdnError(NeaptideError):
     """The text is not EDN."""

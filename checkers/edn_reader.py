@@ -28,7 +28,6 @@ from results.run import FinalRead, Run
 from results.schema import OPERATIONS_READ
 from results.store import create_run, write_run
 
-SUFFIX: Final = ".edn"
 SYSTEM: Final = "jepsen"
 _STAGING: Final = ".edn.tmp"
 _BAD_MAX: Final = 1_000

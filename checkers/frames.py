@@ -36,6 +36,7 @@ _TYPES: Final[Mapping[pa.DataType, T.DataType]] = {
     pa.int64(): T.LongType(),
     pa.bool_(): T.BooleanType(),
     pa.string(): T.StringType(),
+    pa.binary(): T.BinaryType(),
 }
 
 PARTITION: Final = ("run", "topic", "partition")
@@ -46,7 +47,7 @@ READ: Final = "(f = 'poll' AND offset IS NOT NULL)"
 
 
 def spark_schema(columns: pa.Schema) -> T.StructType:
-    """The schema of a Parquet table as Spark reads it."""
+    """The schema of an Arrow table as Spark has it."""
     return T.StructType([T.StructField(f.name, _spark_type(f.type)) for f in columns])
 
 

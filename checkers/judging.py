@@ -20,12 +20,12 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
+from checkers.blocks import from_bytes, to_bytes
 from checkers.cases import FOUND
-from checkers.reading import EXPIRED, Reader, Work
+from checkers.reading import EXPIRED, Reader, Work, reason_of
 from checkers.relations import RELATIONS, Inbox
 
-TOLD: Final = "what STRING, block BINARY"
-_TOLD: Final = pa.schema([pa.field("what", pa.string()), pa.field("block", pa.binary())])
+TOLD: Final = pa.schema([pa.field("what", pa.string()), pa.field("block", pa.binary())])
 ROWS_A_BLOCK: Final = 10_000
 
 RUNS: Final = pa.schema(
@@ -50,7 +50,6 @@ _FACTS: Final = """
     FROM (
         SELECT part, CAST(sum(operations) AS BIGINT) AS operations,
             CAST(sum(sends) AS BIGINT) AS sends, CAST(sum(acked) AS BIGINT) AS acked,
-            CAST(sum(commits) AS BIGINT) AS commits,
             CAST(sum(final_records) AS BIGINT) AS final_records,
             max(highest_read) AS highest_read, max(last_ns) AS last_ns,
             min(backward_operation) AS backward_operation
@@ -82,9 +81,9 @@ _COUNTS: Final = """
 _FAILED: Final = "SELECT DISTINCT run, reason FROM failed JOIN parts USING (part)"
 # Columns of `results.schema.ANOMALIES`.
 _ANOMALIES: Final = """
-    SELECT run, anomaly, topic, partition, log_offset AS offset, value, operation, evidence
+    SELECT run, anomaly, topic, partition, log_offset AS "offset", value, operation, evidence
     FROM ({found}) JOIN parts USING (part) ORDER BY ALL
-""".replace(" AS offset", ' AS "offset"')
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Judge:
     anomalies_max: int | None  # how many rows of them are passed on; None: all
 
     def judge(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What was found, as blocks: first what is little, then the anomalies themselves."""
+        """What was found, as blocks: what is little, the anomalies, and why that may not be all."""
         with tempfile.TemporaryDirectory(prefix="neaptide-check-") as scratch:
             # Nothing is loaded from anywhere: what it needs is part of it.
             settings: dict[str, str | bool | int | float | list[str]] = {
@@ -138,32 +137,39 @@ class Judge:
         failure: str | None = None
         try:
             _load(tables, blocks, pa.table(dict(self.runs), schema=RUNS))
-            if self._is_over(tables):
-                failure = EXPIRED
-            else:
-                with self._interrupted_in_time(tables):
-                    self._run(tables)
-        except duckdb.InterruptException:
-            failure = EXPIRED
+            failure = self._run(tables)
+            yield from self._told(tables, is_whole=failure is None)
         except duckdb.Error as error:
-            failure = _first_line(error)
-        told = {
-            "partitions": _told(tables, _PARTITIONS),
-            "counts": _told(tables, _COUNTS),
-            "failed": _told(tables, _FAILED),
-        }
+            failure = failure or reason_of(error)
         if failure is not None:
-            told["failed"] = pa.table({"run": pa.array([None], pa.string()), "reason": [failure]})
-        for what, table in told.items():
-            yield _block(what, table)
-        found = self.with_witnesses if failure is None else "SELECT * FROM anomalies"
+            yield _block("failed", _of_all_runs(failure))
+
+    def _told(
+        self, tables: duckdb.DuckDBPyConnection, *, is_whole: bool
+    ) -> Iterator[pa.RecordBatch]:
+        for what, sql in (("partitions", _PARTITIONS), ("counts", _COUNTS), ("failed", _FAILED)):
+            yield _block(what, tables.sql(sql).fetch_arrow_table())
+        found = self.with_witnesses if is_whole else "SELECT * FROM anomalies"
         limited = "" if self.anomalies_max is None else f" LIMIT {self.anomalies_max}"
         anomalies = tables.sql(_ANOMALIES.format(found=found) + limited)
         for batch in anomalies.fetch_arrow_reader(ROWS_A_BLOCK):
             if batch.num_rows:
                 yield _block("anomalies", pa.Table.from_batches([batch]))
 
-    def _run(self, tables: duckdb.DuckDBPyConnection) -> None:
+    def _run(self, tables: duckdb.DuckDBPyConnection) -> str | None:
+        """Make the checks; why they ended before the last one."""
+        if self._is_over(tables):
+            return EXPIRED
+        try:
+            with self._interrupted_in_time(tables):
+                self._ask(tables)
+        except duckdb.InterruptException:
+            return EXPIRED
+        except duckdb.Error as error:
+            return reason_of(error)
+        return None
+
+    def _ask(self, tables: duckdb.DuckDBPyConnection) -> None:
         for query in self.queries:
             if query.table is not None:
                 tables.execute(f"CREATE TABLE {query.table} AS {query.sql}")
@@ -217,21 +223,14 @@ def opened(blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of blocks of one kind."""
     for batch in blocks:
         for block in batch["block"]:
-            yield from pa.ipc.open_stream(block.as_buffer())
+            yield from from_bytes(block.as_buffer()).to_batches()
 
 
-def _told(tables: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    return tables.sql(sql).fetch_arrow_table()
+def _of_all_runs(failure: str) -> pa.Table:
+    """Which of a task's runs is to blame is not known."""
+    return pa.table({"run": pa.array([None], pa.string()), "reason": [failure]})
 
 
 def _block(what: str, table: pa.Table) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    columns = [pa.array([what]), pa.array([sink.getvalue().to_pybytes()], pa.binary())]
-    return pa.RecordBatch.from_arrays(columns, schema=_TOLD)
-
-
-def _first_line(error: Exception) -> str:
-    first = next(iter(str(error).strip().splitlines()), "").rstrip(".")
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    columns = [pa.array([what]), pa.array([to_bytes(table)], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=TOLD)

@@ -22,6 +22,8 @@ from checkers.material import Material
 SMALL_ROWS: Final = 50_000
 ROWS_PER_TASK: Final = 1_000_000
 TASKS_MIN: Final = 4
+# Anomalies that are brought to the driver and written from there, by all tasks together; each may
+# bring its share, and some in any case.
 FEW: Final = 20_000
 FEW_PER_TASK: Final = 2_000
 _AGAIN_S: Final = 0.1
@@ -31,30 +33,22 @@ GRACE_S: Final = 2.0
 TASK_MEMORY: Final = "spark.neaptide.task.memory"
 TASK_MEMORY_DEFAULT: Final = "1500MB"
 
-# What is spread by partition may be joined by offset without a second shuffle.
 _ALWAYS: Final[Mapping[str, str]] = {
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    # How much there is was counted before; to plan anew after every stage costs more than it saves.
+    "spark.sql.adaptive.enabled": "false",
     # A stage that is done again brings the same rows: they are never drawn by chance.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
 }
-_SMALL: Final[Mapping[str, str]] = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    # To compile code takes longer than to interpret it for few rows.
+# To compile code takes longer than to interpret it for few rows, and none of what only moves.
+_INTERPRETED: Final[Mapping[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# Spark looks at no row: there is nothing to compile. Blocks are large: not many are handed at once.
+# Blocks are large: not many are handed at once.
 _BLOCKS: Final[Mapping[str, str]] = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 2**20),
 }
-_LARGE: Final[Mapping[str, str]] = {
-    # How much there is was counted before; to plan anew after every stage costs more than it saves.
-    "spark.sql.adaptive.enabled": "false",
-}
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
 
 class TimeLimit:
@@ -143,21 +137,21 @@ def _rows(materials: Sequence[Material]) -> int:
 @contextmanager
 def moving_blocks(spark: SparkSession) -> Iterator[None]:
     """Set the session for what only moves blocks from task to task, and put it back."""
-    with _set(spark, {**_ALWAYS, **_BLOCKS}):
+    with _set(spark, {**_ALWAYS, **_INTERPRETED, **_BLOCKS}):
         yield
 
 
 @contextmanager
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
-    small = _rows(materials) < SMALL_ROWS
-    with _set(spark, {**_ALWAYS, **(_SMALL if small else _large(materials))}):
-        yield
-
-
-def _large(materials: Sequence[Material]) -> Mapping[str, str]:
     rows = _rows(materials)
-    return {**_LARGE, "spark.sql.shuffle.partitions": str(TASKS_MIN + rows // ROWS_PER_TASK)}
+    sized = (
+        {**_INTERPRETED, _PARTITIONS: "1"}
+        if rows < SMALL_ROWS
+        else {_PARTITIONS: str(TASKS_MIN + rows // ROWS_PER_TASK)}
+    )
+    with _set(spark, {**_ALWAYS, **sized}):
+        yield
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +37,7 @@ class Material:
     whole: bool  # the record of its operations is complete
     rows: int = 0  # in all readable files
     transactions: bool = False  # some of its operations are transactions
+    row_groups: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)  # rows of each
 
     @property
     def name(self) -> str:
@@ -68,12 +69,12 @@ def open_run(directory: Path) -> Material:
     run, reasons = _read(directory)
     files: dict[str, tuple[Path | str, ...]] = {}
     damaged: dict[str, list[str]] = {}
-    rows = 0
+    row_groups: dict[Path, tuple[int, ...]] = {}
     transactions = False
     for table in TABLES:
         opened = _open_table(directory, table)
-        files[table], damaged[table] = opened.good, opened.bad
-        rows += opened.rows
+        files[table], damaged[table] = tuple(opened.good), opened.bad
+        row_groups |= opened.good
         transactions = transactions or opened.transactions
     if not files["operations"] and not damaged["operations"]:
         damaged["operations"].append(f"{directory / 'operations'} has no Parquet file.")
@@ -83,7 +84,8 @@ def open_run(directory: Path) -> Material:
         )
     reasons += [sentence for table in TABLES for sentence in damaged[table]]
     whole = run is not None and run.status == "finished" and not damaged["operations"]
-    return Material(directory, run, files, tuple(reasons), whole, rows, transactions)
+    rows = sum(map(sum, row_groups.values()))
+    return Material(directory, run, files, tuple(reasons), whole, rows, transactions, row_groups)
 
 
 def _nothing(directory: Path, reason: str) -> Material:
@@ -107,16 +109,14 @@ def shortcomings(run: Run) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    good: tuple[Path, ...]
+    good: dict[Path, tuple[int, ...]]  # the rows of each row group
     bad: list[str]  # sentences
-    rows: int
     transactions: bool
 
 
 def _open_table(directory: Path, table: str) -> _Table:
-    good: list[Path] = []
+    good: dict[Path, tuple[int, ...]] = {}
     bad: list[str] = []
-    rows = 0
     transactions = False
     for path in table_files(directory / table):
         try:
@@ -127,13 +127,13 @@ def _open_table(directory: Path, table: str) -> _Table:
             continue
         fault = _fault(footer.schema.to_arrow_schema(), TABLES[table])
         if fault is None:
-            good.append(path)
-            rows += footer.num_rows
+            groups = range(footer.num_row_groups)
+            good[path] = tuple(footer.row_group(number).num_rows for number in groups)
             transactions = transactions or _has_values(footer, "mop")
         else:
             bad.append(f"{path} {fault}.")
     bad += [f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))]
-    return _Table(tuple(good), bad, rows, transactions)
+    return _Table(good, bad, transactions)
 
 
 def _has_values(footer: pq.FileMetaData, name: str) -> bool:
@@ -151,15 +151,15 @@ def _has_values(footer: pq.FileMetaData, name: str) -> bool:
 
 
 def _fault(found: pa.Schema, expected: pa.Schema) -> str | None:
-    for field in expected:
-        index = found.get_field_index(field.name)
-        if index < 0 and field.name in OPERATIONS_OPTIONAL.names:
+    for column in expected:
+        index = found.get_field_index(column.name)
+        if index < 0 and column.name in OPERATIONS_OPTIONAL.names:
             continue
         if index < 0:
-            return f"lacks the column {field.name!r}"
-        is_type, wanted = _plain(found.field(index).type), _plain(field.type)
+            return f"lacks the column {column.name!r}"
+        is_type, wanted = _plain(found.field(index).type), _plain(column.type)
         if is_type != wanted:
-            return f"has {is_type} in the column {field.name!r}, not {wanted}"
+            return f"has {is_type} in the column {column.name!r}, not {wanted}"
     return None
 
 

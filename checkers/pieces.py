@@ -1,7 +1,7 @@
 """Pieces: what one task reads at a time, a stretch of one Parquet file or rows out of memory.
 
-Plain Python over Parquet footers, on the driver; no row is read here. Files that only Spark can
-read (`checkers.remote`) have no pieces: Spark hands out their rows.
+Plain Python over what was found when the runs were opened, on the driver; no file is opened here.
+Files that only Spark can read (`checkers.remote`) have no pieces: Spark hands out their rows.
 
 The rule: a piece names rows of one run and one table, and no row is in two pieces.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from checkers.material import Material
 from checkers.reading import FINAL_READS, FinalReads, Piece, Work
@@ -43,7 +42,7 @@ def _of_run(material: Material) -> Iterator[Work]:
     for table, paths in material.files.items():
         for path in paths:
             if isinstance(path, Path):
-                yield from _of_file(material.name, table, path)
+                yield from _of_file(material.name, table, path, material.row_groups[path])
     reads = list(material.final_reads.values())
     if reads:
         yield FinalReads(
@@ -61,13 +60,12 @@ def _of_run(material: Material) -> Iterator[Work]:
         )
 
 
-def _of_file(run: str, table: str, path: Path) -> Iterator[Piece]:
-    footer = pq.read_metadata(path)
+def _of_file(run: str, table: str, path: Path, row_groups: Sequence[int]) -> Iterator[Piece]:
     groups: list[int] = []
     rows = 0
-    for number in range(footer.num_row_groups):
+    for number, rows_of_group in enumerate(row_groups):
         groups.append(number)
-        rows += footer.row_group(number).num_rows
+        rows += rows_of_group
         if rows >= ROWS_PER_READER:
             yield Piece(run, table, str(path), tuple(groups), rows)
             groups, rows = [], 0

@@ -24,6 +24,7 @@ from checkers.relations import (
     FAILED,
     FINAL,
     FINAL_UNSURE,
+    PARTS,
     READ,
     READ_UNSURE,
     RELATIONS,
@@ -80,15 +81,8 @@ class FinalReads:
 
 Work = Piece | FinalReads
 
-FINAL_READS: Final = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("complete", pa.bool_()),  # the run is whole and these reads reached the log end
-        pa.field("start_offset", pa.int64()),
-        pa.field("end_offset", pa.int64()),
-    ]
-)
+# Of a part; its run is that of all of them.
+FINAL_READS: Final = pa.schema([*list(PARTS)[1:], *list(RELATIONS["final_reads"])[1:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +111,7 @@ class Reader:
                     self._take(outbox, work.run, work.table, rows)
                     yield from outbox.blocks()
             except (OSError, pa.ArrowException) as error:
-                _fail(outbox, work.run, _first_line(error))
+                _fail(outbox, work.run, reason_of(error))
         yield from outbox.blocks(at_end=True)
 
     def read_shares(
@@ -184,8 +178,6 @@ class _Operations:
         self._outbox.put("records", self._records())
         self._outbox.put("moves", self._moves())
         self._outbox.put("positions", self._positions())
-        if "mop" in self._rows.column_names and self._rows["mop"].null_count < len(self._part):
-            self._outbox.put("own", self._own())
         if steps:
             told = self._selected("steps", self._f("nemesis") & (self._numbers("row") == 0),
                                   at_ns="invoked_ns", fault="value")  # fmt: skip
@@ -196,15 +188,13 @@ class _Operations:
 
     def _seen(self) -> pa.Table:
         """One row per part."""
-        rows, count = self._rows, len(self._part)
+        rows = self._rows
         completed = pc.coalesce(rows["completed_ns"], rows["invoked_ns"])
         backward = pc.fill_null(pc.less(rows["completed_ns"], rows["invoked_ns"]), False)
-        is_commit = self._f("commit") | self._f("committed")
         flags = {
             "operations": (self._numbers("row") == 0) & (self._numbers("process") >= 0),
             "sends": self._is_send,
             "acked": self._is_send & self._is_ok,
-            "commits": is_commit,
             "final_records": self._is_read & self._is_final,
         }
         nothing = pa.scalar(None, pa.int64())
@@ -217,7 +207,6 @@ class _Operations:
         }
         how = [*((name, "sum") for name in flags), ("highest_read", "max"), ("last_ns", "max"),
                ("backward_operation", "min")]  # fmt: skip
-        assert count
         told = pa.table(columns).group_by("part", use_threads=False).aggregate(how)
         return _table("seen", {name.rpartition("_")[0] if name != "part" else name: told[name]
                                for name in told.column_names})  # fmt: skip
@@ -231,10 +220,16 @@ class _Operations:
         ).astype(np.int8)  # fmt: skip
         mask = (self._is_send | self._is_read) & self._has_place
         table = self._rows.append_column("kind", pa.array(kind))
+        table = table.append_column("in_transaction", self._in_transaction())
         acks = _translated(self._rows["acks"], _acks, pa.int16())
         place = table.column_names.index("acks")
         return self._selected("records", mask, table.set_column(place, "acks", acks),
                               log_offset="offset")  # fmt: skip
+
+    def _in_transaction(self) -> pa.Array | pa.ChunkedArray:
+        if "mop" in self._rows.column_names:
+            return self._rows["mop"].is_valid()
+        return pa.array(np.zeros(len(self._part), bool))
 
     def _moves(self) -> pa.Table:
         """Where a consumer went, with what was read in one go as one row."""
@@ -295,15 +290,6 @@ class _Operations:
         group = pc.coalesce(self._rows["key"], alone)
         return self._selected("positions", mask, self._rows.append_column("group_name", group),
                               log_offset="offset")  # fmt: skip
-
-    def _own(self) -> pa.Table:
-        """What transactions sent and read."""
-        mask = (
-            (self._is_send | self._is_read) & self._has_place
-            & self._rows["mop"].is_valid().to_numpy() & self._rows["value"].is_valid().to_numpy()
-        )  # fmt: skip
-        table = self._rows.append_column("is_send", pa.array(self._is_send))
-        return self._selected("own", mask, table, log_offset="offset")
 
     def _selected(
         self, relation: str, mask: np.ndarray, rows: pa.Table | None = None, **renamed: str
@@ -407,6 +393,7 @@ def _acks(text: str) -> int | None:
     return int(text) if text.lstrip("-").isdigit() else None
 
 
-def _first_line(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
+    """What it is, and the first line of what it says."""
     first = next(iter(str(error).strip().splitlines()), "").rstrip(".")
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

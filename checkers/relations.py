@@ -2,7 +2,7 @@
 
 A task that judges has all rows of its topic partitions. A *part* is one topic partition of one run
 (or, without a topic, what a run says of no partition); `part` numbers it, in each task anew. Rows
-travel as Arrow streams inside a binary column: Spark moves whole blocks and looks at no row.
+travel in blocks (`checkers.blocks`).
 
 The rule: to which task a part goes follows from its names alone, and neighbouring partitions go to
 different ones.
@@ -17,6 +17,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
+from checkers.blocks import from_bytes, to_bytes
 
 # Rows are passed on once there are this many bytes of them.
 BLOCK_BYTES: Final = 8 * 2**20
@@ -47,6 +49,7 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
     "records": _columns(
         kind=_I8, value=_TEXT, log_offset=_I64, operation=_I64, row=_I32, process=_I32,
         invoked_ns=_I64, completed_ns=_I64, acks=_I16,  # -1: all
+        in_transaction=_FLAG,
     ),
     # Reads without a gap that one operation did in one go, or (without offsets) a seek.
     "moves": _columns(
@@ -58,15 +61,12 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
         f=_TEXT, log_offset=_I64, operation=_I64, row=_I32, process=_I32, invoked_ns=_I64,
         completed_ns=_I64, group_name=_TEXT,
     ),
-    # What transactions sent and read.
-    "own": _columns(
-        value=_TEXT, operation=_I64, process=_I32, is_send=_FLAG, log_offset=_I64
-    ),
     # What is counted of a part, a row from each of those that read of it.
     "seen": _columns(
-        operations=_I64, sends=_I64, acked=_I64, commits=_I64, final_records=_I64,
+        operations=_I64, sends=_I64, acked=_I64, final_records=_I64,
         highest_read=_I64, last_ns=_I64, backward_operation=_I64,
     ),
+    # Complete: the run is whole, and these reads reached the log end.
     "final_reads": _columns(complete=_FLAG, start_offset=_I64, end_offset=_I64),
     "replicas": _columns(
         broker=_I32, log_offset=_I64, leader_epoch=_I32, key=_TEXT, value=_TEXT, control=_FLAG,
@@ -81,8 +81,7 @@ RELATIONS: Final[Mapping[str, pa.Schema]] = {
     "failed": _columns(reason=_TEXT),
 }  # fmt: skip
 
-BLOCKS: Final = "task INT, relation STRING, parts BINARY, block BINARY"
-_BLOCKS: Final = pa.schema(
+BLOCKS: Final = pa.schema(
     [
         pa.field("task", _I32),
         pa.field("relation", _TEXT),
@@ -91,9 +90,7 @@ _BLOCKS: Final = pa.schema(
     ]
 )
 
-
-# Numbers that hardly change from row to row: a third of the bytes, and Spark compresses nothing.
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_NO_PARTITION: Final = -(2**31)  # in place of null; the least of its type
 
 
 @dataclass(slots=True)
@@ -113,14 +110,14 @@ class Parts:
         """The part of each row of one run."""
         topics = [*topic.dictionary.to_pylist(), None]
         of_topic = topic.indices.fill_null(len(topics) - 1).to_numpy().astype(np.int64)
-        no_partition = -(2**31)
-        of_partition = partition.fill_null(no_partition).to_numpy().astype(np.int64)
-        pairs, inverse = np.unique((of_topic << 33) + of_partition, return_inverse=True)
-        found = np.empty(len(pairs), np.int32)
-        for place, pair in enumerate(pairs.tolist()):
-            number = ((pair + 2**32) % 2**33) - 2**32
-            name = topics[(pair - number) >> 33], None if number == no_partition else number
-            found[place] = self.number((run, *name))
+        of_partition = partition.fill_null(_NO_PARTITION).to_numpy().astype(np.int64)
+        keys = of_topic * 2**32 + (of_partition - _NO_PARTITION)
+        distinct, inverse = np.unique(keys, return_inverse=True)
+        found = np.empty(len(distinct), np.int32)
+        for place, key in enumerate(distinct.tolist()):
+            topic_at, above = divmod(key, 2**32)
+            number = above + _NO_PARTITION if above else None
+            found[place] = self.number((run, topics[topic_at], number))
         return found[inverse]
 
     def table(self, numbers: Iterable[int]) -> pa.Table:
@@ -176,10 +173,10 @@ class Outbox:
             row = {
                 "task": task,
                 "relation": relation,
-                "parts": _packed(self.parts.table(numbers.tolist())),
-                "block": _packed(table),
+                "parts": to_bytes(self.parts.table(numbers.tolist())),
+                "block": to_bytes(table),
             }
-            yield pa.RecordBatch.from_pylist([row], schema=_BLOCKS)
+            yield pa.RecordBatch.from_pylist([row], schema=BLOCKS)
 
     def _add(self, task: int, relation: str, table: pa.Table) -> None:
         self._waiting.setdefault((task, relation), []).append(table)
@@ -203,7 +200,7 @@ class Inbox:
         """Relations and rows of a batch of blocks."""
         columns = (block.column(place) for place in range(1, 4))
         for relation, names, rows in zip(*columns, strict=True):
-            parts = _unpacked(names)
+            parts = from_bytes(names.as_buffer())
             numbers = np.array(
                 [
                     self.parts.number(name)
@@ -211,17 +208,6 @@ class Inbox:
                 ],
                 np.int32,
             )
-            table = _unpacked(rows)
+            table = from_bytes(rows.as_buffer())
             part = pa.array(numbers[table["part"].to_numpy()])
             yield relation.as_py(), table.set_column(0, "part", part)
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(block: pa.BinaryScalar) -> pa.Table:
-    return pa.ipc.open_stream(block.as_buffer()).read_all()

@@ -13,6 +13,7 @@ from typing import Final
 
 from checkers.cases import case, found
 from checkers.offsets import with_next_known
+from checkers.relations import READ
 
 # Sends over a record that is known to be there.
 SKIPS: Final = f"""
@@ -58,11 +59,11 @@ BETWEEN: Final = found(
 
 # Values that the transaction which sent them had read.
 PRECOMMITTED: Final = found(
-    """(
-        SELECT part, value, operation, count(*) FILTER (is_send) AS sends,
-            count(*) FILTER (NOT is_send) AS reads,
-            min(log_offset) FILTER (NOT is_send) AS log_offset, min(process) AS process
-        FROM own GROUP BY part, value, operation
+    f"""(
+        SELECT part, value, operation, count(*) FILTER (kind < {READ}) AS sends,
+            count(*) FILTER (kind >= {READ}) AS reads,
+            min(log_offset) FILTER (kind >= {READ}) AS log_offset, min(process) AS process
+        FROM records WHERE in_transaction AND value IS NOT NULL GROUP BY part, value, operation
     )""",
     "value",
     case(

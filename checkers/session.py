@@ -48,7 +48,7 @@ LARGE_ROWS: Final = 8_000_000
 _MEMORY_SMALL: Final = "3g"
 _MEMORY_LARGE: Final = "6g"
 _HEAP_LEAST_MIB: Final = 512  # with less Spark does not start
-_CORES: Final = re.compile(r"local\[(\d+)\]")
+_LOCAL: Final = re.compile(r"local\[(?P<cores>\d+|\*)(\s*,\s*\d+)?\]")  # cores, failures of a task
 
 
 def local_session(
@@ -68,7 +68,7 @@ def local_session(
     if running is not None:
         return running
     _require_java()
-    if master.startswith("local"):  # the processes that read EDN have the libraries of this one
+    if master.startswith("local"):  # the tasks have the Python of this process, and its libraries
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
     given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
@@ -102,10 +102,10 @@ def stop_session(spark: SparkSession) -> None:
 
 def tasks_at_once(master: str) -> int:
     """Of those on this machine."""
-    cores = _CORES.fullmatch(master)
-    if cores is not None:
-        return max(1, int(cores[1]))
-    return (os.cpu_count() or 1) if master == "local[*]" else 1
+    local = _LOCAL.fullmatch(master)
+    if local is None:
+        return 1
+    return (os.cpu_count() or 1) if local["cores"] == "*" else max(1, int(local["cores"]))
 
 
 def _settings(memory: str, tasks: int, address: str, java_options: Sequence[str]) -> dict[str, str]:
@@ -128,7 +128,8 @@ def _settings(memory: str, tasks: int, address: str, java_options: Sequence[str]
         "spark.sql.warehouse.dir": os.path.join(scratch, "neaptide-warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
-        # One check of a large run makes more classes than Spark remembers: the next made them anew.
+        # Cycles and series of a large run make more classes than Spark remembers (100), and would
+        # make them anew for the next run of the session.
         "spark.sql.codegen.cache.maxEntries": "1000",
         # Thousands of small files: list them here, not in a job of their own.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",

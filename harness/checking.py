@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from checkers.verdict import RunVerdict
 
 
-_EDN: Final = ".edn"
 _EDN_ROW_BYTES: Final = 60
 _PARQUET_ROW_BYTES: Final = 6
 _MEMORY: Final = re.compile(r"[1-9][0-9]*[mg]")
@@ -125,12 +124,13 @@ def check_spark(master: str | None, remote: str | None, memory: str | None = Non
 def rows_of(names: Sequence[str]) -> int:
     """About how many rows there are to check, by the size of their files: nothing is opened, since
     Spark's Java waits for the answer. What is not there, or elsewhere, has none."""
+    from checkers.edn import SUFFIX
     from results.errors import NeaptideError
     from results.store import find_run
 
     rows = 0
     for name in names:
-        if name.endswith(_EDN):
+        if name.endswith(SUFFIX):
             rows += Path(name).stat().st_size // _EDN_ROW_BYTES if Path(name).is_file() else 0
             continue
         try:
@@ -143,7 +143,8 @@ def rows_of(names: Sequence[str]) -> int:
 
 def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     """Runs by their names; a history of Jepsen's is made into one first."""
-    from checkers.edn_reader import SUFFIX, import_history
+    from checkers.edn import SUFFIX
+    from checkers.edn_reader import import_history
     from checkers.material import open_run
     from checkers.remote import is_remote_path, open_remote
     from results.errors import RunNotFoundError

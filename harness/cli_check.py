@@ -107,9 +107,11 @@ def check(
 
 
 def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:
+    from checkers.edn import SUFFIX
+
     if stop and not follow:
         raise UsageError("--stop-on-anomaly needs --follow.")
-    if follow and (len(runs) != 1 or runs[0].endswith(".edn") or "://" in runs[0]):
+    if follow and (len(runs) != 1 or runs[0].endswith(SUFFIX) or "://" in runs[0]):
         raise UsageError("--follow follows one run that is on this machine: name one.")
     if follow and remote is not None:
         raise UsageError("--follow does not go with --remote: give --master, or neither.")

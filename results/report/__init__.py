@@ -70,7 +70,7 @@ def _page(data: RunData) -> dict[str, Any]:
         "outcome": outcome,
         "agrees": data.run.expected == outcome if data.run.expected else None,
         "reasons": data.verdict.get("reasons", []),
-        "operations": data.verdict.get("operations", data.operations_looked_at),
+        "operations": data.verdict.get("operations", data.operation_rows),
         "is_cut": data.is_cut,
         "counts": evidence.anomaly_counts(data),
         "records": shown,

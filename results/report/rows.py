@@ -38,7 +38,7 @@ class RunData:
     replicas: pa.Table
     anomalies: list[Row]
     series: pa.Table
-    operations_looked_at: int
+    operation_rows: int  # in all files, whether looked at or not
 
     @property
     def names(self) -> dict[int, str]:
@@ -48,7 +48,7 @@ class RunData:
     def is_cut(self) -> bool:
         """Whether there may be more than was read."""
         rounds: int = self.fetch_rounds.num_rows
-        return max(self.operations_looked_at, rounds) >= ROWS_MAX
+        return max(self.operation_rows, rounds) >= ROWS_MAX
 
     def rows_of(self, f: str) -> list[Row]:
         """Operations of one kind, in order of invocation. For kinds that are few."""
@@ -83,7 +83,7 @@ def load(directory: Path) -> RunData:
         run=run,
         verdict=_verdict(directory / VERDICT_FILE),
         operations=operations,
-        operations_looked_at=_rows_in(directory / "operations"),
+        operation_rows=_rows_in(directory / "operations"),
         fetch_rounds=_table(directory / "fetch_rounds", schema.FETCH_ROUNDS),
         replicas=_table(directory / "replicas", schema.REPLICAS),
         anomalies=anomalies,

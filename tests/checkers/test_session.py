@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 
@@ -31,7 +32,13 @@ def test_memory_is_shared_out(memory: str, tasks: int, heap: str, task: str) -> 
     assert (settings["spark.driver.memory"], settings[TASK_MEMORY]) == (heap, task)
 
 
-@pytest.mark.parametrize(("master", "tasks"), [("local[4]", 4), ("local", 1), ("spark://h:1", 1)])
+@pytest.mark.parametrize(
+    ("master", "tasks"),
+    [
+        ("local[4]", 4), ("local[4,3]", 4), ("local[4, 3]", 4), ("local", 1), ("spark://h:1", 1),
+        ("local[*]", os.cpu_count()), ("local[*,2]", os.cpu_count()),
+    ],
+)  # fmt: skip
 def test_tasks_at_once(master: str, tasks: int) -> None:
     assert session.tasks_at_once(master) == tasks
 

@@ -130,6 +130,16 @@ def test_no_row_is_read_twice_and_none_is_left_out(
     ]
 
 
+def test_a_file_is_opened_once_before_its_rows_are_read(tmp_path: Path) -> None:
+    run = Story([send("a", 0), final((0, "a"))]).write(tmp_path / "run")
+    material = open_run(run)
+    before = shared_out([material], 1)
+    assert any(isinstance(work, Piece) for share in before for work in share)
+    for file in (run / "operations").iterdir():
+        file.unlink()
+    assert repr(shared_out([material], 1)) == repr(before)
+
+
 def test_few_rows_are_one_share(tmp_path: Path) -> None:
     """Which one task reads and judges."""
     runs = [Story([send("a", 0), final((0, "a"))]).write(tmp_path / name) for name in ("x", "y")]

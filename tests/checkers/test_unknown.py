@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from checkers.check import check_runs, without_namesakes
+from checkers.check import check_materials, check_runs, without_namesakes
 from checkers.material import open_run
 from checkers.verdict import RunVerdict
 from results.run import Converged
@@ -50,6 +50,14 @@ def garbage_inside(run: Path) -> None:
     data = bytearray(path.read_bytes())
     data[4:400] = bytes([0xA5]) * 396
     path.write_bytes(bytes(data))
+
+
+def garbage_in_a_second_file(run: Path) -> None:
+    first = run / "operations" / "part-0-00000.parquet"
+    data = first.read_bytes()
+    garbage_inside(run)
+    first.rename(first.with_name("part-1-00000.parquet"))
+    first.write_bytes(data)
 
 
 def left_unfinished(run: Path) -> None:
@@ -96,6 +104,7 @@ CASES: dict[str, tuple[Story, Callable[[Path], None], str]] = {
     "empty-file": (GOOD, damage("fetch_rounds", b""), "part-9-00000.parquet is not a whole"),
     "garbage": (GOOD, damage("replicas", b"PAR1 not PAR1"), "part-9-00000.parquet is not a whole"),
     "garbage-inside": (GOOD, garbage_inside, "The check failed"),
+    "half-garbage": (GOOD, garbage_in_a_second_file, "The check failed"),
     "unfinished": (GOOD, left_unfinished, ".part-1-00000.parquet.tmp was never finished"),
     "other-columns": (GOOD, other_columns, "lacks the column 'row'"),
     "no partition": (GOOD, nothing, "rename it"),
@@ -136,6 +145,12 @@ def test_it_is_unknown_and_says_why(verdicts: dict[str, RunVerdict], name: str) 
     assert any(CASES[name][2] in reason for reason in verdict.reasons), verdict.reasons
 
 
+def test_what_was_not_read_is_not_called_unrecorded(verdicts: dict[str, RunVerdict]) -> None:
+    """Of a run whose file failed its final reads prove nothing, but that is not their fault."""
+    assert len(verdicts["half-garbage"].reasons) == 1
+    assert len(verdicts["final-reads-not-recorded"].reasons) == 1
+
+
 def test_the_others_are_judged_all_the_same(verdicts: dict[str, RunVerdict]) -> None:
     assert (verdicts["good"].verdict, verdicts["good"].outcome) == ("valid", "held")
     assert (verdicts["loss"].verdict, verdicts["loss"].outcome) == ("anomalous", "lost")
@@ -169,6 +184,17 @@ def test_a_cut_history_invents_no_phantoms(spark: SparkSession, tmp_path: Path) 
 def test_a_check_that_runs_out_of_time_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
     (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=0.0)
     assert verdict.reasons == ("The check ran out of its 0 s.",)
+
+
+def test_a_file_that_is_gone_meanwhile_fails_its_run_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    opened = [open_run(story.write(tmp_path / name)) for name, story in (("x", GOOD), ("y", LOSS))]
+    no_operations(tmp_path / "x")
+    gone, loss = check_materials(spark, opened).values()
+    [reason] = gone.reasons
+    assert reason.startswith("The check failed: FileNotFoundError")
+    assert (loss.verdict, loss.outcome) == ("anomalous", "lost")
 
 
 def test_runs_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
@@ -253,6 +279,20 @@ def test_what_earlier_checks_found_stays_when_a_later_one_fails(
     assert reason.startswith(f"The check failed: {told}")
     assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
     assert pq.read_table(run / "anomalies").num_rows == 2
+
+
+@pytest.mark.parametrize("small_rows", [50_000, 0])
+def test_a_task_that_cannot_take_its_rows_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_rows: int
+) -> None:
+    """By itself, and among others that could."""
+    monkeypatch.setattr("checkers.limits.SMALL_ROWS", small_rows)
+    monkeypatch.setattr("checkers.limits.TASK_MEMORY_DEFAULT", "1MB")
+    monkeypatch.setattr("checkers.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
+    [reason] = verdict.reasons
+    assert reason.startswith("The check failed: OutOfMemoryException: Out of Memory Error")
+    assert dict(verdict.anomalies) == {}
 
 
 OF_JAVA = """An error occurred while calling o283.collectToPython.

@@ -12,10 +12,11 @@ import pytest
 from results.errors import RunUnreadableError
 from results.report import diagram_of, write_report
 from results.report.layout import ROWS_MAX, lay_out
+from results.report.rows import load
 from results.report.story import Line
-from results.schema import OPERATIONS, REPLICAS
+from results.schema import ANOMALIES, OPERATIONS, REPLICAS
 from results.store import write_json, write_run
-from results.tables import TableWriter
+from results.tables import TableWriter, write_table
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
 
 
@@ -184,6 +185,32 @@ def test_a_run_under_load_shows_plots(run: Path) -> None:
     texts = page(run).texts
     assert "leader of each partition" in texts
     assert "followers of partition 0: LEO and HW on the wire" in texts
+
+
+@pytest.mark.parametrize("at_issue", ["m2", "m1", None])
+def test_under_load_only_the_records_at_issue_are_told(run: Path, at_issue: str | None) -> None:
+    write_run(run, replace(RUN, kind="random", expected=None))
+    for path in (run / "anomalies").iterdir():
+        path.unlink()
+    idle = dict.fromkeys(OPERATIONS.names) | {
+        "operation": 80, "row": 0, "process": 0, "f": "send", "type": "ok", "invoked_ns": 1,
+        "value": "m3", "phase": "main",
+    }  # fmt: skip
+    with TableWriter(run / "operations", OPERATIONS, writer="idle") as writer:
+        writer.append(tuple(idle.values()))
+    found = [("run", "lost-write", "t", 0, 1, at_issue, 3, "{}")] if at_issue else []
+    write_table(run / "anomalies", ANOMALIES, found)
+    data = load(run)
+    assert {row["value"] for f in ("send", "poll") for row in data.rows_of(f)} == {
+        *([at_issue] if at_issue else [])
+    }
+    assert [len(data.rows_of(f)) for f in ("nemesis", "leader")] == [6, 3]
+    assert data.operations.num_rows < data.operation_rows
+    assert not data.is_cut
+    said = " ".join(Page(diagram_of(run)).texts)
+    assert [f"ack {value}" in said for value in ("m1", "m2")] == [
+        value == at_issue for value in ("m1", "m2")
+    ]
 
 
 def test_a_story_that_is_too_long_is_cut_in_the_middle_and_says_so() -> None:
