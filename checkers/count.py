@@ -99,7 +99,7 @@ def count(
         deadline_s=limit.deadline_s,
         anomalies_max=anomalies_per_task(tasks),
     )
-    with moving_blocks(spark):
+    with moving_blocks(spark, materials):
         told = _job(spark, materials, reader, judge).collect()
     _take(counted, ((row["what"], row["block"]) for row in told))
     if len(counted.rows) < counted.total:

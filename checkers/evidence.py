@@ -61,7 +61,7 @@ def _write_by_spark(counted: Counted, found: DataFrame, materials: Sequence[Mate
         found = found.unionAll(literal(found.sparkSession, found.schema.toDDL(), cycles))
     with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
         written = Path(staging) / "written"
-        with moving_blocks(found.sparkSession):
+        with moving_blocks(found.sparkSession, materials):
             found.withColumn("of", F.col("run")).withColumn("table", tables).write.partitionBy(
                 "of", "table"
             ).parquet(str(written))

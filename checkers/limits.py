@@ -39,7 +39,7 @@ _ALWAYS: Final[Mapping[str, str]] = {
     # A stage that is done again brings the same rows: they are never drawn by chance.
     "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
 }
-# To compile code takes longer than to interpret it for few rows, and none of what only moves.
+# To compile code takes longer than to interpret it for few rows, and for what only moves.
 _INTERPRETED: Final[Mapping[str, str]] = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -135,9 +135,14 @@ def _rows(materials: Sequence[Material]) -> int:
 
 
 @contextmanager
-def moving_blocks(spark: SparkSession) -> Iterator[None]:
-    """Set the session for what only moves blocks from task to task, and put it back."""
-    with _set(spark, {**_ALWAYS, **_INTERPRETED, **_BLOCKS}):
+def moving_blocks(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
+    """Set the session for what only moves blocks from task to task, and put it back.
+
+    Where files can be read by Spark alone, their rows pass through its own code too.
+    """
+    elsewhere = [m for m in materials if any(isinstance(p, str) for p in m.files["operations"])]
+    code = _INTERPRETED if _rows(elsewhere) < SMALL_ROWS else {}
+    with _set(spark, {**_ALWAYS, **code, **_BLOCKS}):
         yield
 
 
