@@ -176,10 +176,7 @@ def _read_by_spark(
 ) -> Iterator[DataFrame]:
     """Files that only Spark can read, as blocks."""
     for table in TABLES:
-        files = {
-            m.name: [path for path in m.files[table] if isinstance(path, str)] for m in materials
-        }
-        files = {name: paths for name, paths in files.items() if paths}
+        files = {m.name: m.files[table] for m in materials if m.is_remote and m.files[table]}
         if files:
             rows = read_table(spark, table, files)
             yield rows.mapInArrow(partial(reader.read_rows, table), spark_schema(BLOCKS))

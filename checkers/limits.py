@@ -140,8 +140,8 @@ def moving_blocks(spark: SparkSession, materials: Sequence[Material]) -> Iterato
 
     Where files can be read by Spark alone, their rows pass through its own code too.
     """
-    elsewhere = [m for m in materials if any(isinstance(p, str) for p in m.files["operations"])]
-    code = _INTERPRETED if _rows(elsewhere) < SMALL_ROWS else {}
+    read_by_spark = _rows([material for material in materials if material.is_remote])
+    code = _INTERPRETED if read_by_spark < SMALL_ROWS else {}
     with _set(spark, {**_ALWAYS, **code, **_BLOCKS}):
         yield
 

@@ -44,6 +44,11 @@ class Material:
         return self.directory.name
 
     @property
+    def is_remote(self) -> bool:
+        """Only Spark can read its files (`checkers.remote`)."""
+        return any(isinstance(path, str) for paths in self.files.values() for path in paths)
+
+    @property
     def level(self) -> bool:
         """All replicas were level when their logs were read."""
         return self.run is not None and self.run.converged is not None and self.run.converged.level
