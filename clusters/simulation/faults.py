@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.step import shut_down
 from clusters.simulation import fetching, producing, sessions
+from clusters.simulation.blocking import is_matched
+from clusters.simulation.effects import carry_out
 from clusters.simulation.network import CLIENTS, CONTROL, FETCH, SERVICE, Cut, Entry, Hold
 from clusters.simulation.world import World, start_broker
 
@@ -50,7 +52,7 @@ def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int
 
 def stop(world: World, broker_id: int) -> None:
     """A clean shutdown: high watermarks checkpointed, logs flushed."""
-    world.carry_out(broker_id, shut_down(world.brokers[broker_id].copy()))
+    carry_out(world, broker_id, shut_down(world.brokers[broker_id].copy()))
     world.own_disk(broker_id).sync()
     kill(world, broker_id, delivered=True)
 
@@ -201,7 +203,7 @@ def discard(world: World, name: str) -> int:
     held = [
         entry
         for entry in world.waiting
-        if entry.link is not None and world.is_matched(rule, entry.link, entry.body)
+        if entry.link is not None and is_matched(world, rule, entry.link, entry.body)
     ]
     for entry in held:
         assert entry.link is not None

@@ -8,21 +8,21 @@ copy goes another way. No rule of replication is here, and no chance but the spe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import Any, Final
+from typing import Final
 
 from clusters.broker.replication import coordination as zk
-from clusters.broker.replication import effects as do
 from clusters.broker.replication import messages as told
 from clusters.broker.replication.broker import Broker, start
 from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.errors import Error
 from clusters.broker.replication.model import TopicPartition
 from clusters.broker.replication.step import begin, step
-from clusters.simulation import fetching, producing, sessions
+from clusters.simulation import blocking, fetching, producing, retaining, sessions
 from clusters.simulation.clients import Clients
 from clusters.simulation.disk import Disk
+from clusters.simulation.effects import carry_out
 from clusters.simulation.network import (
     CLIENTS,
     CONTROL,
@@ -33,7 +33,6 @@ from clusters.simulation.network import (
     Entry,
     Hold,
     Link,
-    facts_of,
 )
 from clusters.simulation.parts import (
     Asked,
@@ -193,14 +192,14 @@ class World:
         """True where it has arrived."""
         link = entry.link
         assert link is not None
-        if self._is_blocked(link, entry):
+        if blocking.is_blocked(self, link, entry):
             self.waiting.append(entry)
             self.blocked_links.add(link)
             if link.channel == FETCH:
                 fetching.expect_time_out(self, entry)
             return False
         self.now_us = max(self.now_us, entry.due_us)
-        if (self.holds or self.spec.noise) and self._is_dropped(link, entry):
+        if (self.holds or self.spec.noise) and blocking.is_dropped(self, link, entry):
             fetching.break_connection(self, link, entry)
             return False
         self._deliver(entry, link)
@@ -232,7 +231,7 @@ class World:
                     self.waiting.append(entry)
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
-                self._retain(broker)
+                retaining.retain(self, broker)
             case SessionTimedOut(broker, since_us):
                 if self.silent_since.get(broker) != since_us:
                     return False
@@ -242,64 +241,6 @@ class World:
                 self.now_us = max(self.now_us, entry.due_us)
                 return producing.take(self, body)
         return True
-
-    def _is_blocked(self, link: Link, entry: Entry) -> bool:
-        if self.paused and link.target in self.paused:
-            return True
-        if link.channel == CONTROL and link.target not in self.brokers:
-            return True  # tried again until that broker answers, or is given up
-        if self.blocked_links and link in self.blocked_links:
-            return True
-        if self.cuts and link.source != link.target and any(c.covers(link) for c in self.cuts):
-            return True
-        return bool(self.holds) and self._is_held(link, entry)
-
-    def _is_held(self, link: Link, entry: Entry) -> bool:
-        for hold in self.holds.values():
-            if hold.drops or not self.is_matched(hold, link, entry.body):
-                continue
-            count = self.hold_counts.get(hold.name, 0)
-            if hold.times is not None and count >= hold.times:
-                continue
-            self.hold_counts[hold.name] = count + 1
-            self.ever_held |= {hold.name}
-            if self.recorder is not None:
-                self.recorder.blocked(self, entry)
-            return True
-        return False
-
-    def _is_dropped(self, link: Link, entry: Entry) -> bool:
-        for hold in self.holds.values():
-            if hold.drops and self.is_matched(hold, link, entry.body):
-                return True
-        noise = self.spec.noise
-        return (
-            noise is not None
-            and noise.loss_per_million > 0
-            and link.channel == FETCH
-            and link.source != link.target
-            and noise.draw(entry.sequence) % 1_000_000 < noise.loss_per_million
-        )
-
-    def is_matched(self, hold: Hold, link: Link, body: object) -> bool:
-        if not hold.matches(link, body):
-            return False
-        if hold.where is None:
-            return True
-        if hold.topic is not None:
-            return hold.where(facts_of(body, TopicPartition(hold.topic, 0)))
-        return hold.where(self._facts(link, body))
-
-    def _facts(self, link: Link, body: object) -> Mapping[str, int | None]:
-        """What conditions may ask of a message; an answer is of the round of its request."""
-        facts = facts_of(body, self.partition)
-        is_request = hasattr(body, "request")
-        position = self.positions.get(link.source if is_request else link.target)
-        if position is not None:
-            facts["round"] = position.round
-            facts.setdefault("fetch_offset", position.log_end_offset)
-            facts.setdefault("leader_epoch", position.leader_epoch)
-        return facts
 
     def unblock(self) -> None:
         """Looks again at all that waits: something was healed, released, resumed or started."""
@@ -335,6 +276,15 @@ class World:
     def send_all(self, news: Told) -> None:
         for target, event in news:
             self.send(SERVICE, target, COORDINATION, event)
+
+    def remove(self, meant: Callable[[Entry], bool]) -> list[Entry]:
+        """Takes messages out of the network; a link whose blocked message goes may be free."""
+        gone = [entry for entry in (*self.messages, *self.waiting) if meant(entry)]
+        if gone:
+            self.messages = sorted(entry for entry in self.messages if not meant(entry))
+            self.waiting = [entry for entry in self.waiting if not meant(entry)]
+            self.blocked_links = {entry.link for entry in self.waiting if entry.link is not None}
+        return gone
 
     # --- delivering ------------------------------------------------------------------------------
 
@@ -381,7 +331,7 @@ class World:
             self.brokers[broker_id] = self.brokers[broker_id].copy()
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
-        refusal = self.carry_out(broker_id, effects)
+        refusal = carry_out(self, broker_id, effects)
         if self.watch is not None and not isinstance(event, _OF_THE_DISK):
             # What the disk says is over with the step that asked for it.
             self.watch.told(self, broker_id, event, effects)
@@ -404,22 +354,6 @@ class World:
         if self.watch is not None:
             self.watch.served(self)
 
-    # --- effects ---------------------------------------------------------------------------------
-
-    def carry_out(self, broker_id: int, effects: tuple[do.Effect, ...]) -> Error | None:
-        refusal: Error | None = None
-        for effect in effects:
-            handler = _EFFECTS.get(type(effect))
-            if handler is not None:
-                handler(self, broker_id, effect)
-            elif isinstance(effect, do.RespondControl):
-                refusal = None if effect.error is Error.NONE else effect.error
-            elif not isinstance(effect, do.Note | do.RespondCreateTopics):
-                end_offset = self.own_disk(broker_id).carry_out(effect)
-                if end_offset is not None and isinstance(effect, do.TruncateLog):
-                    self.tell(broker_id, told.LogTruncated(effect.partition, end_offset))
-        return refusal
-
     def own_disk(self, broker_id: int) -> Disk:
         """A disk to be changed: no other world's."""
         if broker_id in self.shared_disks:
@@ -427,88 +361,7 @@ class World:
             self.disks[broker_id] = self.disks[broker_id].copy()
         return self.disks[broker_id]
 
-    def keep_retention(self, broker_id: int) -> None:
-        interval_ms = self.spec.retention_check_ms
-        if interval_ms is not None:
-            self.later(interval_ms * 1_000, RetentionDue(broker_id, self.started_us[broker_id]))
 
-    def _retain(self, broker_id: int) -> None:
-        for tp, partition in tuple(self.brokers[broker_id].partitions.items()):
-            if self.own_disk(broker_id).logs[tp].retain(partition.high_watermark):
-                start_offset = self.disks[broker_id].logs[tp].start_offset
-                self.tell(broker_id, told.LogStartAdvanced(tp, start_offset))
-        self.keep_retention(broker_id)
-
-    def _read_producers(self, broker_id: int, effect: do.ReadProducers) -> None:
-        found = self.disks[broker_id].logs[effect.partition].producers
-        self.tell(broker_id, told.ProducersRead(effect.partition, found))
-
-    def _read_positions(self, broker_id: int, effect: do.ReadPositions) -> None:
-        found = self.disks[broker_id].logs[effect.partition].positions
-        self.tell(broker_id, told.PositionsRead(effect.partition, found))
-
-    def _respond(self, broker_id: int, effect: Any) -> None:
-        """To a follower, or to a client."""
-        answer = fetching.respond if effect.request in self.asked else producing.respond
-        answer(self, broker_id, effect)
-
-    def _set_timer(self, broker_id: int, effect: do.SetTimer) -> None:
-        clock = self.spec.clocks.get(broker_id)
-        delay_us = effect.delay_ms * 1_000 if clock is None else clock.duration_us(effect.delay_ms)
-        due = TimerDue(broker_id, effect.timer)
-        self.timers[due] = self.later(delay_us, due)
-
-    def _cancel_timer(self, broker_id: int, effect: do.CancelTimer) -> None:
-        self.timers.pop(TimerDue(broker_id, effect.timer), None)
-
-    def _coordinate(self, broker_id: int, effect: do.Coordinate) -> None:
-        self.send(broker_id, SERVICE, COORDINATION, effect.request)
-
-    def _send_control(self, broker_id: int, effect: do.SendControl) -> None:
-        self.send(broker_id, effect.broker, CONTROL, effect.message)
-
-    def _stop_sending(self, broker_id: int, effect: do.StopSendingControl) -> None:
-        def is_stopped(entry: Entry) -> bool:
-            link = entry.link
-            return (
-                link is not None
-                and link.source == broker_id
-                and link.channel == CONTROL
-                and not isinstance(entry.body, told.ControlResponded)
-                and (effect.brokers is None or link.target in effect.brokers)
-            )
-
-        self.remove(is_stopped)
-
-    def remove(self, meant: Callable[[Entry], bool]) -> list[Entry]:
-        """Takes messages out of the network; a link whose blocked message goes may be free."""
-        gone = [entry for entry in (*self.messages, *self.waiting) if meant(entry)]
-        if gone:
-            self.messages = sorted(entry for entry in self.messages if not meant(entry))
-            self.waiting = [entry for entry in self.waiting if not meant(entry)]
-            self.blocked_links = {entry.link for entry in self.waiting if entry.link is not None}
-        return gone
-
-
-_EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
-    do.ReadProducers: World._read_producers,
-    do.ReadPositions: World._read_positions,
-    do.SetTimer: World._set_timer,
-    do.CancelTimer: World._cancel_timer,
-    do.Coordinate: World._coordinate,
-    do.SendControl: World._send_control,
-    do.StopSendingControl: World._stop_sending,
-    do.SendFetch: fetching.ask,
-    do.SendOffsetForLeaderEpoch: fetching.ask,
-    do.SendListOffsets: fetching.ask,
-    do.CloseFetcher: fetching.close_fetcher,
-    do.RespondFetch: World._respond,
-    do.RespondOffsetForLeaderEpoch: World._respond,
-    do.RespondListOffsets: World._respond,
-    do.RespondProduce: producing.respond,
-    do.RespondOffsetCommit: producing.respond,
-    do.RespondOffsetFetch: producing.respond,
-}
 _HOLDERS: Final = (
     "asked",
     "blocked_links",
@@ -574,13 +427,13 @@ def start_broker(world: World, broker_id: int) -> None:
     spec = world.spec
     world.shared_brokers.discard(broker_id)
     world.brokers[broker_id] = start(broker_id, spec.rules, spec.settings, disk.stored())
-    world.carry_out(broker_id, begin(world.brokers[broker_id]))
+    carry_out(world, broker_id, begin(world.brokers[broker_id]))
     unclean = spec.rules.eligible_leader_replicas and not disk.was_clean
     disk.was_clean = False
     world.send(broker_id, SERVICE, COORDINATION, Register(unclean))
     world.started_us[broker_id] = world.now_us
     if world.watch is not None:
         world.watch.started(world, broker_id)
-    world.keep_retention(broker_id)
+    retaining.look_again(world, broker_id)
     sessions.look_at_sessions(world)
     world.unblock()

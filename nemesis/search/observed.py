@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from clusters.broker.replication.committed import OFFSETS_TOPIC
 from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from clusters.simulation.blocking import is_matched
 from clusters.simulation.network import FETCH
 from clusters.simulation.parts import Position
 from clusters.simulation.world import World
@@ -109,7 +110,7 @@ class WorldObserved:
         return any(
             link is not None
             and (link.source, link.target, link.channel) == (source, destination, FETCH)
-            and any(world.is_matched(rule, link, body) for rule in world.holds.values())
+            and any(is_matched(world, rule, link, body) for rule in world.holds.values())
             for _, _, link, body in world.waiting
         )
 

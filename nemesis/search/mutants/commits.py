@@ -16,7 +16,7 @@ from clusters.broker.replication.broker import Broker
 from clusters.broker.replication.committed import Committed, Positions, with_committed
 from clusters.broker.replication.coordinator import on_positions_read
 from clusters.broker.replication.messages import PositionsRead
-from clusters.simulation import world as worlds
+from clusters.simulation import effects
 from clusters.simulation.disk import SimulatedLog
 from clusters.simulation.world import World
 from nemesis.search.mutants.mutant import Mutant, rule
@@ -76,7 +76,7 @@ MUTANTS: Final = (
     ),
     _of_groups(
         "positions-read-to-high-watermark",
-        worlds._EFFECTS,
+        effects._EFFECTS,
         do.ReadPositions,
         reads_what_is_committed,
         "A new coordinator reads its log to its own high watermark, which may be one round old.",
@@ -84,7 +84,7 @@ MUTANTS: Final = (
     ),
     _of_groups(
         "first-position-read",
-        worlds._EFFECTS,
+        effects._EFFECTS,
         do.ReadPositions,
         reads_the_first,
         "A new coordinator takes the first commit of a group that it finds, not the last.",
