@@ -9,15 +9,13 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
-import os
 from typing import TYPE_CHECKING, Final, cast
 
 from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
-from nemesis.gate.fetch_answer import FetchAnswer
-from nemesis.gate.frames import HEAD_BYTES, FrameSplitter, MalformedStreamError
+from nemesis.gate.frames import MalformedStreamError
 from nemesis.gate.lane import HoldEnd, Lane, Parcel
 from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
-from nemesis.gate.pressure import keep_pressure
+from nemesis.gate.side import Passing, Side
 
 if TYPE_CHECKING:
     from nemesis.gate.switch import Switch
@@ -25,102 +23,6 @@ if TYPE_CHECKING:
 
 # A Fetch response of which more than that is still to come passes as it comes.
 PASSING_BYTES: Final = 64 * 1024
-# What any socket receives comes here, and has been sent on or copied before the next is read.
-_RECEIVED: Final = memoryview(bytearray(1024 * 1024))
-
-
-class _Passing:
-    """A large Fetch response, all of which but its last part goes on before it is whole."""
-
-    __slots__ = ("_begun", "_exchange", "answer", "missing_bytes")
-
-    def __init__(self, exchange: Exchange, answer: FetchAnswer, begun: bytes, size: int) -> None:
-        self._exchange = exchange
-        self._begun = begun[:HEAD_BYTES]
-        self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
-        self.missing_bytes = size
-
-    def message(self, now_ns: int) -> Message | None:
-        """All of it is here."""
-        if self.answer is None:
-            return None
-        return self._exchange.passed(self._begun, self.answer.end(), now_ns)
-
-
-class Side(asyncio.BufferedProtocol):
-    """One socket of a connection. `lane` is fed by what it receives."""
-
-    __slots__ = (
-        "_descriptor",
-        "connection",
-        "gone",
-        "lane",
-        "passing",
-        "splitter",
-        "transport",
-        "write_paused",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.transport: asyncio.Transport | None = None
-        self.splitter = FrameSplitter()
-        self.passing: _Passing | None = None
-        self.gone = False
-        self.write_paused = False
-        self.lane: Lane
-        self._descriptor = -1
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self._descriptor = transport.get_extra_info("socket").fileno()
-        if self.connection.link.purpose == "client":
-            keep_pressure(self.transport)
-        self.connection.joined(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return _RECEIVED
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.connection.received(self, _RECEIVED[:nbytes])
-
-    def eof_received(self) -> bool:
-        self.connection.ended(self)
-        return True  # the transport stays open until the lane has drained
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.transport = None
-        self.connection.ended(self)
-        self.connection.left(self)
-
-    def pause_writing(self) -> None:
-        self.write_paused = True
-        self.connection.refresh_reading()
-
-    def resume_writing(self) -> None:
-        self.write_paused = False
-        self.connection.refresh_reading()
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Send, or keep a copy of what cannot be sent at once."""
-        if self.transport is None or self.transport.is_closing():
-            return
-        sent = 0
-        if not self.transport.get_write_buffer_size():
-            try:
-                sent = os.write(self._descriptor, data)
-            except OSError:  # the transport will meet it too, and close if it must
-                sent = 0
-        if sent < len(data):
-            self.transport.write(bytes(data[sent:]))
-
-    def read(self, wanted: bool) -> None:
-        if self.transport is None or self.transport.is_closing():
-            return
-        if wanted:
-            self.transport.resume_reading()
-        else:
-            self.transport.pause_reading()
 
 
 class Connection:
@@ -253,10 +155,10 @@ class Connection:
             return True
         size = splitter.partial_bytes + splitter.missing_bytes
         begun = splitter.let_go()
-        side.passing = _Passing(exchange, answer, begun, size)
+        side.passing = Passing(exchange, answer, begun, size)
         return self._pass(side, side.passing, memoryview(begun))
 
-    def _pass(self, side: Side, passing: _Passing, part: memoryview) -> bool:
+    def _pass(self, side: Side, passing: Passing, part: memoryview) -> bool:
         """One part more; False: the connection is no more."""
         message = None
         passing.missing_bytes -= len(part)
@@ -293,7 +195,7 @@ class Connection:
 
     def _push(self, side: Side, parcel: Parcel) -> bool:
         """Let a rule take the message, else queue it; False: the connection is no more."""
-        if (self.far if side is self.near else self.near).gone:
+        if self.peer(side).gone:
             self._lost(parcel)
             return True
         if isinstance(parcel.message, Message):
@@ -333,7 +235,7 @@ class Connection:
         if side.gone:
             return
         side.gone = True
-        peer = self.far if side is self.near else self.near
+        peer = self.peer(side)
         self._lose(peer.lane, "closed", self._ends(side)[0])
         self._switch.sender_closed(parcel.hold for parcel in side.lane.queue)
         side.lane.end()
@@ -358,7 +260,7 @@ class Connection:
     async def deliver(self, broker: int) -> None:
         """Deliver what a dead broker had sent, held or not, to its end; then close."""
         side = self.near if self.source == broker else self.far
-        peer = self.far if side is self.near else self.near
+        peer = self.peer(side)
         source, destination = self._ends(side)
         if not self._joined or self._switch.network.is_cut(source, destination, self.purpose):
             self.destroy("discarded")

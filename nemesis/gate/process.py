@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from clusters.errors import UsageError
-from nemesis.gate.connection import Connection, Side
+from nemesis.gate.connection import Connection
 from nemesis.gate.control import Controls, obey
 from nemesis.gate.door import Door
 from nemesis.gate.events import Event
 from nemesis.gate.model import GateConfig, LinkSpec, Target
 from nemesis.gate.recorder import RoundRecorder
+from nemesis.gate.side import Side
 from nemesis.gate.switch import Switch
 
 UNREPORTED_BYTES_MAX: Final = 32 * 1024 * 1024  # of events that the harness has not read

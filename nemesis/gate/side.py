@@ -1,0 +1,116 @@
+"""One socket of a connection: what it receives goes to the connection, what it is given goes out.
+
+Nothing is judged here. One buffer serves all sockets; what is in it has been sent on or copied
+before the next socket is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final, cast
+
+from nemesis.gate.exchange import Exchange, Message
+from nemesis.gate.fetch_answer import FetchAnswer
+from nemesis.gate.frames import HEAD_BYTES, FrameSplitter
+from nemesis.gate.lane import Lane
+from nemesis.gate.pressure import keep_pressure
+
+if TYPE_CHECKING:
+    from nemesis.gate.connection import Connection
+
+_RECEIVED: Final = memoryview(bytearray(1024 * 1024))
+
+
+class Passing:
+    """A large Fetch response, all of which but its last part goes on before it is whole."""
+
+    __slots__ = ("_begun", "_exchange", "answer", "missing_bytes")
+
+    def __init__(self, exchange: Exchange, answer: FetchAnswer, begun: bytes, size: int) -> None:
+        self._exchange = exchange
+        self._begun = begun[:HEAD_BYTES]
+        self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
+        self.missing_bytes = size
+
+    def message(self, now_ns: int) -> Message | None:
+        """All of it is here."""
+        if self.answer is None:
+            return None
+        return self._exchange.passed(self._begun, self.answer.end(), now_ns)
+
+
+class Side(asyncio.BufferedProtocol):
+    """One socket of a connection. `lane` is fed by what it receives."""
+
+    __slots__ = (
+        "_descriptor",
+        "connection",
+        "gone",
+        "lane",
+        "passing",
+        "splitter",
+        "transport",
+        "write_paused",
+    )
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.transport: asyncio.Transport | None = None
+        self.splitter = FrameSplitter()
+        self.passing: Passing | None = None
+        self.gone = False
+        self.write_paused = False
+        self.lane: Lane
+        self._descriptor = -1
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._descriptor = transport.get_extra_info("socket").fileno()
+        if self.connection.link.purpose == "client":
+            keep_pressure(self.transport)
+        self.connection.joined(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.received(self, _RECEIVED[:nbytes])
+
+    def eof_received(self) -> bool:
+        self.connection.ended(self)
+        return True  # the transport stays open until the lane has drained
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self.connection.ended(self)
+        self.connection.left(self)
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+        self.connection.refresh_reading()
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        self.connection.refresh_reading()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send, or keep a copy of what cannot be sent at once."""
+        if self.transport is None or self.transport.is_closing():
+            return
+        sent = 0
+        if not self.transport.get_write_buffer_size():
+            try:
+                sent = os.write(self._descriptor, data)
+            except OSError:  # the transport will meet it too, and close if it must
+                sent = 0
+        if sent < len(data):
+            self.transport.write(bytes(data[sent:]))
+
+    def read(self, wanted: bool) -> None:
+        if self.transport is None or self.transport.is_closing():
+            return
+        if wanted:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
