@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,13 @@ from results.schema import FETCH_ROUNDS
 from tests.gate.fakes import World, world
 
 Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]
+# Of a follower that asks three times, and gets one record each time.
+THREE_ROUNDS: Final = [(1, 0, 0), (2, 1, 1), (3, 2, 2)]
+
+
+def of_rounds(rows: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    """Rows of fetch rounds as (round, fetch offset, high watermark)."""
+    return [(row["round"], row["fetch_offset"], row["high_watermark"]) for row in rows]
 
 
 @pytest.fixture

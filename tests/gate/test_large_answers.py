@@ -12,7 +12,7 @@ from nemesis.gate.connection import PASSING_BYTES
 from nemesis.gate.fetch_answer import fetch_response
 from nemesis.gate.model import Rule
 from tests.gate import wire
-from tests.gate.conftest import Play
+from tests.gate.conftest import THREE_ROUNDS, Play, of_rounds
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World, read_frame
 from tests.gate.wire import Answer
 
@@ -65,11 +65,7 @@ def test_large_answers_pass_whole_and_are_recorded(play: Play, version: int) -> 
         follower.close()
 
     rows = play(story)
-    assert [(row["round"], row["fetch_offset"], row["high_watermark"]) for row in rows] == [
-        (1, 0, 0),
-        (2, 1, 1),
-        (3, 2, 2),
-    ]
+    assert of_rounds(rows) == THREE_ROUNDS
     for row in rows:
         assert (row["records_bytes"], row["error"]) == (len(LARGE), 0)
         assert (row["request_fate"], row["response_fate"]) == ("passed", "passed")
