@@ -156,7 +156,7 @@ async def _ask_groups(stage: Stage) -> bool:
 async def _stop_all(stage: Stage) -> None:
     """All at one moment, so that no election changes a log any more; nothing written is lost."""
     for broker in stage.spec.brokers:
-        stage.severed.add(broker)
+        stage.sever(broker)
         await stage.gate.sever(broker)
     await stage.cluster.remember()
     for broker in stage.spec.brokers:

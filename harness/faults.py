@@ -59,7 +59,7 @@ class Faults:
 
     async def _die(self, broker: int, in_flight: InFlight) -> None:
         stage = self._stage
-        stage.severed.add(broker)
+        stage.sever(broker)
         await stage.gate.sever(broker)
         await stage.cluster.kill(broker)
         stage.paused.discard(broker)
@@ -68,7 +68,7 @@ class Faults:
 
     async def stop(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
-        self._stage.severed.add(broker)  # from here on its connections may close
+        self._stage.sever(broker)
         await self._stage.cluster.stop(broker)
         await self._stage.gate.sever(broker)
         await self._stage.gate.bury(broker, "delivered")
@@ -203,10 +203,12 @@ class Faults:
 
     async def release(self, rule: str) -> None:
         begun_ns = self._stage.recorder.now_ns()
+        self._stage.holds.let_go(rule)
         count = await self._stage.gate.release(rule)
         self._note("release", begun_ns, rule=rule, messages=count)
 
     async def discard(self, rule: str) -> None:
         begun_ns = self._stage.recorder.now_ns()
+        self._stage.holds.let_go(rule)
         count = await self._stage.gate.discard(rule)
         self._note("discard", begun_ns, rule=rule, messages=count)

@@ -160,7 +160,7 @@ class _Player:
         problems += [
             f"the rule {rule!r} never held anything"
             for rule in self._holds
-            if rule not in self._stage.ever_held
+            if rule not in self._stage.holds.ever_held
         ]
         return Aim(not problems, "; ".join(problems))
 

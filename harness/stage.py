@@ -20,6 +20,7 @@ from clusters.hosts.place import LOCAL, Place, open_host
 from clusters.observer import Observer
 from clusters.producer import ProducerOptions
 from harness.guard import ProcessEndedError
+from harness.holds import Holds
 from harness.systems import System, client_settings, make_cluster, topic_id
 from nemesis.gate.client import Gate
 from nemesis.gate.model import (
@@ -72,7 +73,7 @@ class Stage:
         self.paused: set[int] = set()
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
-        self.ever_held: set[str] = set()
+        self.holds = Holds()
         self.links: tuple[LinkSpec, ...] = ()
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
         self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were told
@@ -191,6 +192,7 @@ class Stage:
     async def watch_rounds(self) -> None:
         """Has every fetch round reported: conditions ask for them."""
         await self.gate.subscribe(Subscription("harness"))
+        self.holds.see_rounds()
 
     async def close(self) -> None:
         """Ends everything. What was recorded is on disk after this."""
@@ -206,6 +208,11 @@ class Stage:
             self.cluster.close()
             self.recorder.close()
             await self.host.close()
+
+    def sever(self, node: int) -> None:
+        """A step ends the node: from here on its connections may close."""
+        self.severed.add(node)
+        self.holds.died(node)
 
     # --- what is where ---------------------------------------------------------------------------
 
@@ -287,20 +294,14 @@ class Stage:
     # --- events ----------------------------------------------------------------------------------
 
     def _on_gate_event(self, event: Mapping[str, Any]) -> None:
+        missed = self.holds.take(event, self.severed)
+        if missed is not None:
+            self.problems.append(missed)
         match event["event"]:
             case "round" if event["phase"] == "started":
                 self.last_fetch_ns[event["follower"]] = event["at_ns"]
-            case "hold_started":
-                self.ever_held.add(event["rule"])
             case "controller_answered":
                 self.controllers_answered.setdefault(event["error"], set()).add(event["controller"])
-            case "hold_ended" if event["how"] == "closed":
-                ends = {event["source"], event["destination"]}
-                if not ends & self.severed:
-                    self.problems.append(
-                        f"the hold of {event['rule']} did not last:"
-                        f" {event['closed_by']} closed the connection"
-                    )
         self._changed.set()
 
     def _on_client_event(self, event: Mapping[str, Any]) -> None:

@@ -1,0 +1,73 @@
+"""Holds that end although no step ends them: when such an end is a missed aim.
+
+Whoever a message is held for may close the connection: it was told of a later leader epoch, or its
+request timed out. What was held is lost then, and the rule stands: asked again, the answer is held
+again, and the aim is kept, as in the simulation. It is missed when such a message passes, because
+the rule has had its `times`, or its `where` is of a round that is over. No IO here: events of the
+gate go in, sentences come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+Event = Mapping[str, Any]
+# From then on a held one of that kind would have passed.
+_PASSED: Final = {"request": ("answered", "delivered"), "response": ("delivered",)}
+
+
+class Holds:
+    """Of one run. `ever_held`: the rules that have held something."""
+
+    def __init__(self) -> None:
+        self.ever_held: set[str] = set()
+        self._torn: dict[tuple[str, object, object], Event] = {}
+        self._sees_rounds = False
+
+    def see_rounds(self) -> None:
+        """The gate tells of every round from now on: before, what passes is not known."""
+        self._sees_rounds = True
+
+    def let_go(self, rule: str) -> None:
+        """A step ends what the rule does."""
+        self._torn = {key: event for key, event in self._torn.items() if event["rule"] != rule}
+
+    def died(self, node: int) -> None:
+        """A step has ended a node: its connections are over, and what was held on them."""
+        self._torn = {key: event for key, event in self._torn.items() if node not in key[1:]}
+
+    def take(self, event: Event, down: Collection[int]) -> str | None:
+        """Why the aim is missed, if it is. `down`: nodes that are down because a step said so."""
+        match event["event"]:
+            case "hold_started":
+                self.ever_held.add(event["rule"])
+                self._torn.pop(_key(event), None)
+            case "hold_ended" if event["how"] == "closed" and not set(_key(event)[1:]) & set(down):
+                if not self._sees_rounds or event["api"] != "fetch":
+                    return _missed(event)
+                self._torn[_key(event)] = event
+            case "round":
+                for key, torn in self._torn.items():
+                    if _passed(event, torn):
+                        del self._torn[key]
+                        return _missed(torn)
+        return None
+
+
+def _key(hold: Event) -> tuple[str, object, object]:
+    return hold["rule"], hold["source"], hold["destination"]
+
+
+def _passed(event: Event, torn: Event) -> bool:
+    """Whether a round that is told of went where the lost message was to go."""
+    ends = (event["follower"], event["leader"])
+    if torn["message"] == "response":
+        ends = ends[::-1]
+    return (
+        ends == (torn["source"], torn["destination"]) and event["phase"] in _PASSED[torn["message"]]
+    )
+
+
+def _missed(torn: Event) -> str:
+    return f"the hold of {torn['rule']} did not last: {torn['closed_by']} closed the connection"
