@@ -17,14 +17,14 @@ from tests.checkers.reading import Judged, judged
 Judge = Callable[[Mapping[str, Story]], dict[str, Judged]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     session = local_session()
     yield session
     session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Write each story as a run, check all of them in one job, read back what was found."""
     numbers = itertools.count()

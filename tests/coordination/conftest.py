@@ -30,7 +30,7 @@ E = TypeVar("E", bound=CoordinationEvent)
 DEADLINE_S = 10.0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def zookeeper_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     loop = asyncio.new_event_loop()
     directory = tmp_path_factory.mktemp("zookeeper")

@@ -23,7 +23,7 @@ from clusters.kafka.versions import kafka_class_path
 from tests.hosts.machines import Machines, machines
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def three_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
     directory = tmp_path_factory.mktemp("machines")
     with pytest.MonkeyPatch.context() as patched:
@@ -32,13 +32,13 @@ def three_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine
             yield standing
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def node_image() -> None:
     """Docker has the image of the nodes."""
     docker_host.check(None, cache_directory() / "docker", print)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka_image(node_image: None) -> Iterator[str]:
     """An image as those of Apache Kafka are: a Java, and the jars in /opt/kafka/libs."""
     archive = io.BytesIO()

@@ -18,7 +18,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
     directory = tmp_path_factory.mktemp("cluster")
     with pytest.MonkeyPatch.context() as patched:
