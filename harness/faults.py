@@ -59,8 +59,8 @@ class Faults:
 
     async def _die(self, broker: int, in_flight: InFlight) -> None:
         stage = self._stage
-        stage.sever(broker)
         await stage.gate.sever(broker)
+        stage.sever(broker)  # all that the gate told before has been heard
         await stage.cluster.kill(broker)
         stage.paused.discard(broker)
         await stage.gate.bury(broker, in_flight)

@@ -1,10 +1,11 @@
 """Holds that end although no step ends them: when such an end is a missed aim.
 
-Whoever a message is held for may close the connection: it was told of a later leader epoch, or its
-request timed out. What was held is lost then, and the rule stands: asked again, the answer is held
-again, and the aim is kept, as in the simulation. It is missed when such a message passes, because
-the rule has had its `times`, or its `where` is of a round that is over. No IO here: events of the
-gate go in, sentences come out.
+A follower that an answer is held for may close the connection: it was told of a later leader
+epoch, or its request timed out. What was held is lost then, and the rule stands: asked again, the
+answer is held again, and the aim is kept, as in the simulation. It is missed when an answer passes,
+because the rule has had its `times`, or its `where` is of a round that is over; or one may have
+passed, because the gate left rounds out. Of other messages nobody tells exactly whether one has
+passed: there the aim is missed at once. No IO here: events of the gate go in, sentences come out.
 """
 
 from __future__ import annotations
@@ -13,8 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 Event = Mapping[str, Any]
-# From then on a held one of that kind would have passed.
-_PASSED: Final = {"request": ("answered", "delivered"), "response": ("delivered",)}
+_ANSWER: Final = ("fetch", "response")  # api and message of what a delivered round tells of
 
 
 class Holds:
@@ -43,30 +43,24 @@ class Holds:
             case "hold_started":
                 self.ever_held.add(event["rule"])
                 self._torn.pop(_key(event), None)
-            case "hold_ended" if event["how"] == "closed" and not set(_key(event)[1:]) & set(down):
-                if not self._sees_rounds or event["api"] != "fetch":
+            case "hold_ended" if event["how"] == "closed":
+                if event["source"] in down or event["destination"] in down:
+                    return None
+                if not self._sees_rounds or (event["api"], event["message"]) != _ANSWER:
                     return _missed(event)
                 self._torn[_key(event)] = event
-            case "round":
+            case "round" if event["phase"] == "delivered":
                 for key, torn in self._torn.items():
-                    if _passed(event, torn):
+                    if key[1:] == (event["leader"], event["follower"]):
                         del self._torn[key]
                         return _missed(torn)
+            case "rounds_not_reported" if self._torn:
+                return _missed(self._torn.popitem()[1])
         return None
 
 
 def _key(hold: Event) -> tuple[str, object, object]:
     return hold["rule"], hold["source"], hold["destination"]
-
-
-def _passed(event: Event, torn: Event) -> bool:
-    """Whether a round that is told of went where the lost message was to go."""
-    ends = (event["follower"], event["leader"])
-    if torn["message"] == "response":
-        ends = ends[::-1]
-    return (
-        ends == (torn["source"], torn["destination"]) and event["phase"] in _PASSED[torn["message"]]
-    )
 
 
 def _missed(torn: Event) -> str:

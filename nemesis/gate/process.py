@@ -30,7 +30,10 @@ _TICK_S: Final = 0.5
 
 
 class EventStream:
-    """Lines of JSON to standard output. Rounds, and only rounds, are left out if it is full."""
+    """Lines of JSON to standard output. Rounds, and only rounds, are left out if it is full.
+
+    That they were is said before whatever is told next.
+    """
 
     def __init__(self, transport: asyncio.WriteTransport, clock_ns: Callable[[], int]) -> None:
         self._transport = transport
@@ -44,7 +47,7 @@ class EventStream:
         if full and event.get("event") == "round":
             self._not_reported += 1
             return
-        if self._not_reported and not full:
+        if self._not_reported:
             count, self._not_reported = self._not_reported, 0
             missing = {"event": "rounds_not_reported", "at_ns": self._clock_ns(), "count": count}
             self._write(missing)

@@ -14,7 +14,7 @@ from nemesis.gate import decode
 from nemesis.gate import messages as m
 from nemesis.gate.client import Gate
 from nemesis.gate.fetch_answer import fetch_response
-from nemesis.gate.model import GateConfig, Target, cluster_links, quorum_links
+from nemesis.gate.model import GateConfig, Rule, Target, cluster_links, quorum_links
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
 
@@ -158,6 +158,16 @@ class World:
     async def follower(self, version: int = 12, broker: int = FOLLOWER) -> FakeFollower:
         follower = FakeFollower(self.gate.ports[f"replication-{LEADER}"], version, broker)
         await follower.connect()
+        return follower
+
+    async def held_at_death(self) -> FakeFollower:
+        """A follower to which an answer is held of a leader that has died since."""
+        follower = await self.follower()
+        await self.gate.install(Rule("h", "hold", "response", source=LEADER))
+        follower.ask()
+        await self.gate.wait_held("h")
+        await self.gate.sever(LEADER)
+        self.leader.stop()
         return follower
 
 

@@ -77,12 +77,7 @@ def test_what_a_dead_leader_had_sent_is_discarded_if_the_schedule_says_so(play: 
 
 def test_what_a_dead_leader_had_sent_is_delivered_if_the_schedule_says_so(play: Play) -> None:
     async def story(w: World) -> None:
-        follower = await w.follower()
-        await w.gate.install(Rule("h", "hold", "response", source=LEADER))
-        follower.ask()
-        await w.gate.wait_held("h")
-        await w.gate.sever(LEADER)
-        w.leader.stop()
+        follower = await w.held_at_death()
         assert not follower.reader._buffer  # type: ignore[attr-defined]
         await w.gate.bury(LEADER, "delivered")
         await follower.take()

@@ -114,12 +114,7 @@ def test_a_large_answer_is_held_until_it_is_released(play: Play) -> None:
 def test_a_large_answer_that_is_held_outlives_its_leader(play: Play) -> None:
     @large
     async def story(w: World) -> None:
-        follower = await w.follower()
-        await w.gate.install(Rule("h", "hold", "response", source=LEADER))
-        follower.ask()
-        await w.gate.wait_held("h")
-        await w.gate.sever(LEADER)
-        w.leader.stop()
+        follower = await w.held_at_death()
         await w.gate.bury(LEADER, "delivered")
         assert await _whole_bytes(follower) == len(LARGE)
         assert await follower.ended()

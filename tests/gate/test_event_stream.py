@@ -1,0 +1,60 @@
+"""What the gate tells when nobody reads: rounds are left out, and that they were is said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import cast
+
+from nemesis.gate.process import UNREPORTED_BYTES_MAX, EventStream
+
+ROUND, HELD = {"event": "round"}, {"event": "hold_started"}
+LEFT_OUT = {"event": "rounds_not_reported", "at_ns": 7, "count": 2}
+
+
+class _Pipe:
+    """As much of a transport as is written to."""
+
+    def __init__(self) -> None:
+        self.unread_bytes = 0
+        self.told: list[dict[str, object]] = []
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
+
+    def write(self, line: bytes) -> None:
+        self.told.append(json.loads(line))
+
+
+def _stream() -> tuple[EventStream, _Pipe]:
+    pipe = _Pipe()
+    return EventStream(cast(asyncio.WriteTransport, pipe), lambda: 7), pipe
+
+
+def test_all_is_told_while_it_is_read() -> None:
+    stream, pipe = _stream()
+    pipe.unread_bytes = UNREPORTED_BYTES_MAX
+    for event in (ROUND, HELD, ROUND):
+        stream.emit(event)
+    assert pipe.told == [ROUND, HELD, ROUND]
+
+
+def test_that_rounds_were_left_out_is_said_before_what_is_told_next() -> None:
+    stream, pipe = _stream()
+    pipe.unread_bytes = UNREPORTED_BYTES_MAX + 1
+    for event in (ROUND, ROUND, HELD, HELD):
+        stream.emit(event)
+    assert pipe.told == [LEFT_OUT, HELD, HELD]
+
+
+def test_it_is_said_before_the_round_that_is_told_again() -> None:
+    stream, pipe = _stream()
+    pipe.unread_bytes = UNREPORTED_BYTES_MAX + 1
+    for event in (ROUND, ROUND):
+        stream.emit(event)
+    pipe.unread_bytes = 0
+    stream.emit(ROUND)
+    assert pipe.told == [LEFT_OUT, ROUND]
