@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from results.outcomes import WORST_FIRST, Outcome
+from neaptide.results.outcomes import WORST_FIRST, Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ from typing import Final
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from checkers.count import Counted, TasksFailedError, count
-from checkers.evidence import write_evidence
-from checkers.limits import TimeLimit
-from checkers.material import Material, open_run
-from checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
-from results.store import write_json
+from neaptide.checkers.count import Counted, TasksFailedError, count
+from neaptide.checkers.evidence import write_evidence
+from neaptide.checkers.limits import TimeLimit
+from neaptide.checkers.material import Material, open_run
+from neaptide.checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
+from neaptide.results.store import write_json
 
 Verdicts = dict[Path, RunVerdict]
 _CALLING: Final = "An error occurred while calling"

@@ -20,9 +20,9 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from checkers.own_code import send_code
-from checkers.session import local_session
-from results.errors import MissingToolError, SparkUnreachableError
+from neaptide.checkers.own_code import send_code
+from neaptide.checkers.session import local_session
+from neaptide.results.errors import MissingToolError, SparkUnreachableError
 
 CONNECT_WITHIN_S: Final = 5.0
 WORK_WITHIN_S: Final = 60.0

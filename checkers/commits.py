@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found
+from neaptide.checkers.cases import case, found
 
 # Each acknowledged commit, or answer about one, with the one before it in its group.
 _POSITIONS: Final = """

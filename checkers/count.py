@@ -2,10 +2,10 @@
 
 Tasks read the files (`checkers.reading`), Spark brings the rows of each topic partition together,
 tasks judge them (`checkers.judging`). Only cycles of transactions lie across partitions, and are
-searched after that (`checkers.cycles`).
+searched after that (`neaptide.checkers.cycles`).
 
 The rule: what is brought to the driver is one row per run and kind of anomaly, one per run and
-partition, and no more anomalies than `checkers.limits` allows; never a row per record.
+partition, and no more anomalies than `neaptide.checkers.limits` allows; never a row per record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from checkers import (
+from neaptide.checkers import (
     commits,
     fetch_rounds,
     measures,
@@ -29,10 +29,10 @@ from checkers import (
     values,
     witnesses,
 )
-from checkers.blocks import from_bytes
-from checkers.frames import TABLES, read_operations, read_table, spark_schema
-from checkers.judging import TOLD, Judge, Query, opened
-from checkers.limits import (
+from neaptide.checkers.blocks import from_bytes
+from neaptide.checkers.frames import TABLES, read_operations, read_table, spark_schema
+from neaptide.checkers.judging import TOLD, Judge, Query, opened
+from neaptide.checkers.limits import (
     TimeLimit,
     anomalies_per_task,
     is_local,
@@ -42,12 +42,12 @@ from checkers.limits import (
     sized_for,
     task_memory,
 )
-from checkers.material import Material
-from checkers.pieces import shared_out
-from checkers.reading import EXPIRED, Reader
-from checkers.relations import BLOCKS
-from checkers.verdict import Counts, PartitionCounts
-from results.schema import ANOMALIES
+from neaptide.checkers.material import Material
+from neaptide.checkers.pieces import shared_out
+from neaptide.checkers.reading import EXPIRED, Reader
+from neaptide.checkers.relations import BLOCKS
+from neaptide.checkers.verdict import Counts, PartitionCounts
+from neaptide.results.schema import ANOMALIES
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def count(
         endless = replace(reader, deadline_s=None)
         counted.again = lambda: _all_rows(_job(spark, materials, endless, everything))
     if transactional:
-        from checkers import cycles  # with networkx
+        from neaptide.checkers import cycles  # with networkx
 
         with sized_for(spark, transactional):
             found = cycles.cycle_anomalies(read_operations(spark, transactional), rw=thorough)

@@ -3,7 +3,7 @@
 Edges, as in Jepsen's Kafka workload: ww from the sender of a record to the sender of the next in
 the log; wr from the sender of a record to who read it; rw (only where asked: polls are no
 snapshots) from an operation to the sender of the record behind the last that it read. Spark makes
-the edges and drops what cannot lie on a cycle; networkx does the rest (`checkers.graph`).
+the edges and drops what cannot lie on a cycle; networkx does the rest (`neaptide.checkers.graph`).
 
 The rule: only runs with transactions are searched, since an operation that only sends one record or
 only polls closes no cycle; `checkers.values` tells the one exception, a record read before it was
@@ -21,8 +21,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from checkers.frames import ACKED, PARTITION, READ, SEND
-from checkers.graph import Cycle, Edge, When, ordered_cycles, plain_cycles
+from neaptide.checkers.frames import ACKED, PARTITION, READ, SEND
+from neaptide.checkers.graph import Cycle, Edge, When, ordered_cycles, plain_cycles
 
 EDGES_MAX: Final = 300_000
 ROUNDS_MAX: Final = 8  # of trimming; a round shortens a chain by its ends only

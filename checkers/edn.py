@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from results.errors import NeaptideError
+from neaptide.results.errors import NeaptideError
 
 SUFFIX: Final = ".edn"  # of a file
 

@@ -22,11 +22,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from checkers.edn_rows import LINE, rows_of
-from results.errors import RunUnreadableError
-from results.run import FinalRead, Run
-from results.schema import OPERATIONS_READ
-from results.store import create_run, write_run
+from neaptide.checkers.edn_rows import LINE, rows_of
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.run import FinalRead, Run
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.store import create_run, write_run
 
 SYSTEM: Final = "jepsen"
 _STAGING: Final = ".edn.tmp"
@@ -87,7 +87,7 @@ def _refusal(path: Path, bad: dict[str, str]) -> RunUnreadableError:
 
 
 def operations(read: DataFrame) -> DataFrame:
-    """Rows of `results.schema.OPERATIONS_READ` out of lines."""
+    """Rows of `neaptide.results.schema.OPERATIONS_READ` out of lines."""
     order = "PARTITION BY process ORDER BY at"
     lines = read.selectExpr("*", "coalesce(index, line) AS at").selectExpr(
         "*", "coalesce(time, at) AS at_ns"

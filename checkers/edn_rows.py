@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from checkers.edn import EdnError, Keyword, parse, write
+from neaptide.checkers.edn import EdnError, Keyword, parse, write
 
 TOPIC: Final = "jepsen"
 

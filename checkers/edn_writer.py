@@ -20,9 +20,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.frames import read_table
-from checkers.material import open_run
-from results.errors import RunUnreadableError
+from neaptide.checkers.frames import read_table
+from neaptide.checkers.material import open_run
+from neaptide.results.errors import RunUnreadableError
 
 FINAL_PROCESSES: Final = 1_000_000
 _OPERATION: Final = ("operation", "at_process", "type", "invoked_ns", "completed_ns")

@@ -18,13 +18,13 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from checkers.count import Counted
-from checkers.frames import literal
-from checkers.limits import moving_blocks
-from checkers.material import Material
-from checkers.measures import MEASURES
-from results.schema import ANOMALIES
-from results.tables import Row, write_table
+from neaptide.checkers.count import Counted
+from neaptide.checkers.frames import literal
+from neaptide.checkers.limits import moving_blocks
+from neaptide.checkers.material import Material
+from neaptide.checkers.measures import MEASURES
+from neaptide.results.schema import ANOMALIES
+from neaptide.results.tables import Row, write_table
 
 TABLES: Final = ("anomalies", "measures")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found
+from neaptide.checkers.cases import case, found
 
 # The rounds that tell a high watermark of a known leader epoch.
 TOLD: Final = """

@@ -1,7 +1,7 @@
 """Looks at a run while it is still going, and tells of a lost write as soon as one is proved.
 
 Structured Streaming over the Parquet files of its operations, which appear whole. Not the verdict:
-that is the batch check's (`checkers.check`), once the run is over.
+that is the batch check's (`neaptide.checkers.check`), once the run is over.
 
 What is proof before the final reads: a send that began after another's acknowledgement was
 appended behind it, if the log still had it. Where the later send is acknowledged at the same
@@ -23,12 +23,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.frames import ACKED, literal, spark_schema
-from checkers.limits import sized_for
-from results.schema import OPERATIONS_READ
+from neaptide.checkers.frames import ACKED, literal, spark_schema
+from neaptide.checkers.limits import sized_for
+from neaptide.results.schema import OPERATIONS_READ
 
 LOOK_S: Final = 1
-Found = dict[str, Any]  # columns of `results.schema.ANOMALIES`
+Found = dict[str, Any]  # columns of `neaptide.results.schema.ANOMALIES`
 
 _ACK: Final = "struct(offset, value, operation, at_ns)"
 _STATE: Final = (

@@ -1,7 +1,7 @@
 """The tables of many runs as one DataFrame each, with the name of the run as a column.
 
 For what Spark itself aggregates: cycles, series over time, a run that is still going. Not for the
-checks, whose tasks read the files (`checkers.reading`).
+checks, whose tasks read the files (`neaptide.checkers.reading`).
 
 The rule: columns come from `results.schema` alone; a run's name is read from the path of the file
 that a row is in, so that one scan reads all runs.
@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from results import schema
+from neaptide.results import schema
 
 if TYPE_CHECKING:
-    from checkers.material import Material
+    from neaptide.checkers.material import Material
 
 TABLES: Final[Mapping[str, pa.Schema]] = {
     "operations": schema.OPERATIONS_READ,

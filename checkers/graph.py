@@ -1,6 +1,6 @@
 """Cycles among transactions: strongly connected components, each with a shortest cycle as evidence.
 
-Plain networkx over edges that Spark found and trimmed (`checkers.cycles`); no Spark here.
+Plain networkx over edges that Spark found and trimmed (`neaptide.checkers.cycles`); no Spark here.
 
 The rule: a component is named by its shortest cycle, and once: by the weakest set of edges that
 closes one. Real time is a chain of moments: an operation leads to the moment of its completion,

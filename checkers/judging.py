@@ -20,10 +20,10 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from checkers.blocks import from_bytes, to_bytes
-from checkers.cases import FOUND
-from checkers.reading import EXPIRED, Reader, Work, reason_of
-from checkers.relations import RELATIONS, Inbox
+from neaptide.checkers.blocks import from_bytes, to_bytes
+from neaptide.checkers.cases import FOUND
+from neaptide.checkers.reading import EXPIRED, Reader, Work, reason_of
+from neaptide.checkers.relations import RELATIONS, Inbox
 
 TOLD: Final = pa.schema([pa.field("what", pa.string()), pa.field("block", pa.binary())])
 ROWS_A_BLOCK: Final = 10_000
@@ -79,7 +79,7 @@ _COUNTS: Final = """
     GROUP BY run, anomaly
 """
 _FAILED: Final = "SELECT DISTINCT run, reason FROM failed JOIN parts USING (part)"
-# Columns of `results.schema.ANOMALIES`.
+# Columns of `neaptide.results.schema.ANOMALIES`.
 _ANOMALIES: Final = """
     SELECT run, anomaly, topic, partition, log_offset AS "offset", value, operation, evidence
     FROM ({found}) JOIN parts USING (part) ORDER BY ALL

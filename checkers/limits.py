@@ -16,7 +16,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from checkers.material import Material
+from neaptide.checkers.material import Material
 
 # Below this, the time goes into starting tasks and planning, not into rows.
 SMALL_ROWS: Final = 50_000

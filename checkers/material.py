@@ -17,11 +17,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.frames import TABLES
-from results.errors import RunUnreadableError
-from results.run import FinalRead, Run, read_run
-from results.schema import OPERATIONS_OPTIONAL
-from results.tables import table_files
+from neaptide.checkers.frames import TABLES
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.run import FinalRead, Run, read_run
+from neaptide.results.schema import OPERATIONS_OPTIONAL
+from neaptide.results.tables import table_files
 
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -45,7 +45,7 @@ class Material:
 
     @property
     def is_remote(self) -> bool:
-        """Only Spark can read its files (`checkers.remote`)."""
+        """Only Spark can read its files (`neaptide.checkers.remote`)."""
         return any(isinstance(path, str) for paths in self.files.values() for path in paths)
 
     @property

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found
-from checkers.relations import ACKED, FAILED, READ
+from neaptide.checkers.cases import case, found
+from neaptide.checkers.relations import ACKED, FAILED, READ
 
 AVAILABILITY: Final = "availability"
 UNSEEN: Final = "unseen-over-time"

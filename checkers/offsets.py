@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found, packed
-from checkers.relations import ACKED, READ
-from checkers.values import IS_VOUCHED
+from neaptide.checkers.cases import case, found, packed
+from neaptide.checkers.relations import ACKED, READ
+from neaptide.checkers.values import IS_VOUCHED
 
 _KNOWN: Final = f"{IS_VOUCHED} AND log_offset IS NOT NULL AND value IS NOT NULL"
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from checkers.limits import is_elsewhere
+from neaptide.checkers.limits import is_elsewhere
 
 ROOT: Final = Path(__file__).parent.parent
 OF_CHECKS: Final = ("checkers", "results")
@@ -33,8 +33,9 @@ def send_code(spark: SparkSession, packages: Sequence[str] = OF_CHECKS) -> None:
 def _packed(directory: Path, packages: Sequence[str]) -> Path:
     path = directory / f"neaptide-{'-'.join(packages)}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(ROOT / "__init__.py", "neaptide/__init__.py")
         for package in packages:
-            for file in sorted((ROOT / package).rglob("*")):
+            for file in sorted((ROOT / package).resolve().rglob("*")):
                 if file.suffix in _SUFFIXES:
-                    archive.write(file, file.relative_to(ROOT))
+                    archive.write(file, f"neaptide/{file.relative_to(ROOT.resolve().parent)}")
     return path

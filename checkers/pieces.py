@@ -14,8 +14,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from checkers.material import Material
-from checkers.reading import FINAL_READS, FinalReads, Piece, Work
+from neaptide.checkers.material import Material
+from neaptide.checkers.reading import FINAL_READS, FinalReads, Piece, Work
 
 # A task begins with the next piece once it has this many rows: enough that starting it costs
 # little, few enough that all cores have some.

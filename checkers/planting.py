@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from checkers.planting_tables import (
+from neaptide.checkers.planting_tables import (
     BATCH,
     CONSUMERS,
     FINAL,
@@ -30,10 +30,10 @@ from checkers.planting_tables import (
     polled_batches,
     write_ops,
 )
-from results.run import Converged, FinalRead, Run
-from results.schema import OPERATIONS_READ
-from results.store import write_run
-from results.tables import TableWriter
+from neaptide.results.run import Converged, FinalRead, Run
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.store import write_run
+from neaptide.results.tables import TableWriter
 
 _SITE: Final = 5  # where in its batch a plant is
 

@@ -1,6 +1,6 @@
 """The valid part of a planted history as Arrow tables: many batches at a time, no Python per row.
 
-Not here: what is planted, and where (`checkers.planting`).
+Not here: what is planted, and where (`neaptide.checkers.planting`).
 
 The rule: an operation's number, and so its time, is a function of the batch that it is in: each
 batch has room for `ROOM` operations, and the final reads come after all batches.
@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.schema import OPERATIONS_READ
-from results.tables import TableWriter
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.tables import TableWriter
 
 TOPIC: Final = "planted"
 BATCH: Final = 10  # offsets

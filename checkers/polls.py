@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found
-from checkers.offsets import with_next_known
+from neaptide.checkers.cases import case, found
+from neaptide.checkers.offsets import with_next_known
 
 # Of a seek without an offset. A record without a value proves none to be there.
 _MOVE: Final = "struct_pack(log_offset := last_offset, operation := operation, is_known := known)"

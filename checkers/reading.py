@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from checkers.relations import (
+from neaptide.checkers.relations import (
     ACKED,
     FAILED,
     FINAL,
@@ -31,8 +31,8 @@ from checkers.relations import (
     SENT,
     Outbox,
 )
-from results.forgone import PANDAS, forgo
-from results.long_texts import shortened
+from neaptide.results.forgone import PANDAS, forgo
+from neaptide.results.long_texts import shortened
 
 # What is read at a time: not more rows, and not more bytes, as the file's footer tells them.
 ROWS_AT_ONCE: Final = 131_072

@@ -2,7 +2,7 @@
 
 A task that judges has all rows of its topic partitions. A *part* is one topic partition of one run
 (or, without a topic, what a run says of no partition); `part` numbers it, in each task anew. Rows
-travel in blocks (`checkers.blocks`).
+travel in blocks (`neaptide.checkers.blocks`).
 
 The rule: to which task a part goes follows from its names alone, and neighbouring partitions go to
 different ones.
@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from checkers.blocks import from_bytes, to_bytes
+from neaptide.checkers.blocks import from_bytes, to_bytes
 
 # Rows are passed on once there are this many bytes of them.
 BLOCK_BYTES: Final = 8 * 2**20

@@ -2,7 +2,7 @@
 
 Its tables stay there; its `run.json` is copied, and what a check writes (verdict, evidence, series,
 report) goes into a local directory of the same name. Not for runs on this machine's own paths, of
-which more can be said when a file is damaged (`checkers.material`).
+which more can be said when a file is damaged (`neaptide.checkers.material`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from checkers.frames import TABLES, spark_schema
-from checkers.material import PLAIN_NAME, Material, shortcomings
-from results.errors import RunNotFoundError, RunUnreadableError
-from results.run import RUN_FILE, Run, parse_run
-from results.schema import OPERATIONS_OPTIONAL
-from results.store import write_run
+from neaptide.checkers.frames import TABLES, spark_schema
+from neaptide.checkers.material import PLAIN_NAME, Material, shortcomings
+from neaptide.results.errors import RunNotFoundError, RunUnreadableError
+from neaptide.results.run import RUN_FILE, Run, parse_run
+from neaptide.results.schema import OPERATIONS_OPTIONAL
+from neaptide.results.store import write_run
 
 _SEPARATOR: Final = "://"
 _NOT_THERE: Final = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found, packed
+from neaptide.checkers.cases import case, found, packed
 
 UNPROVEN: Final = "unproven-difference"
 

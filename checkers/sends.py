@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found
-from checkers.offsets import with_next_known
-from checkers.relations import READ
+from neaptide.checkers.cases import case, found
+from neaptide.checkers.offsets import with_next_known
+from neaptide.checkers.relations import READ
 
 # Sends over a record that is known to be there.
 SKIPS: Final = f"""

@@ -23,12 +23,12 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checkers.evidence import replacement
-from checkers.frames import ACKED, PARTITION, READ, SEND, literal, read_operations
-from checkers.limits import sized_for
-from checkers.material import Material
-from results.schema import SERIES
-from results.tables import write_table
+from neaptide.checkers.evidence import replacement
+from neaptide.checkers.frames import ACKED, PARTITION, READ, SEND, literal, read_operations
+from neaptide.checkers.limits import sized_for
+from neaptide.checkers.material import Material
+from neaptide.results.schema import SERIES
+from neaptide.results.tables import write_table
 
 STRETCHES: Final = 240
 RUNS_AT_ONCE: Final = 50

@@ -1,6 +1,6 @@
 """A Spark session on this machine.
 
-Where others do the work: `checkers.cluster_session`. `check_runs` only uses DataFrames.
+Where others do the work: `neaptide.checkers.cluster_session`. `check_runs` only uses DataFrames.
 Java looks at no row of a check (`checkers.judging`): the time goes into starting it and warming
 it up, so its second compiler stays off. What Java and the tasks that judge keep in memory is shared
 out here: a third for Java, the rest for the tasks that are done at once.
@@ -24,8 +24,8 @@ from typing import IO, Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from checkers.limits import TASK_MEMORY, is_elsewhere
-from results.errors import MissingToolError
+from neaptide.checkers.limits import TASK_MEMORY, is_elsewhere
+from neaptide.results.errors import MissingToolError
 
 _NEEDS_JAVA: Final = (
     "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.cases import case, found
-from checkers.relations import ACKED, FAILED, FINAL, FINAL_UNSURE, READ, READ_UNSURE
+from neaptide.checkers.cases import case, found
+from neaptide.checkers.relations import ACKED, FAILED, FINAL, FINAL_UNSURE, READ, READ_UNSURE
 
 _IS_SEND: Final = f"kind < {READ}"
 _IS_ACKED: Final = f"kind = {ACKED}"

@@ -1,6 +1,6 @@
 """A verdict: what was counted in a run, and what may be concluded from it.
 
-Plain values; the counting is done by Spark (`checkers.count`).
+Plain values; the counting is done by Spark (`neaptide.checkers.count`).
 
 The rule: three verdicts, never two. Whatever a run lacks makes it `unknown`, with the reasons in
 sentences; what was proved all the same is listed as found so far.
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from checkers.anomalies import ANOMALIES, counting, worst
-from checkers.material import Material
-from checkers.replicas import UNPROVEN
-from results.outcomes import Outcome
+from neaptide.checkers.anomalies import ANOMALIES, counting, worst
+from neaptide.checkers.material import Material
+from neaptide.checkers.replicas import UNPROVEN
+from neaptide.results.outcomes import Outcome
 
 VERDICT_FILE: Final = "verdict.json"
 

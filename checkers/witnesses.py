@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkers.anomalies import ANOMALIES
-from checkers.cases import json_of, packed
+from neaptide.checkers.anomalies import ANOMALIES
+from neaptide.checkers.cases import json_of, packed
 
 WITNESSED: Final = 50
 ROUNDS: Final = 24

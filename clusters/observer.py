@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from clusters.cluster import PartitionView, TopicSpec
+from neaptide.clusters.cluster import PartitionView, TopicSpec
 
 OnChange = Callable[[PartitionView | None], None]
 

@@ -29,12 +29,12 @@ from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopi
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
-from clusters.broker.storage.record_batch import parse_batches, records
-from clusters.cluster import PartitionView, TopicSpec
-from clusters.errors import RefusedError
-from clusters.kafka.controller_client import ControllerConnection
-from clusters.kafka.metadata_log import NO_LEADER, Image, PartitionState
-from clusters.observer import OnChange
+from neaptide.clusters.broker.storage.record_batch import parse_batches, records
+from neaptide.clusters.cluster import PartitionView, TopicSpec
+from neaptide.clusters.errors import RefusedError
+from neaptide.clusters.kafka.controller_client import ControllerConnection
+from neaptide.clusters.kafka.metadata_log import NO_LEADER, Image, PartitionState
+from neaptide.clusters.observer import OnChange
 
 T = TypeVar("T")
 _METADATA_TOPIC: Final = UUID(int=1)
@@ -46,7 +46,7 @@ _NOBODY: Final = -1
 
 
 class KraftObserver:
-    """Implements clusters.observer.Observer. `addresses`: of the controllers, by node."""
+    """Implements neaptide.clusters.observer.Observer. `addresses`: of the controllers, by node."""
 
     def __init__(self, addresses: Mapping[int, tuple[str, int]], on_change: OnChange) -> None:
         self.views: dict[int, PartitionView] = {}

@@ -13,18 +13,18 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from clusters.broker.coordination import znodes
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.cluster import PartitionView, TopicSpec
-from clusters.errors import HostError
-from clusters.hosts.ports import LOOPBACK
-from clusters.observer import OnChange
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.cluster import PartitionView, TopicSpec
+from neaptide.clusters.errors import HostError
+from neaptide.clusters.hosts.ports import LOOPBACK
+from neaptide.clusters.observer import OnChange
 
 _TIMEOUT_S = 20.0
 
 
 class ZooKeeperObserver:
-    """Implements clusters.observer.Observer."""
+    """Implements neaptide.clusters.observer.Observer."""
 
     def __init__(self, port: int, on_change: OnChange, address: str = LOOPBACK) -> None:
         self.views: dict[int, PartitionView] = {}

@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from clusters.broker.coordination.expire import expire_broker
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage import checkpoints
-from clusters.broker.storage.power_failure import power_off
-from clusters.broker.storage.replica_reader import log_offsets, read_replicas
-from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.host import Host, NodeProcess, PortClaim
-from clusters.hosts.local import ProcessSpec
-from clusters.hosts.zookeeper import ZooKeeper
-from clusters.observer import Observer, OnChange
-from clusters.observer_zookeeper import ZooKeeperObserver
+from neaptide.clusters.broker.coordination.expire import expire_broker
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.power_failure import power_off
+from neaptide.clusters.broker.storage.replica_reader import log_offsets, read_replicas
+from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.hosts.host import Host, NodeProcess, PortClaim
+from neaptide.clusters.hosts.local import ProcessSpec
+from neaptide.clusters.hosts.zookeeper import ZooKeeper
+from neaptide.clusters.observer import Observer, OnChange
+from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 
 _STOP_S = 15.0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.generation import Generation
 
 # More than five may be in flight to nobody who remembers five batches (KAFKA-5494).
 MAX_IN_FLIGHT_IDEMPOTENT: Final = 5

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from clusters.cache import cache_directory
+from neaptide.clusters.cache import cache_directory
 
 _WITHIN_S: Final = 60.0
 RECORDING: Final = ("-XX:+RecordDynamicDumpInfo",)

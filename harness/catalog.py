@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from clusters.errors import UsageError
-from nemesis.scenario import Scenario, load_scenario
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.scenario import Scenario, load_scenario
 
 
 def scenario_files() -> dict[str, Path]:
-    folder = Path(str(files("harness") / "scenarios"))
+    folder = Path(str(files("neaptide.harness") / "scenarios"))
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 

@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from clusters.errors import UsageError
-from harness import output
-from harness.spark_java import SparkJava
-from harness.version import VERSION
+from neaptide.clusters.errors import UsageError
+from neaptide.harness import output
+from neaptide.harness.spark_java import SparkJava
+from neaptide.harness.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from checkers.material import Material
-    from checkers.verdict import RunVerdict
+    from neaptide.checkers.material import Material
+    from neaptide.checkers.verdict import RunVerdict
 
 
 _EDN_ROW_BYTES: Final = 60
@@ -52,7 +52,7 @@ class SparkStart:
         self._thread.start()
 
     def _start(self) -> None:
-        from checkers.cluster_session import connect_session, master_session
+        from neaptide.checkers.cluster_session import connect_session, master_session
 
         try:
             if self._remote is not None:
@@ -80,7 +80,7 @@ class SparkStart:
         self._thread.join()
         if self._session is None:
             return
-        from checkers.session import stop_session
+        from neaptide.checkers.session import stop_session
 
         try:
             if self._java is not None:
@@ -106,7 +106,7 @@ class SparkStart:
 
 def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
     """Raises UsageError for what Spark cannot be told."""
-    from checkers.cluster_session import is_master, is_remote
+    from neaptide.checkers.cluster_session import is_master, is_remote
 
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise UsageError(f"--memory {memory!r} must be a size such as 900m or 4g.")
@@ -124,9 +124,9 @@ def check_spark(master: str | None, remote: str | None, memory: str | None = Non
 def rows_of(names: Sequence[str]) -> int:
     """About how many rows there are to check, by the size of their files: nothing is opened, since
     Spark's Java waits for the answer. What is not there, or elsewhere, has none."""
-    from checkers.edn import SUFFIX
-    from results.errors import NeaptideError
-    from results.store import find_run
+    from neaptide.checkers.edn import SUFFIX
+    from neaptide.results.errors import NeaptideError
+    from neaptide.results.store import find_run
 
     rows = 0
     for name in names:
@@ -143,12 +143,12 @@ def rows_of(names: Sequence[str]) -> int:
 
 def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     """Runs by their names; a history of Jepsen's is made into one first."""
-    from checkers.edn import SUFFIX
-    from checkers.edn_reader import import_history
-    from checkers.material import open_run
-    from checkers.remote import is_remote_path, open_remote
-    from results.errors import RunNotFoundError
-    from results.store import find_run, runs_directory
+    from neaptide.checkers.edn import SUFFIX
+    from neaptide.checkers.edn_reader import import_history
+    from neaptide.checkers.material import open_run
+    from neaptide.checkers.remote import is_remote_path, open_remote
+    from neaptide.results.errors import RunNotFoundError
+    from neaptide.results.store import find_run, runs_directory
 
     local = [name for name in names if not is_remote_path(name)]
     missing = [name for name in local if name.endswith(SUFFIX) and not Path(name).is_file()]
@@ -168,7 +168,7 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
 
 
 def write_history(spark: SparkStart, run: Path, path: Path) -> None:
-    from checkers.edn_writer import export_history
+    from neaptide.checkers.edn_writer import export_history
 
     export_history(spark.session(), run, path)
 
@@ -177,7 +177,7 @@ def load() -> None:
     """Have at hand what a check needs: loading it takes a second, while which Spark starts."""
     import pandas  # noqa: F401 (PySpark asks whether it is there)
 
-    import results.report  # noqa: F401
+    import neaptide.results.report  # noqa: F401
 
 
 def check_and_report(
@@ -189,11 +189,11 @@ def check_and_report(
     time_limit_s: float | None = None,
 ) -> list[RunVerdict]:
     """Verdicts in the order of the runs; every run that can be read gets a report."""
-    from checkers.check import check_materials
-    from checkers.material import open_run
-    from checkers.series import write_series
-    from results.errors import NeaptideError
-    from results.report import write_report
+    from neaptide.checkers.check import check_materials
+    from neaptide.checkers.material import open_run
+    from neaptide.checkers.series import write_series
+    from neaptide.results.errors import NeaptideError
+    from neaptide.results.report import write_report
 
     opened = [open_run(run) if isinstance(run, Path) else run for run in runs]
     once = list({material.directory: material for material in opened}.values())

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clusters.errors import UsageError
-from clusters.hosts.java import find_java
-from clusters.hosts.ledger import reap_orphans
-from clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
-from harness import cli_check, cli_replay, cli_search, output
-from harness.exits import Exit, status_of, verdict_status
-from harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
-from harness.version import VERSION
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.ledger import reap_orphans
+from neaptide.clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
+from neaptide.harness import cli_check, cli_replay, cli_search, output
+from neaptide.harness.exits import Exit, status_of, verdict_status
+from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
+from neaptide.harness.version import VERSION
 
 if TYPE_CHECKING:
-    from harness.random_run import RandomRun
+    from neaptide.harness.random_run import RandomRun
 
 app = typer.Typer(
     name="neaptide",
@@ -61,10 +61,10 @@ def repro(
     json: Json = False,
 ) -> None:
     """Run documented scenarios and compare with what the documents predict."""
-    from harness.catalog import documented
-    from harness.checking import SparkStart
-    from harness.matrix import tell_matrix
-    from harness.repro import cells, run_cells
+    from neaptide.harness.catalog import documented
+    from neaptide.harness.checking import SparkStart
+    from neaptide.harness.matrix import tell_matrix
+    from neaptide.harness.repro import cells, run_cells
 
     place = parse_place(host, image, nodes)
     files = documented(scenarios or [])
@@ -114,8 +114,8 @@ def run(
     json: Json = False,
 ) -> None:
     """A randomised run under faults, or a scenario of your own."""
-    from harness.catalog import scenario_files
-    from harness.systems import parse_systems
+    from neaptide.harness.catalog import scenario_files
+    from neaptide.harness.systems import parse_systems
 
     place = parse_place(host, image, nodes)
     number = _seed(seed)
@@ -125,13 +125,13 @@ def run(
         file = shipped.get(workload, Path(workload))
         _run_scenario(file, workload, chosen, number, json, place)
     else:
-        from harness.random_run import (
+        from neaptide.harness.random_run import (
             RandomRun,
             check_acks,
             check_idempotence,
             check_workload,
         )
-        from nemesis.random_schedule import parse_faults
+        from neaptide.nemesis.random_schedule import parse_faults
 
         asked = RandomRun(
             check_workload(workload),
@@ -152,9 +152,9 @@ def run(
 
 def _run_scenario(file: Path, where: str, system: Any, seed: int, json: bool, place: Place) -> None:
     """`where`: what the command was given, so that it can be repeated."""
-    from harness.checking import SparkStart, check_and_report
-    from harness.play import play
-    from nemesis.scenario import load_scenario
+    from neaptide.harness.checking import SparkStart, check_and_report
+    from neaptide.harness.play import play
+    from neaptide.nemesis.scenario import load_scenario
 
     scenario = load_scenario(file)
     check_place(place, _tell_line)
@@ -170,8 +170,8 @@ def _run_scenario(file: Path, where: str, system: Any, seed: int, json: bool, pl
 
 
 def _run_workload(asked: RandomRun, json: bool) -> None:
-    from harness.checking import SparkStart, check_and_report
-    from harness.random_run import run_random
+    from neaptide.harness.checking import SparkStart, check_and_report
+    from neaptide.harness.random_run import run_random
 
     check_place(asked.place, _tell_line)
     find_java()
@@ -227,7 +227,7 @@ def matrix_(
     json: Json = False,
 ) -> None:
     """Put the matrix scenario × system together from saved runs; checks those that were not."""
-    from harness.matrix import check_missing, scenario_runs, tell_matrix
+    from neaptide.harness.matrix import check_missing, scenario_runs, tell_matrix
 
     directories = scenario_runs(runs)
     check_missing(directories)
@@ -243,11 +243,11 @@ def matrix_(
 @app.command("list")
 def list_(json: Json = False) -> None:
     """List scenarios, systems, workloads, faults and hosts."""
-    from harness.catalog import documented, scenario_files
-    from harness.random_run import WORKLOADS
-    from harness.systems import KNOWN
-    from nemesis.random_schedule import FAULTS
-    from nemesis.scenario import expected_outcome
+    from neaptide.harness.catalog import documented, scenario_files
+    from neaptide.harness.random_run import WORKLOADS
+    from neaptide.harness.systems import KNOWN
+    from neaptide.nemesis.random_schedule import FAULTS
+    from neaptide.nemesis.scenario import expected_outcome
 
     scenarios = [scenario for _, scenario in documented([])]
     if json:
@@ -281,7 +281,7 @@ def list_(json: Json = False) -> None:
 @app.command()
 def doctor(json: Json = False) -> None:
     """Say what this machine can do and what is missing."""
-    from harness.doctor import examine
+    from neaptide.harness.doctor import examine
 
     findings = examine()
     if json:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from clusters.errors import UsageError
-from clusters.hosts.java import find_java
-from harness import output
-from harness.exits import verdict_status
-from harness.options import Json
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.java import find_java
+from neaptide.harness import output
+from neaptide.harness.exits import verdict_status
+from neaptide.harness.options import Json
 
 if TYPE_CHECKING:
-    from checkers.verdict import RunVerdict
-    from harness.checking import SparkStart
-    from results.report.rows import Row
+    from neaptide.checkers.verdict import RunVerdict
+    from neaptide.harness.checking import SparkStart
+    from neaptide.results.report.rows import Row
 
 
 Runs = Annotated[
@@ -69,7 +69,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
-    from harness.checking import (
+    from neaptide.harness.checking import (
         SparkStart,
         check_and_report,
         check_spark,
@@ -107,7 +107,7 @@ def check(
 
 
 def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:
-    from checkers.edn import SUFFIX
+    from neaptide.checkers.edn import SUFFIX
 
     if stop and not follow:
         raise UsageError("--stop-on-anomaly needs --follow.")
@@ -118,7 +118,7 @@ def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | No
 
 
 def _followed(spark: SparkStart, run: Path, stop: bool) -> list[Row]:
-    from harness.following import follow_run
+    from neaptide.harness.following import follow_run
 
     return follow_run(
         spark.session(), run, stop=stop, say=lambda text: output.err.print(text, markup=False)
@@ -134,9 +134,9 @@ def write_pages(
     """What was asked for beside the table. Raises StoreError."""
     if html is None and junit is None:
         return
-    from results.cases import cases
-    from results.junit import write_junit
-    from results.report.runs_page import write_runs_page
+    from neaptide.results.cases import cases
+    from neaptide.results.junit import write_junit
+    from neaptide.results.report.runs_page import write_runs_page
 
     judged = cases(zip(directories, (v.to_json() for v in verdicts), strict=True))
     if junit is not None:

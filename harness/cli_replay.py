@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from clusters.errors import UsageError
-from clusters.hosts.java import find_java
-from clusters.hosts.place import check_place, parse_place
-from harness import output
-from harness.exits import Exit
-from harness.options import Host, Image, Json, KafkaHome, Nodes, Seed
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.place import check_place, parse_place
+from neaptide.harness import output
+from neaptide.harness.exits import Exit
+from neaptide.harness.options import Host, Image, Json, KafkaHome, Nodes, Seed
 
 
 def replay(
@@ -34,10 +34,10 @@ def replay(
     json: Json = False,
 ) -> None:
     """Replay a saved schedule; where the file says what it comes to, compare."""
-    from harness.checking import SparkStart
-    from harness.repro import Cell, run_cells
-    from harness.systems import check_system_on, fetch, parse_systems
-    from nemesis.scenario import expected_outcome, load_scenario
+    from neaptide.harness.checking import SparkStart
+    from neaptide.harness.repro import Cell, run_cells
+    from neaptide.harness.systems import check_system_on, fetch, parse_systems
+    from neaptide.nemesis.scenario import expected_outcome, load_scenario
 
     place = parse_place(host, image, nodes)
     scenario = load_scenario(file)
@@ -79,7 +79,7 @@ def _play_twice(file: Path, system: str) -> None:
     digests = set()
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "harness.simulation", str(file), system],
+            [sys.executable, "-m", "neaptide.harness.simulation", str(file), system],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

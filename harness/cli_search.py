@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from clusters.errors import UsageError
-from harness import cli_sweep as show
-from harness import output
-from harness.exits import Exit
+from neaptide.clusters.errors import UsageError
+from neaptide.harness import cli_sweep as show
+from neaptide.harness import output
+from neaptide.harness.exits import Exit
 
 if TYPE_CHECKING:
-    from harness.explore import Asked
+    from neaptide.harness.explore import Asked
 
 SEED_MAX = 2**31
 DEFAULT_TIME_S = 30.0
@@ -83,7 +83,7 @@ def explore(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document only.")] = False,
 ) -> None:
     """Search the simulation for schedules that lose, shrink them, save them as scenario files."""
-    from harness.explore import Asked, parse_search_faults
+    from neaptide.harness.explore import Asked, parse_search_faults
 
     if mutants + exhaustive + priorities > 1:
         raise UsageError("Choose one of --mutants, --exhaustive and --priorities.")
@@ -126,8 +126,8 @@ def explore(
 
 
 def _campaign(asked: Asked, *, json: bool) -> None:
-    from harness.explore import explore as search
-    from nemesis.search.campaign import Campaign
+    from neaptide.harness.explore import explore as search
+    from neaptide.nemesis.search.campaign import Campaign
 
     total = float(asked.seeds) if asked.seeds is not None else float(asked.time_s or 0)
     with output.telling(total) as teller:

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from harness import output
-from harness.exits import Exit
+from neaptide.harness import output
+from neaptide.harness.exits import Exit
 
 if TYPE_CHECKING:
-    from harness.explore import Asked
+    from neaptide.harness.explore import Asked
 
 Bounds = tuple[int, int, int, int, int]
 
 
 def mutants(asked: Asked, *, json: bool) -> None:
     """Status 1 where a mutant was not found, no test shows it, and nothing hides it."""
-    from harness.sweep import mutants as hunt
-    from nemesis.search.hunt import Hunted
-    from nemesis.search.mutants import MUTANTS
+    from neaptide.harness.sweep import mutants as hunt
+    from neaptide.nemesis.search.hunt import Hunted
+    from neaptide.nemesis.search.mutants import MUTANTS
 
     with output.telling(len(MUTANTS)) as teller:
 
@@ -58,10 +58,10 @@ def _print_mutants(found: dict[str, Any]) -> None:
 def exhaustive(
     asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
 ) -> None:
-    from harness.sweep import Deliveries
-    from harness.sweep import exhaustive as search
-    from nemesis.search.deliveries import Counts
-    from nemesis.search.exhaustive import Searched
+    from neaptide.harness.sweep import Deliveries
+    from neaptide.harness.sweep import exhaustive as search
+    from neaptide.nemesis.search.deliveries import Counts
+    from neaptide.nemesis.search.exhaustive import Searched
 
     with output.telling(float(states)) as teller:
 
@@ -82,9 +82,9 @@ def exhaustive(
 def priorities(
     asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
 ) -> None:
-    from harness.sweep import Deliveries
-    from harness.sweep import priorities as search
-    from nemesis.search.deliveries import Counts
+    from neaptide.harness.sweep import Deliveries
+    from neaptide.harness.sweep import priorities as search
+    from neaptide.nemesis.search.deliveries import Counts
 
     total = float(asked.seeds or asked.time_s or 0)
     with output.telling(total) as teller:

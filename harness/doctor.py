@@ -10,12 +10,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from clusters.errors import MissingPartError
-from clusters.hosts.host import NodeName
-from clusters.hosts.java import find_java
-from clusters.hosts.place import HOSTS, describe_place
-from clusters.hosts.zookeeper import zookeeper_class_path
-from results.store import runs_directory
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.host import NodeName
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.place import HOSTS, describe_place
+from neaptide.clusters.hosts.zookeeper import zookeeper_class_path
+from neaptide.results.store import runs_directory
 
 _CLIENTS = ("confluent_kafka", "pyspark", "pyarrow", "duckdb", "kazoo", "kio")
 _SPACE_NEEDED_GIB = 1.0

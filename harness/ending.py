@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
-from harness.faults import Faults
-from harness.observed import StageObserved
-from harness.stage import Stage
-from results.run import Converged, FinalRead
-from results.schema import REPLICAS
-from results.tables import write_table
+from neaptide.harness.faults import Faults
+from neaptide.harness.observed import StageObserved
+from neaptide.harness.stage import Stage
+from neaptide.results.run import Converged, FinalRead
+from neaptide.results.schema import REPLICAS
+from neaptide.results.tables import write_table
 
 LEVEL_WITHIN_S = 60.0
 READ_WITHIN_S = 120.0

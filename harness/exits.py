@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
-from clusters.errors import HostError, MissingPartError, RefusedError, UsageError
-from harness.guard import ProcessEndedError
-from nemesis.gate.errors import GateError
-from results.errors import (
+from neaptide.clusters.errors import HostError, MissingPartError, RefusedError, UsageError
+from neaptide.harness.guard import ProcessEndedError
+from neaptide.nemesis.gate.errors import GateError
+from neaptide.results.errors import (
     MissingToolError,
     NeaptideError,
     RunNotFoundError,
@@ -17,10 +17,10 @@ from results.errors import (
     SparkUnreachableError,
     StoreError,
 )
-from workloads.errors import ClientsError
+from neaptide.workloads.errors import ClientsError
 
 if TYPE_CHECKING:
-    from checkers.verdict import RunVerdict
+    from neaptide.checkers.verdict import RunVerdict
 
 
 class Exit(IntEnum):

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from clusters.broker.replication.settings import InvalidSettingError, replication_settings
-from clusters.errors import UsageError
-from nemesis.search.campaign import Campaign, Until, run_campaign
-from nemesis.search.command import SETTINGS, TOPIC_SETTINGS
-from nemesis.search.episode import Loss, Search
-from nemesis.search.explore import BROKEN
-from nemesis.search.invariants import SENTENCES
-from nemesis.search.judge import WORST_FIRST
-from nemesis.search.moves import FAULTS
-from nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
-from nemesis.search.words import told
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.clusters.broker.replication.settings import InvalidSettingError, replication_settings
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.search.campaign import Campaign, Until, run_campaign
+from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
+from neaptide.nemesis.search.episode import Loss, Search
+from neaptide.nemesis.search.explore import BROKEN
+from neaptide.nemesis.search.invariants import SENTENCES
+from neaptide.nemesis.search.judge import WORST_FIRST
+from neaptide.nemesis.search.moves import FAULTS
+from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
+from neaptide.nemesis.search.words import told
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
 SCHEDULES_PER_SEED: Final = 3_000
@@ -108,7 +108,7 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
     search = search_of(asked)
     until = Until(asked.seeds, asked.time_s, asked.first)
     if asked.master is not None:
-        from harness.explore_spark import run_on_spark
+        from neaptide.harness.explore_spark import run_on_spark
 
         campaign, seconds, histories = run_on_spark(
             asked.master, search, asked.seed, until, tell, asked.histories

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from clusters.errors import UsageError
-from nemesis.search.campaign import Campaign, Clock, Tell, Until, as_they_end, collect
-from nemesis.search.episode import Explored, Loss, Search, explore_seed
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.search.campaign import Campaign, Clock, Tell, Until, as_they_end, collect
+from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,8 +60,8 @@ def run_on_spark(
     histories: Path | None,
 ) -> tuple[Campaign, float, tuple[Path, ...]]:
     """As nemesis.search.campaign.run_campaign; and the run directories of what was found."""
-    from checkers.cluster_session import is_master, master_session
-    from checkers.own_code import send_code
+    from neaptide.checkers.cluster_session import is_master, master_session
+    from neaptide.checkers.own_code import send_code
 
     if not is_master(master):
         raise UsageError(
@@ -178,10 +178,10 @@ def _played(document: str, system: str, seed: int) -> Iterator[pa.RecordBatch]:
     import asyncio
     import os
 
-    from clusters.hosts.place import parse_place
-    from harness.play import play
-    from harness.systems import parse_systems
-    from nemesis.scenario import parse_scenario
+    from neaptide.clusters.hosts.place import parse_place
+    from neaptide.harness.play import play
+    from neaptide.harness.systems import parse_systems
+    from neaptide.nemesis.scenario import parse_scenario
 
     scenario = parse_scenario(f"found-{seed}", document, f"found-{seed}.toml")
     [parsed] = parse_systems([system])

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from harness.stage import Stage
-from nemesis.filters import drops
-from nemesis.gate.model import COORDINATION, Cut, Endpoint, InFlight, Purpose, Rule
-from nemesis.gate.network import Network
+from neaptide.harness.stage import Stage
+from neaptide.nemesis.filters import drops
+from neaptide.nemesis.gate.model import COORDINATION, Cut, Endpoint, InFlight, Purpose, Rule
+from neaptide.nemesis.gate.network import Network
 
 
 class Faults:

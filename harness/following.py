@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from results.cases import sentence
-from results.report.rows import Row
-from results.run import read_run
-from results.stop import ask_to_stop
-from results.tables import table_files
+from neaptide.results.cases import sentence
+from neaptide.results.report.rows import Row
+from neaptide.results.run import read_run
+from neaptide.results.stop import ask_to_stop
+from neaptide.results.tables import table_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def follow_run(spark: SparkSession, run: Path, *, stop: bool, say: Say) -> list[
     """Returns when the run is over, with what was told meanwhile; `stop` asks it to end then."""
     from pyspark.errors import PySparkException
 
-    from checkers.follow import follow
+    from neaptide.checkers.follow import follow
 
     followed = Followed(run)
     told: list[Row] = []

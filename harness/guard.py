@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from results.errors import StoreError
+from neaptide.results.errors import StoreError
 
 T = TypeVar("T")
 MIB: Final = 2**20

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from clusters.errors import UsageError
-from clusters.hosts.java import find_java
-from harness import output
-from harness.checking import SparkStart, check_and_report
-from results.matrix import Matrix, assemble, read_verdict
-from results.report.matrix_page import write_matrix
-from results.run import RUN_FILE, read_run
-from results.store import find_run, runs_directory
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.java import find_java
+from neaptide.harness import output
+from neaptide.harness.checking import SparkStart, check_and_report
+from neaptide.results.matrix import Matrix, assemble, read_verdict
+from neaptide.results.report.matrix_page import write_matrix
+from neaptide.results.run import RUN_FILE, read_run
+from neaptide.results.store import find_run, runs_directory
 
 
 def scenario_runs(names: Sequence[str]) -> list[Path]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.broker.replication.errors import FENCED, Error
-from harness.stage import Stage
-from nemesis.gate.client import Position
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.errors import FENCED, Error
+from neaptide.harness.stage import Stage
+from neaptide.nemesis.gate.client import Position
 
 
 class StageObserved:

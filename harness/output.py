@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from results.matrix import Matrix, Status
+from neaptide.results.matrix import Matrix, Status
 
 _COLOURS = {
     "held": "green",

@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, assert_never
 
-from clusters.cluster import ClusterSpec, TopicSpec
-from clusters.hosts.place import LOCAL, Place
-from harness.ending import end, heal_all
-from harness.faults import Faults
-from harness.guard import guarded
-from harness.observed import StageObserved
-from harness.predictions import round_disagreements, unseen_sights
-from harness.run_record import Finished, new_run, record
-from harness.simulation.play import play_simulated
-from harness.stage import Stage
-from harness.systems import System, check_system_on
-from nemesis import steps
-from nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
-from nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome
-from results.run import Aim
+from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.harness.ending import end, heal_all
+from neaptide.harness.faults import Faults
+from neaptide.harness.guard import guarded
+from neaptide.harness.observed import StageObserved
+from neaptide.harness.predictions import round_disagreements, unseen_sights
+from neaptide.harness.run_record import Finished, new_run, record
+from neaptide.harness.simulation.play import play_simulated
+from neaptide.harness.stage import Stage
+from neaptide.harness.systems import System, check_system_on
+from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
+from neaptide.nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome
+from neaptide.results.run import Aim
 
 Progress = Callable[[str], None]
 _REST_WITHIN_S: Final = 60.0

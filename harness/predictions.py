@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from nemesis.conditions import Observed
-from nemesis.scenario import Scenario, matches
+from neaptide.nemesis.conditions import Observed
+from neaptide.nemesis.scenario import Scenario, matches
 
 
 def unseen_sights(scenario: Scenario, system: str, observed: Observed) -> tuple[str, ...]:

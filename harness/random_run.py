@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, assert_never
 
-from clusters.broker.replication.assignment import assign_replicas
-from clusters.cluster import ClusterSpec, TopicSpec
-from clusters.errors import UsageError
-from clusters.hosts.place import LOCAL, Place
-from clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
-from harness.ending import Ending, end, heal_all
-from harness.faults import Faults
-from harness.guard import guarded
-from harness.run_record import Finished, new_run, record
-from harness.stage import Stage
-from harness.systems import System, generation_of
-from nemesis.random_schedule import (
+from neaptide.clusters.broker.replication.assignment import assign_replicas
+from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
+from neaptide.harness.ending import Ending, end, heal_all
+from neaptide.harness.faults import Faults
+from neaptide.harness.guard import guarded
+from neaptide.harness.run_record import Finished, new_run, record
+from neaptide.harness.stage import Stage
+from neaptide.harness.systems import System, generation_of
+from neaptide.nemesis.random_schedule import (
     CutFault,
     Fault,
     KillFault,
@@ -31,8 +31,8 @@ from nemesis.random_schedule import (
     ScheduledFault,
     draw_schedule,
 )
-from results.run import Aim
-from results.stop import asked_to_stop
+from neaptide.results.run import Aim
+from neaptide.results.stop import asked_to_stop
 
 WORKLOADS: Final = ("append",)
 _TOPIC: Final = "t"
@@ -224,7 +224,7 @@ async def _load(
 async def _until_s(moment: float, stopping: asyncio.Event) -> None:
     """The schedule of a random run is in seconds: this is the one place that waits for time.
 
-    Somebody may ask the run to stop before (`results.stop`).
+    Somebody may ask the run to stop before (`neaptide.results.stop`).
     """
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stopping.wait(), max(0.0, moment - time.monotonic()))

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clusters.hosts.place import LOCAL, Place
-from harness.checking import SparkStart, check_and_report
-from harness.play import Played, play
-from harness.systems import KNOWN, System, fetch, parse_systems
-from nemesis.scenario import Scenario, expected_outcome
+from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.harness.checking import SparkStart, check_and_report
+from neaptide.harness.play import Played, play
+from neaptide.harness.systems import KNOWN, System, fetch, parse_systems
+from neaptide.nemesis.scenario import Scenario, expected_outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from harness.ending import Ending
-from harness.exits import RUN_FAILURES
-from harness.guard import FREE_TO_START, check_space
-from harness.systems import System, fetch
-from harness.version import VERSION
-from results.run import Aim, Kind, Run
-from results.store import create_run, write_run
+from neaptide.harness.ending import Ending
+from neaptide.harness.exits import RUN_FAILURES
+from neaptide.harness.guard import FREE_TO_START, check_space
+from neaptide.harness.systems import System, fetch
+from neaptide.harness.version import VERSION
+from neaptide.results.run import Aim, Kind, Run
+from neaptide.results.store import create_run, write_run
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from clusters import shared_archive
-from clusters.errors import MissingPartError
-from clusters.hosts.java import find_java
+from neaptide.clusters import shared_archive
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
-from clusters.hosts.local import LocalHost
-from clusters.hosts.place import LOCAL, Place, open_host
-from clusters.observer import Observer
-from clusters.producer import ProducerOptions
-from harness.guard import ProcessEndedError
-from harness.holds import Holds
-from harness.systems import System, client_settings, make_cluster, topic_id
-from nemesis.gate.client import Gate
-from nemesis.gate.model import (
+from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.hosts.place import LOCAL, Place, open_host
+from neaptide.clusters.observer import Observer
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.harness.guard import ProcessEndedError
+from neaptide.harness.holds import Holds
+from neaptide.harness.systems import System, client_settings, make_cluster, topic_id
+from neaptide.nemesis.gate.client import Gate
+from neaptide.nemesis.gate.model import (
     COORDINATION,
     Endpoint,
     GateConfig,
@@ -32,10 +32,10 @@ from nemesis.gate.model import (
     cluster_links,
     quorum_links,
 )
-from workloads.clients import Clients
-from workloads.kafka_clients import settings_of
-from workloads.protocol import ClientsConfig
-from workloads.recorder import Recorder
+from neaptide.workloads.clients import Clients
+from neaptide.workloads.kafka_clients import settings_of
+from neaptide.workloads.protocol import ClientsConfig
+from neaptide.workloads.recorder import Recorder
 
 NEMESIS_PROCESS = -1
 OBSERVER_PROCESS = -2

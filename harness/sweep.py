@@ -12,23 +12,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from harness.explore import Asked, save, search_of
-from nemesis.search.as_steps import as_schedule
-from nemesis.search.command import SETTINGS
-from nemesis.search.deliveries import Counts, first_state, shortened, words
-from nemesis.search.deliveries import Path as Moves
-from nemesis.search.episode import loss_of
-from nemesis.search.exhaustive import Exhaustive, Limits, Searched
-from nemesis.search.explore import BROKEN, Found
-from nemesis.search.hunt import Effort, Hunted, hunt_all
-from nemesis.search.invariants import SENTENCES
-from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME, MUTANTS
-from nemesis.search.priorities import Run
-from nemesis.search.priorities import run as run_once
-from nemesis.search.targets import Target
-from nemesis.search.worlds import ready_world
+from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
+from neaptide.harness.explore import Asked, save, search_of
+from neaptide.nemesis.search.as_steps import as_schedule
+from neaptide.nemesis.search.command import SETTINGS
+from neaptide.nemesis.search.deliveries import Counts, first_state, shortened, words
+from neaptide.nemesis.search.deliveries import Path as Moves
+from neaptide.nemesis.search.episode import loss_of
+from neaptide.nemesis.search.exhaustive import Exhaustive, Limits, Searched
+from neaptide.nemesis.search.explore import BROKEN, Found
+from neaptide.nemesis.search.hunt import Effort, Hunted, hunt_all
+from neaptide.nemesis.search.invariants import SENTENCES
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS
+from neaptide.nemesis.search.priorities import Run
+from neaptide.nemesis.search.priorities import run as run_once
+from neaptide.nemesis.search.targets import Target
+from neaptide.nemesis.search.worlds import ready_world
 
 STATES_MAX: Final = 1_000_000
 CHANGES: Final = 3

@@ -13,18 +13,18 @@ from pathlib import Path
 from shlex import quote
 from uuid import NAMESPACE_URL, uuid5
 
-from clusters.broker.cluster import BrokerCluster
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from clusters.cluster import ClusterSpec
-from clusters.errors import UsageError
-from clusters.hosts.host import Host
-from clusters.hosts.place import Place
-from clusters.kafka.cluster import KafkaCluster
-from clusters.kafka.home import Home, read_home
-from clusters.kafka.image import read_image
-from clusters.kafka.kraft import KraftCluster
-from clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
-from clusters.placed_cluster import PlacedCluster
+from neaptide.clusters.broker.cluster import BrokerCluster
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.clusters.cluster import ClusterSpec
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.host import Host
+from neaptide.clusters.hosts.place import Place
+from neaptide.clusters.kafka.cluster import KafkaCluster
+from neaptide.clusters.kafka.home import Home, read_home
+from neaptide.clusters.kafka.image import read_image
+from neaptide.clusters.kafka.kraft import KraftCluster
+from neaptide.clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
+from neaptide.clusters.placed_cluster import PlacedCluster
 
 KAFKA = "kafka"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 
 
 class ScenarioError(UsageError):

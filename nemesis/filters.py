@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from clusters.hosts.host import Drop
-from nemesis.gate.model import Endpoint, LinkSpec, Purpose
-from nemesis.gate.network import Network
+from neaptide.clusters.hosts.host import Drop
+from neaptide.nemesis.gate.model import Endpoint, LinkSpec, Purpose
+from neaptide.nemesis.gate.network import Network
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from clusters.errors import UsageError
-from nemesis.gate.model import COORDINATION, Endpoint
-from nemesis.steps import InFlight, Purpose
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.model import COORDINATION, Endpoint
+from neaptide.nemesis.steps import InFlight, Purpose
 
 _LASTS_S: Final = (1.0, 5.0)
 _QUIET_S: Final = (2.0, 5.0)

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.producer import ProducerOptions
-from nemesis.conditions import Condition, ConditionError, parse_condition
-from nemesis.fields import Fields, ScenarioError
-from nemesis.steps import (
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
+from neaptide.nemesis.fields import Fields, ScenarioError
+from neaptide.nemesis.steps import (
     Await,
     Load,
     Measure,
     Produce,
     Step,
 )
-from nemesis.verbs import VERBS, Names
-from results.outcomes import WORST_FIRST
+from neaptide.nemesis.verbs import VERBS, Names
+from neaptide.results.outcomes import WORST_FIRST
 
 __all__ = [
     "ExpectedRound",

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.errors import UsageError
-from nemesis.fields import Fields, ScenarioError
-from nemesis.gate.where import parse_where
-from nemesis.steps import (
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.fields import Fields, ScenarioError
+from neaptide.nemesis.gate.where import parse_where
+from neaptide.nemesis.steps import (
     Acks,
     ActiveController,
     Api,

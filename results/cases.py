@@ -1,7 +1,7 @@
 """Judged runs side by side: what was asked, what was concluded, and why; the worst first.
 
 What the page of many runs and the JUnit file are made of. Not the judging, and not one run in
-detail (`results.report`).
+detail (`neaptide.results.report`).
 
 The rule: an unknown run is neither good nor bad, and is never passed over: it comes after what was
 proved, and before what held.
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from results.errors import RunUnreadableError
-from results.outcomes import WORST_FIRST
-from results.report.rows import Row, load_anomalies
-from results.run import Run, read_run
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.outcomes import WORST_FIRST
+from neaptide.results.report.rows import Row, load_anomalies
+from neaptide.results.run import Run, read_run
 
 _EVIDENCE_ROWS: Final = 200
 _LISTED: Final = 4  # of a list in a sentence; all of it is in `anomalies/`

@@ -1,7 +1,7 @@
 """Verdicts as JUnit XML, for whoever collects the results of tests.
 
 A run is a test case: anomalous is a failure, with its evidence; unknown is an error, with its
-reasons, and never a pass. Not a report for people: that is `results.report`.
+reasons, and never a pass. Not a report for people: that is `neaptide.results.report`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
-from results.cases import Case, evidence
-from results.errors import StoreError
+from neaptide.results.cases import Case, evidence
+from neaptide.results.errors import StoreError
 
 SUITE: Final = "neaptide check"
 EVIDENCE_MAX: Final = 20

@@ -2,7 +2,7 @@
 
 Put together from saved runs alone (`run.json` and `verdict.json`), so that one that was interrupted
 can be put together again, from as many commands as it took. Not here: playing or judging a run, and
-how the matrix looks (`results.report.matrix_page`).
+how the matrix looks (`neaptide.results.report.matrix_page`).
 
 The rule: a run that could not conclude agrees with nothing, and says why.
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from results.errors import RunUnreadableError
-from results.run import Run, read_run
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.run import Run, read_run
 
 VERDICT_FILE: Final = "verdict.json"
 Status = Literal["agrees", "disagrees", "unknown", "unpredicted"]

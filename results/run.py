@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from results.errors import RunUnreadableError
+from neaptide.results.errors import RunUnreadableError
 
 RUN_FILE: Final = "run.json"
 

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from results.store import write_json
+from neaptide.results.store import write_json
 
 STOP_FILE: Final = "stop.json"
 

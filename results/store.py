@@ -1,7 +1,7 @@
 """The store: a directory of run directories, each written atomically and found by name.
 
 Not here: the columns (`results.schema`), what is in `run.json` (`results.run`), the Parquet writer
-(`results.tables`, re-exported because whoever creates a run wants it too).
+(`neaptide.results.tables`, re-exported because whoever creates a run wants it too).
 
 The rule: a file that is there is whole. Everything is written under a hidden temporary name and
 renamed; nothing waits for the disk, a run that a power failure cuts off is unknown anyway.
@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from results.errors import RunNotFoundError, StoreError
-from results.run import RUN_FILE, Run
+from neaptide.results.errors import RunNotFoundError, StoreError
+from neaptide.results.run import RUN_FILE, Run
 
 __all__ = [
     "LATEST",

@@ -19,7 +19,7 @@ from typing import BinaryIO, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.errors import StoreError
+from neaptide.results.errors import StoreError
 
 CHUNK_ROWS: Final = 32_768
 FILE_ROWS: Final = 2_000_000

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
-from workloads.errors import ClientsError
-from workloads.protocol import ClientsConfig
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from neaptide.workloads.errors import ClientsError
+from neaptide.workloads.protocol import ClientsConfig
 
 Event = Mapping[str, Any]
 _LINE_BYTES_MAX = 2**20
@@ -37,7 +37,7 @@ class Clients:
         path = config.directory / f"clients-{config.number}.json"
         path.write_text(json.dumps(asdict(config)), encoding="utf-8")
         name = f"clients-{config.number}"
-        argv = (sys.executable, "-m", "workloads.worker", str(path))
+        argv = (sys.executable, "-m", "neaptide.workloads.worker", str(path))
         log = config.directory / "logs" / f"{name}.log"
         process = await host.start(ProcessSpec(name, argv, config.directory, log, pipes=True))
         clients = cls(process, on_event)

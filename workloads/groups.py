@@ -14,9 +14,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from workloads.kafka_clients import consumer
-from workloads.polling import WATERMARK_TIMEOUT_S, read_on
-from workloads.recorder import Recorder
+from neaptide.workloads.kafka_clients import consumer
+from neaptide.workloads.polling import WATERMARK_TIMEOUT_S, read_on
+from neaptide.workloads.recorder import Recorder
 
 _ASK_S = 2.0
 

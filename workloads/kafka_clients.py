@@ -13,7 +13,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer
 
-from clusters.producer import ProducerOptions
+from neaptide.clusters.producer import ProducerOptions
 
 _COMMON: Final = {
     "broker.address.family": "v4",

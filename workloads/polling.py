@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from workloads.kafka_clients import consumer
-from workloads.recorder import Recorder
+from neaptide.workloads.kafka_clients import consumer
+from neaptide.workloads.recorder import Recorder
 
 _BATCH = 1_000
 _POLL_S = 0.1

@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-from results.schema import OPERATIONS
-from results.tables import TableWriter
+from neaptide.results.schema import OPERATIONS
+from neaptide.results.tables import TableWriter
 
 _IDS_PER_RECORDER = 1 << 40
 NO_ROW = 0

@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
-from workloads.definite import completion_type
-from workloads.kafka_clients import producer
-from workloads.recorder import Recorder
+from neaptide.workloads.definite import completion_type
+from neaptide.workloads.kafka_clients import producer
+from neaptide.workloads.recorder import Recorder
 
 Completed = Callable[[str, str, int | None, str | None], None]
 _POLL_S = 0.05

@@ -1,4 +1,4 @@
-"""`python -m workloads.worker <config.json>`: a process of clients.
+"""`python -m neaptide.workloads.worker <config.json>`: a process of clients.
 
 It does what the harness tells it on standard input and answers on standard output; the end of
 standard input is the end of the process. What it records it writes itself, into the run directory.
@@ -14,17 +14,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from results.forgone import forgo
+from neaptide.results.forgone import forgo
 
 if __name__ == "__main__":
     forgo()
 
-from results.errors import NeaptideError
-from workloads.groups import GroupConsumer
-from workloads.polling import Poller, read_to_end
-from workloads.protocol import ClientsConfig
-from workloads.recorder import Recorder
-from workloads.sending import Sender
+from neaptide.results.errors import NeaptideError
+from neaptide.workloads.groups import GroupConsumer
+from neaptide.workloads.polling import Poller, read_to_end
+from neaptide.workloads.protocol import ClientsConfig
+from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.sending import Sender
 
 _FLUSH_INTERVAL_S = 1.0
 _DRAIN_TIMEOUT_S = 30.0

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.broker.server.config import write_properties
-from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.host import Host
-from clusters.placed_cluster import PlacedCluster
+from neaptide.clusters.broker.server.config import write_properties
+from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.hosts.host import Host
+from neaptide.clusters.placed_cluster import PlacedCluster
 
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
 
 
 class BrokerCluster(PlacedCluster):
-    """Implements clusters.cluster.Cluster for `neaptide:<generation>`."""
+    """Implements neaptide.clusters.cluster.Cluster for `neaptide:<generation>`."""
 
     def __init__(self, host: Host, directory: Path, generation: str, spec: ClusterSpec) -> None:
         super().__init__(host, directory, spec)
@@ -41,7 +41,7 @@ class BrokerCluster(PlacedCluster):
         properties = directory / "server.properties"
         properties.write_text(write_properties(settings), encoding="utf-8")
         python, file = self._host.python(broker), self._host.path(broker, properties)
-        return (*python, "-m", "clusters.broker.server", str(file))
+        return (*python, "-m", "neaptide.clusters.broker.server", str(file))
 
 
 def _listeners(address: str, client_port: int, replication_port: int) -> str:

@@ -23,15 +23,15 @@ from docker.models.containers import Container
 from docker.models.networks import Network
 from docker.types import LogConfig, Mount
 
-import clusters
-from clusters.errors import HostError, MissingPartError
-from clusters.hosts import docker_image
-from clusters.hosts.docker_process import DockerProcess
-from clusters.hosts.here import SharedDisk
-from clusters.hosts.host import Drop, NodeName
-from clusters.hosts.local import LocalHost, ProcessSpec
-from clusters.hosts.node_ports import NodePort, NodePorts
-from clusters.hosts.packet_filter import TABLE, dropped_packets, render
+from neaptide import clusters
+from neaptide.clusters.errors import HostError, MissingPartError
+from neaptide.clusters.hosts import docker_image
+from neaptide.clusters.hosts.docker_process import DockerProcess
+from neaptide.clusters.hosts.here import SharedDisk
+from neaptide.clusters.hosts.host import Drop, NodeName
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.hosts.node_ports import NodePort, NodePorts
+from neaptide.clusters.hosts.packet_filter import TABLE, dropped_packets, render
 
 CONTAINER: Final = "docker container"
 NETWORK: Final = "docker network"
@@ -216,9 +216,11 @@ class DockerHost(SharedDisk):
         return process
 
     def _create_process(self, name: str, node: int, spec: ProcessSpec) -> Container:
-        code = Path(str(clusters.__file__)).parent
+        code = Path(str(clusters.__file__)).parent.resolve()
         mounts = [Mount(str(spec.directory), str(spec.directory), type="bind")]
-        mounts.append(Mount(f"{_PACKAGES}/clusters", str(code), type="bind", read_only=True))
+        mounts.append(
+            Mount(f"{_PACKAGES}/neaptide/clusters", str(code), type="bind", read_only=True)
+        )
         mounts += [
             Mount(str(path), str(path), type="bind", read_only=True)
             for path in self._read_only.get(node, ())

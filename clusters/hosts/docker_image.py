@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from clusters.errors import MissingPartError
+from neaptide.clusters.errors import MissingPartError
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from docker.errors import APIError, DockerException
 
-from clusters.errors import HostError
-from clusters.hosts.local import ProcessSpec
+from neaptide.clusters.errors import HostError
+from neaptide.clusters.hosts.local import ProcessSpec
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -25,7 +25,7 @@ _CONFLICT: Final = 409  # it is not running (any more)
 
 
 class DockerProcess:
-    """Implements clusters.hosts.host.NodeProcess."""
+    """Implements neaptide.clusters.hosts.host.NodeProcess."""
 
     def __init__(self, spec: ProcessSpec, container: Container) -> None:
         self.spec = spec

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from clusters.hosts.host import Drop, LocalNodeProcess, NodeName, PortClaim
-from clusters.hosts.java import find_java
-from clusters.hosts.local import LocalHost, ProcessSpec
-from clusters.hosts.ports import LOOPBACK, reserve_port
+from neaptide.clusters.hosts.host import Drop, LocalNodeProcess, NodeName, PortClaim
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.hosts.ports import LOOPBACK, reserve_port
 
 
 class SharedDisk:
@@ -42,7 +42,7 @@ class SharedDisk:
 
 
 class LocalNodes(SharedDisk):
-    """Implements clusters.hosts.host.Host on the loopback interface."""
+    """Implements neaptide.clusters.hosts.host.Host on the loopback interface."""
 
     name: NodeName = "local"
     filters = False

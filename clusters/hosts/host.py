@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
 
 NodeName = Literal["local", "netns", "docker", "ssh"]
 

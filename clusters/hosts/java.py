@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from clusters.errors import MissingPartError
+from neaptide.clusters.errors import MissingPartError
 
 JAVA_VERSION_MIN: Final = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
 
 TERM_GRACE_S: Final = 5.0
 

@@ -14,14 +14,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
-from clusters.errors import HostError, MissingPartError
-from clusters.hosts.here import SharedDisk
-from clusters.hosts.host import Drop, LocalNodeProcess, NodeName
-from clusters.hosts.local import LocalHost, ProcessSpec
-from clusters.hosts.node_ports import NodePort, NodePorts
-from clusters.hosts.packet_filter import TABLE, dropped_packets, render
-from clusters.hosts.run_tool import ToolError, run_tool
-from clusters.hosts.subnet import SubnetClaim, claim_subnet
+from neaptide.clusters.errors import HostError, MissingPartError
+from neaptide.clusters.hosts.here import SharedDisk
+from neaptide.clusters.hosts.host import Drop, LocalNodeProcess, NodeName
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.hosts.node_ports import NodePort, NodePorts
+from neaptide.clusters.hosts.packet_filter import TABLE, dropped_packets, render
+from neaptide.clusters.hosts.run_tool import ToolError, run_tool
+from neaptide.clusters.hosts.subnet import SubnetClaim, claim_subnet
 
 NAMESPACE: Final = "network namespace"
 BRIDGE: Final = "bridge"
@@ -84,7 +84,7 @@ def inside(namespace: str, *argv: str) -> tuple[str, ...]:
 
 
 class NetnsHost(SharedDisk):
-    """Implements clusters.hosts.host.Host with network namespaces."""
+    """Implements neaptide.clusters.hosts.host.Host with network namespaces."""
 
     name: NodeName = "netns"
     filters = True

@@ -9,7 +9,7 @@ FIRST_PORT = 9092
 
 @dataclass(frozen=True, slots=True)
 class NodePort:
-    """A clusters.hosts.host.PortClaim on what nobody else could take."""
+    """A neaptide.clusters.hosts.host.PortClaim on what nobody else could take."""
 
     port: int
 

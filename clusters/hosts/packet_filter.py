@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection
 from typing import Any, Final
 
-from clusters.hosts.host import Drop
+from neaptide.clusters.hosts.host import Drop
 
 TABLE: Final = "neaptide"
 _PRIORITY: Final = -10  # before the filters that a machine may have

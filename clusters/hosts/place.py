@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, assert_never
 
-from clusters.cache import cache_directory
-from clusters.errors import MissingPartError, UsageError
-from clusters.hosts import netns
-from clusters.hosts.here import LocalNodes
-from clusters.hosts.host import Host, NodeName
-from clusters.hosts.ledger import Remover
-from clusters.hosts.local import LocalHost
-from clusters.hosts.ssh_nodes import SshNodes, load_nodes, parse_nodes
+from neaptide.clusters.cache import cache_directory
+from neaptide.clusters.errors import MissingPartError, UsageError
+from neaptide.clusters.hosts import netns
+from neaptide.clusters.hosts.here import LocalNodes
+from neaptide.clusters.hosts.host import Host, NodeName
+from neaptide.clusters.hosts.ledger import Remover
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.hosts.ssh_nodes import SshNodes, load_nodes, parse_nodes
 
 PlaceName = NodeName | Literal["simulation"]
 HOSTS: Final[tuple[NodeName, ...]] = ("local", "netns", "docker", "ssh")
@@ -88,12 +88,12 @@ def check_place(place: Place, tell: Callable[[str], None]) -> None:
             netns.check()
         case "docker":
             need_library("docker", "docker")
-            from clusters.hosts import docker_host
+            from neaptide.clusters.hosts import docker_host
 
             docker_host.check(place.image, cache_directory() / "docker", tell)
         case "ssh":
             need_library("paramiko", "ssh")
-            from clusters.hosts import ssh_host
+            from neaptide.clusters.hosts import ssh_host
 
             ssh_host.check(_machines(place))
         case _:
@@ -115,7 +115,7 @@ def describe_place(name: NodeName) -> str:
             return "root, ip, nft, nsenter"
         case "docker":
             need_library("docker", "docker")
-            from clusters.hosts import docker_host
+            from neaptide.clusters.hosts import docker_host
 
             return docker_host.describe(cache_directory() / "docker")
         case "ssh":
@@ -132,11 +132,11 @@ def open_host(place: Place, local: LocalHost, run: Path) -> Host:
         case "netns":
             return netns.NetnsHost(local)
         case "docker":
-            from clusters.hosts.docker_host import DockerHost
+            from neaptide.clusters.hosts.docker_host import DockerHost
 
             return DockerHost(local, run, place.image)
         case "ssh":
-            from clusters.hosts.ssh_host import SshHost
+            from neaptide.clusters.hosts.ssh_host import SshHost
 
             return SshHost(local, run, _machines(place))
         case "simulation":
@@ -151,7 +151,7 @@ def open_host(place: Place, local: LocalHost, run: Path) -> Host:
 def _docker_container(name: str) -> bool:
     if importlib.util.find_spec("docker") is None:
         return False
-    from clusters.hosts.docker_host import remove_container
+    from neaptide.clusters.hosts.docker_host import remove_container
 
     return remove_container(name)
 
@@ -159,7 +159,7 @@ def _docker_container(name: str) -> bool:
 def _docker_network(name: str) -> bool:
     if importlib.util.find_spec("docker") is None:
         return False
-    from clusters.hosts.docker_host import remove_network
+    from neaptide.clusters.hosts.docker_host import remove_network
 
     return remove_network(name)
 

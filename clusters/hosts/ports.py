@@ -15,7 +15,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from clusters.errors import MissingPartError
+from neaptide.clusters.errors import MissingPartError
 
 LOOPBACK: Final = "127.0.0.1"
 _FIRST_PORT: Final = 10_000

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final
 
-from clusters.errors import HostError
+from neaptide.clusters.errors import HostError
 
 _TIMEOUT_S: Final = 30.0
 

@@ -19,9 +19,9 @@ from typing import Any, Final, cast
 
 import paramiko
 
-from clusters.errors import HostError, MissingPartError
-from clusters.hosts import node_runner
-from clusters.hosts.ssh_nodes import SshNode
+from neaptide.clusters.errors import HostError, MissingPartError
+from neaptide.clusters.hosts import node_runner
+from neaptide.clusters.hosts.ssh_nodes import SshNode
 
 _CONNECT_S: Final = 15.0
 _PING_S: Final = 15.0

@@ -18,14 +18,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-import clusters
-from clusters.errors import HostError, UsageError
-from clusters.hosts.host import Drop, NodeName
-from clusters.hosts.local import LocalHost, ProcessSpec
-from clusters.hosts.node_ports import NodePort
-from clusters.hosts.packet_filter import dropped_packets, remove, render
-from clusters.hosts.ssh_connection import Connection, Event, connect
-from clusters.hosts.ssh_nodes import SshNode, SshNodes
+from neaptide import clusters
+from neaptide.clusters.errors import HostError, UsageError
+from neaptide.clusters.hosts.host import Drop, NodeName
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.hosts.node_ports import NodePort
+from neaptide.clusters.hosts.packet_filter import dropped_packets, remove, render
+from neaptide.clusters.hosts.ssh_connection import Connection, Event, connect
+from neaptide.clusters.hosts.ssh_nodes import SshNode, SshNodes
 
 _PORTS: Final = 8  # of a node, at most
 _LOST: Final = 255
@@ -131,7 +131,7 @@ class _Node:
 
 
 class SshHost:
-    """Implements clusters.hosts.host.Host with machines that are reached by ssh."""
+    """Implements neaptide.clusters.hosts.host.Host with machines that are reached by ssh."""
 
     name: NodeName = "ssh"
     filters = True
@@ -162,8 +162,8 @@ class SshHost:
             self._agree(connection.ends[0])
         undo = [*there.nft, "--file", "-"]
         await connection.do("undo", argv=undo, stdin=remove(there.table))
-        code = Path(str(clusters.__file__)).parent
-        await self._send_directory(there, code, there.directory / _CODE / "clusters")
+        code = Path(str(clusters.__file__)).parent.resolve()
+        await self._send_directory(there, code, there.directory / _CODE / "neaptide" / "clusters")
 
     def _agree(self, address: str) -> None:
         """All nodes have to reach the harness at one address: it listens there alone."""

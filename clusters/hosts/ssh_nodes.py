@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 
 _PORT: Final = 22
 _NODE_KEYS: Final[dict[str, type]] = {

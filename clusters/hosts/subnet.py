@@ -12,8 +12,8 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import IO, Final
 
-from clusters.errors import MissingPartError
-from clusters.hosts.run_tool import run_tool
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.run_tool import run_tool
 
 POOL: Final = IPv4Network("10.213.0.0/16")
 _LOCKS: Final = Path("/run/neaptide")

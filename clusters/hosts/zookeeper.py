@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 from typing import Final
 
-from clusters.errors import MissingPartError
-from clusters.hosts.java import find_java
-from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
-from clusters.hosts.ports import LOOPBACK, PortReservation, reserve_port
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from neaptide.clusters.hosts.ports import LOOPBACK, PortReservation, reserve_port
 
 _MAIN_CLASS: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 # The few jars that the server loads: all of Spark's would take half a second more.

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
-from clusters.cache import cache_directory
-from clusters.errors import MissingPartError
-from clusters.kafka.checksums import read_seals, seal, verified, write_seals
+from neaptide.clusters.cache import cache_directory
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.kafka.checksums import read_seals, seal, verified, write_seals
 
 _COORDINATE: Final = re.compile(r"[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+:[A-Za-z0-9_.-]+")
 _GOAL: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clusters import shared_archive
-from clusters.broker.server.config import write_properties
-from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.host import Host, LocalNodeProcess
-from clusters.kafka.home import Home
-from clusters.kafka.properties import LOG4J, command, properties
-from clusters.kafka.versions import Addressing, kafka_class_path, row_of
-from clusters.placed_cluster import PlacedCluster
+from neaptide.clusters import shared_archive
+from neaptide.clusters.broker.server.config import write_properties
+from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.hosts.host import Host, LocalNodeProcess
+from neaptide.clusters.kafka.home import Home
+from neaptide.clusters.kafka.properties import LOG4J, command, properties
+from neaptide.clusters.kafka.versions import Addressing, kafka_class_path, row_of
+from neaptide.clusters.placed_cluster import PlacedCluster
 
 _SHARING = ("local", "netns")  # hosts whose nodes have this machine's disk
 
 
 class KafkaCluster(PlacedCluster):
-    """Implements clusters.cluster.Cluster for `kafka:<version>`."""
+    """Implements neaptide.clusters.cluster.Cluster for `kafka:<version>`."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from kio.index import load_payload_module
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
-from clusters.broker.wire.codec import LENGTH_BYTES, encode_request
+from neaptide.clusters.broker.wire.codec import LENGTH_BYTES, encode_request
 
 CLIENT_ID: Final = "neaptide-observer"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 
 _BROKER: Final = re.compile(r"kafka_\d+\.\d+(?:\.\d+)?-(\d+(?:\.\d+){2,3})\.jar")
 _JAR: Final = re.compile(r"(?P<artifact>.+?)-(?P<version>\d[^-]*.*)\.jar")

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from clusters.cache import cache_directory
-from clusters.errors import MissingPartError, UsageError
-from clusters.hosts.place import need_library
-from clusters.kafka.home import Home, read_home
+from neaptide.clusters.cache import cache_directory
+from neaptide.clusters.errors import MissingPartError, UsageError
+from neaptide.clusters.hosts.place import need_library
+from neaptide.clusters.kafka.home import Home, read_home
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -33,7 +33,7 @@ def read_image(name: str) -> Home:
     need_library("docker", "docker")
     from docker.errors import APIError, DockerException, ImageNotFound
 
-    from clusters.hosts.docker_host import connect
+    from neaptide.clusters.hosts.docker_host import connect
 
     client = connect()
     try:

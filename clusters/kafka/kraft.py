@@ -11,33 +11,33 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from clusters.cluster import ClusterSpec, Listeners
-from clusters.hosts.host import Host, PortClaim
-from clusters.hosts.java import find_java
-from clusters.hosts.local import ProcessSpec
-from clusters.kafka.cluster import KafkaCluster
-from clusters.kafka.home import Home
-from clusters.kafka.kraft_properties import (
+from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.hosts.host import Host, PortClaim
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.local import ProcessSpec
+from neaptide.clusters.kafka.cluster import KafkaCluster
+from neaptide.clusters.kafka.home import Home
+from neaptide.clusters.kafka.kraft_properties import (
     CONTROLLER_LISTENER,
     Node,
     chosen_features,
     kraft_properties,
 )
-from clusters.kafka.kraft_storage import (
+from neaptide.clusters.kafka.kraft_storage import (
     BOOTSTRAP,
     bootstrap_checkpoint,
     write_meta_properties,
 )
-from clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
-from clusters.kafka.versions import Mode, parse_release
-from clusters.observer import Observer, OnChange
-from clusters.observer_kraft import KraftObserver
+from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
+from neaptide.clusters.kafka.versions import Mode, parse_release
+from neaptide.clusters.observer import Observer, OnChange
+from neaptide.clusters.observer_kraft import KraftObserver
 
 FIRST_CONTROLLER = 100  # brokers have the ids below
 
 
 class KraftCluster(KafkaCluster):
-    """Implements clusters.cluster.Cluster for `kafka:<version>` in KRaft mode."""
+    """Implements neaptide.clusters.cluster.Cluster for `kafka:<version>` in KRaft mode."""
 
     def __init__(
         self,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.cluster import Listeners
-from clusters.hosts.ports import LOOPBACK
-from clusters.kafka.kraft_storage import FEATURES
-from clusters.kafka.properties import CLIENT_LISTENER, DEFAULTS, REPLICATION_LISTENER
+from neaptide.clusters.cluster import Listeners
+from neaptide.clusters.hosts.ports import LOOPBACK
+from neaptide.clusters.kafka.kraft_storage import FEATURES
+from neaptide.clusters.kafka.properties import CLIENT_LISTENER, DEFAULTS, REPLICATION_LISTENER
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 _SESSION: Final = "broker.session.timeout.ms"

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from clusters.cluster import Listeners
-from clusters.hosts.ports import LOOPBACK
-from clusters.kafka.versions import Addressing, Row
+from neaptide.clusters.cluster import Listeners
+from neaptide.clusters.hosts.ports import LOOPBACK
+from neaptide.clusters.kafka.versions import Addressing, Row
 
 CLIENT_LISTENER: Final = "CLIENT"
 REPLICATION_LISTENER: Final = "REPLICATION"

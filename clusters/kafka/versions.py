@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from clusters.errors import UsageError
-from clusters.kafka.artifacts import class_path
-from clusters.kafka.home import Home
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.kafka.artifacts import class_path
+from neaptide.clusters.kafka.home import Home
 
 Version = tuple[int, ...]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from clusters.simulation.clients import RETRY_AFTER_MS
-from clusters.simulation.network import CLIENT, CLIENTS, Link
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.simulation.clients import RETRY_AFTER_MS
+from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Link
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 
 class Retry(NamedTuple):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.simulation.network import CONTROL, FETCH, Entry, Hold, Link, facts_of
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.simulation.network import CONTROL, FETCH, Entry, Hold, Link, facts_of
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 
 def is_blocked(world: World, link: Link, entry: Entry) -> bool:

@@ -12,9 +12,9 @@ from bisect import bisect
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import ProducerSequence
-from clusters.producer import ProducerOptions
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import ProducerSequence
+from neaptide.clusters.producer import ProducerOptions
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 MESSAGE_TIMEOUT_MS: Final = 10_000

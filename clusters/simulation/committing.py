@@ -9,23 +9,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.committed import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.committed import (
     NO_POSITION,
     Committed,
     Position,
     partition_of,
 )
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.groups import NO_GENERATION
-from clusters.broker.replication.model import TopicPartition
-from clusters.simulation.asking import AnswerLate, new_request, newest_leader, try_later
-from clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
-from clusters.simulation.network import CLIENT, CLIENTS, Entry
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.groups import NO_GENERATION
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.simulation.asking import AnswerLate, new_request, newest_leader, try_later
+from neaptide.clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
+from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 COMMIT_BYTES: Final = 100
 _MESSAGES: Final = (

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import producers
-from clusters.broker.replication.broker import StoredReplica
-from clusters.broker.replication.committed import Committed, Positions, with_committed
-from clusters.broker.replication.epochs import Epochs
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.model import Batch, TopicPartition
-from clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import producers
+from neaptide.clusters.broker.replication.broker import StoredReplica
+from neaptide.clusters.broker.replication.committed import Committed, Positions, with_committed
+from neaptide.clusters.broker.replication.epochs import Epochs
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.producers import Producers
 
 SEGMENT_BYTES: Final = 1 << 30
 

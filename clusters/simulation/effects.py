@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.simulation import fetching, producing
-from clusters.simulation.network import CONTROL, COORDINATION, SERVICE, Entry
-from clusters.simulation.parts import TimerDue
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.simulation import fetching, producing
+from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE, Entry
+from neaptide.clusters.simulation.parts import TimerDue
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 
 def carry_out(world: World, broker_id: int, effects: tuple[do.Effect, ...]) -> Error | None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.step import shut_down
-from clusters.simulation import fetching, producing, sessions
-from clusters.simulation.blocking import is_matched
-from clusters.simulation.effects import carry_out
-from clusters.simulation.network import CLIENTS, CONTROL, FETCH, SERVICE, Cut, Entry, Hold
-from clusters.simulation.world import World, start_broker
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.step import shut_down
+from neaptide.clusters.simulation import fetching, producing, sessions
+from neaptide.clusters.simulation.blocking import is_matched
+from neaptide.clusters.simulation.effects import carry_out
+from neaptide.clusters.simulation.network import CLIENTS, CONTROL, FETCH, SERVICE, Cut, Entry, Hold
+from neaptide.clusters.simulation.world import World, start_broker
 
 __all__ = [
     "cut",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import FENCED, Error
-from clusters.simulation.network import FETCH, Entry, Link
-from clusters.simulation.parts import Asked, Position, RequestTimedOut
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import FENCED, Error
+from neaptide.clusters.simulation.network import FETCH, Entry, Link
+from neaptide.clusters.simulation.parts import Asked, Position, RequestTimedOut
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 Answer = told.FetchResponded | told.OffsetForLeaderEpochResponded | told.ListOffsetsResponded
 ANSWERS: Final = (

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import ProducerSequence
-from clusters.simulation.clients import Outcome, Send
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import ProducerSequence
+from neaptide.clusters.simulation.clients import Outcome, Send
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 SOCKET_TIMEOUT_MS: Final = 6_000  # workloads.kafka_clients: no answer in that time, ask again
 # Of no use to send again.

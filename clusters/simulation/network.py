@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.model import TopicPartition
 
 SERVICE: Final = -1  # the coordination service
 CLIENT: Final = -2  # producer and consumer

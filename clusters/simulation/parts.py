@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.generation import Generation
-from clusters.broker.replication.model import TopicConfiguration, TopicPartition
-from clusters.broker.replication.settings import ReplicationSettings
-from clusters.producer import ProducerOptions
-from clusters.simulation.clients import GroupOperation
-from clusters.simulation.network import Clock, Entry, Noise
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.clusters.simulation.clients import GroupOperation
+from neaptide.clusters.simulation.network import Clock, Entry, Noise
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import TopicPartition
-from clusters.simulation import committing, fetching, idempotent
-from clusters.simulation.asking import AnswerLate, Retry, new_request, newest_leader, try_later
-from clusters.simulation.clients import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.simulation import committing, fetching, idempotent
+from neaptide.clusters.simulation.asking import (
+    AnswerLate,
+    Retry,
+    new_request,
+    newest_leader,
+    try_later,
+)
+from neaptide.clusters.simulation.clients import (
     DEFINITE,
     MESSAGE_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
@@ -25,11 +31,11 @@ from clusters.simulation.clients import (
     Read,
     Send,
 )
-from clusters.simulation.disk import values_of
-from clusters.simulation.network import CLIENT, CLIENTS, Entry, Link
+from neaptide.clusters.simulation.disk import values_of
+from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry, Link
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 RECORD_BYTES = 100
 FROM_START = -1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusters.broker.replication import messages as told
-from clusters.simulation.parts import RetentionDue
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.simulation.parts import RetentionDue
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 
 def look_again(world: World, broker_id: int) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusters.broker.replication import coordination as zk
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication import coordination as zk
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
     TopicConfiguration,

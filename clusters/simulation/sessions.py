@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clusters.broker.replication import coordination as zk
-from clusters.simulation.network import COORDINATION, SERVICE, Entry, Link
-from clusters.simulation.parts import Register, SessionTimedOut
+from neaptide.clusters.broker.replication import coordination as zk
+from neaptide.clusters.simulation.network import COORDINATION, SERVICE, Entry, Link
+from neaptide.clusters.simulation.parts import Register, SessionTimedOut
 
 if TYPE_CHECKING:
-    from clusters.simulation.world import World
+    from neaptide.clusters.simulation.world import World
 
 
 def hears(world: World, broker_id: int) -> bool:

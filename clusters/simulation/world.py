@@ -12,18 +12,18 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from clusters.broker.replication import coordination as zk
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker, start
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.replication.step import begin, step
-from clusters.simulation import blocking, fetching, producing, retaining, sessions
-from clusters.simulation.clients import Clients
-from clusters.simulation.disk import Disk
-from clusters.simulation.effects import carry_out
-from clusters.simulation.network import (
+from neaptide.clusters.broker.replication import coordination as zk
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker, start
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.step import begin, step
+from neaptide.clusters.simulation import blocking, fetching, producing, retaining, sessions
+from neaptide.clusters.simulation.clients import Clients
+from neaptide.clusters.simulation.disk import Disk
+from neaptide.clusters.simulation.effects import carry_out
+from neaptide.clusters.simulation.network import (
     CLIENTS,
     CONTROL,
     COORDINATION,
@@ -34,7 +34,7 @@ from clusters.simulation.network import (
     Hold,
     Link,
 )
-from clusters.simulation.parts import (
+from neaptide.clusters.simulation.parts import (
     Asked,
     Position,
     Recorder,
@@ -46,7 +46,7 @@ from clusters.simulation.parts import (
     Watch,
     WorldSpec,
 )
-from clusters.simulation.service import Service, Told
+from neaptide.clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
 _OF_THE_DISK: Final = (told.LogTruncated, told.ProducersRead, told.PositionsRead)

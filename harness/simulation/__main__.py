@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from harness.simulation.play import play_simulated
-from nemesis.scenario import load_scenario
+from neaptide.harness.simulation.play import play_simulated
+from neaptide.nemesis.scenario import load_scenario
 
 
 def digest(file: Path, system: str) -> str:

@@ -6,15 +6,15 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation.world import World
-from harness.ending import Ending
-from harness.predictions import round_disagreements, unseen_sights
-from harness.run_record import Finished
-from harness.simulation.recording import RunRecorder
-from nemesis.scenario import Scenario
-from nemesis.search.play import simulate
-from results.run import Aim, Converged, FinalRead
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation.world import World
+from neaptide.harness.ending import Ending
+from neaptide.harness.predictions import round_disagreements, unseen_sights
+from neaptide.harness.run_record import Finished
+from neaptide.harness.simulation.recording import RunRecorder
+from neaptide.nemesis.scenario import Scenario
+from neaptide.nemesis.search.play import simulate
+from neaptide.results.run import Aim, Converged, FinalRead
 
 
 async def play_simulated(scenario: Scenario, system: str, directory: Path) -> Finished:

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.simulation.clients import GroupOperation, Outcome, Send
-from clusters.simulation.network import Entry
-from clusters.simulation.world import World
-from nemesis.search.ending import log_of
-from nemesis.search.observed import assigned
-from results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
-from results.tables import write_table
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Send
+from neaptide.clusters.simulation.network import Entry
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.ending import log_of
+from neaptide.nemesis.search.observed import assigned
+from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
+from neaptide.results.tables import write_table
 
 PRODUCER, NEMESIS, OBSERVER = 0, -1, -2
 EVENT_LOG = "events.log"

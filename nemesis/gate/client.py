@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 from uuid import UUID
 
-from clusters.errors import UsageError
-from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
-from nemesis.gate.errors import GateError
-from nemesis.gate.events import Event
-from nemesis.gate.model import (
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from neaptide.nemesis.gate.errors import GateError
+from neaptide.nemesis.gate.events import Event
+from neaptide.nemesis.gate.model import (
     Cut,
     Endpoint,
     GateConfig,
@@ -82,7 +82,7 @@ class Gate:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / "gate.json"
         path.write_text(config.to_json(), encoding="utf-8")
-        argv = (sys.executable, "-m", "nemesis.gate", str(path))
+        argv = (sys.executable, "-m", "neaptide.nemesis.gate", str(path))
         log = directory / "logs" / "gate.log"
         process = await host.start(
             ProcessSpec("gate", argv, directory, log, env=_KEEP_PAGES, pipes=True)

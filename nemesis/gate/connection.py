@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
-from nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
-from nemesis.gate.frames import MalformedStreamError
-from nemesis.gate.lane import HoldEnd, Lane, Parcel
-from nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
-from nemesis.gate.side import Passing, Side
+from neaptide.nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
+from neaptide.nemesis.gate.frames import MalformedStreamError
+from neaptide.nemesis.gate.lane import HoldEnd, Lane, Parcel
+from neaptide.nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
+from neaptide.nemesis.gate.side import Passing, Side
 
 if TYPE_CHECKING:
-    from nemesis.gate.switch import Switch
+    from neaptide.nemesis.gate.switch import Switch
 
 
 # A Fetch response of which more than that is still to come passes as it comes.

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from clusters.errors import UsageError
-from nemesis.gate.model import Cut, Rule, Subscription, Target, from_dict
-from nemesis.gate.recorder import RoundRecorder
-from nemesis.gate.switch import Switch
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.model import Cut, Rule, Subscription, Target, from_dict
+from neaptide.nemesis.gate.recorder import RoundRecorder
+from neaptide.nemesis.gate.switch import Switch
 
 Arguments = dict[str, Any]
 

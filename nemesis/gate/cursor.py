@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
-from nemesis.gate.frames import MalformedStreamError
+from neaptide.nemesis.gate.frames import MalformedStreamError
 
 _T = TypeVar("_T")
 _INT16 = struct.Struct(">h")

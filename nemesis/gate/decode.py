@@ -18,9 +18,9 @@ from uuid import UUID
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
-from nemesis.gate import messages as m
-from nemesis.gate.cursor import Cursor
-from nemesis.gate.frames import HEAD_BYTES, LENGTH_BYTES, MalformedStreamError
+from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.cursor import Cursor
+from neaptide.nemesis.gate.frames import HEAD_BYTES, LENGTH_BYTES, MalformedStreamError
 
 # api_key, api_version, correlation_id, length of the client id
 _REQUEST_HEADER: Final = struct.Struct(">hhih")

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from nemesis.gate.model import LinkSpec, Target
+from neaptide.nemesis.gate.model import LinkSpec, Target
 
 BACKLOG: Final = 1024
 _LOOK_S: Final = 0.02  # nothing tells that somebody listens at last

@@ -25,9 +25,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemesis.gate.exchange import Message, Round
-from nemesis.gate.lane import Hold
-from nemesis.gate.rules import PartitionFacts
+from neaptide.nemesis.gate.exchange import Message, Round
+from neaptide.nemesis.gate.lane import Hold
+from neaptide.nemesis.gate.rules import PartitionFacts
 
 Event = dict[str, Any]
 PHASES = {"request": "started", "response": "answered"}

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nemesis.gate import decode
-from nemesis.gate import messages as m
-from nemesis.gate.fetch_answer import FetchAnswer, fetch_response
-from nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
-from nemesis.gate.model import Api, MessageKind
-from nemesis.gate.rounds import RoundCounter
-from nemesis.gate.rules import MessageFacts, PartitionFacts
-from nemesis.gate.sessions import FetchSession
+from neaptide.nemesis.gate import decode
+from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.fetch_answer import FetchAnswer, fetch_response
+from neaptide.nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
+from neaptide.nemesis.gate.model import Api, MessageKind
+from neaptide.nemesis.gate.rounds import RoundCounter
+from neaptide.nemesis.gate.rules import MessageFacts, PartitionFacts
+from neaptide.nemesis.gate.sessions import FetchSession
 
 Fate = Literal["passed", "held", "discarded", "dropped"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from nemesis.gate import messages as m
-from nemesis.gate.decode import is_flexible, known, topic_of_id
-from nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
+from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.decode import is_flexible, known, topic_of_id
+from neaptide.nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
 
 KEPT_BYTES_MAX: Final = 1024 * 1024
 _INT16: Final = struct.Struct(">h")

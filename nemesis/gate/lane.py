@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from nemesis.gate.exchange import EpochNews, Message
-from nemesis.gate.model import Endpoint
+from neaptide.nemesis.gate.exchange import EpochNews, Message
+from neaptide.nemesis.gate.model import Endpoint
 
 QUEUED_BYTES_MAX: Final = 8 * 1024 * 1024  # beyond that the sender is no longer read
 HoldEnd = Literal["released", "discarded", "closed"]

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
 
-from clusters.errors import UsageError
-from nemesis.gate.where import parse_where
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.where import parse_where
 
 Purpose = Literal["client", "replication", "coordination"]
 Endpoint = int | str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nemesis.gate.model import Cut, Endpoint, Purpose, Slow
+from neaptide.nemesis.gate.model import Cut, Endpoint, Purpose, Slow
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from clusters.errors import UsageError
-from nemesis.gate.connection import Connection
-from nemesis.gate.control import Controls, obey
-from nemesis.gate.door import Door
-from nemesis.gate.events import Event
-from nemesis.gate.model import GateConfig, LinkSpec, Target
-from nemesis.gate.recorder import RoundRecorder
-from nemesis.gate.side import Side
-from nemesis.gate.switch import Switch
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.connection import Connection
+from neaptide.nemesis.gate.control import Controls, obey
+from neaptide.nemesis.gate.door import Door
+from neaptide.nemesis.gate.events import Event
+from neaptide.nemesis.gate.model import GateConfig, LinkSpec, Target
+from neaptide.nemesis.gate.recorder import RoundRecorder
+from neaptide.nemesis.gate.side import Side
+from neaptide.nemesis.gate.switch import Switch
 
 UNREPORTED_BYTES_MAX: Final = 32 * 1024 * 1024  # of events that the harness has not read
 COMMAND_BYTES_MAX: Final = 1024 * 1024

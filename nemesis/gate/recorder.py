@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nemesis.gate.exchange import Round
-from results.schema import FETCH_ROUNDS
+from neaptide.nemesis.gate.exchange import Round
+from neaptide.results.schema import FETCH_ROUNDS
 
 ROWS_PER_GROUP: Final = 2_000  # what waits in memory
 ROWS_PER_FILE: Final = 50_000

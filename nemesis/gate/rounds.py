@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from nemesis.gate.messages import LeaderEpoch, TopicPartition
+from neaptide.nemesis.gate.messages import LeaderEpoch, TopicPartition
 
 
 class RoundCounter:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from clusters.errors import UsageError
-from nemesis.gate.model import Api, MessageKind, Rule
-from nemesis.gate.where import parse_where
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.model import Api, MessageKind, Rule
+from neaptide.nemesis.gate.where import parse_where
 
 
 @dataclass(frozen=True, slots=True)

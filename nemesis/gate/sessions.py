@@ -7,7 +7,7 @@ session. A session is remembered per connection: after a reconnect Kafka's follo
 
 from __future__ import annotations
 
-from nemesis.gate.messages import (
+from neaptide.nemesis.gate.messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

@@ -10,14 +10,14 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final, cast
 
-from nemesis.gate.exchange import Exchange, Message
-from nemesis.gate.fetch_answer import FetchAnswer
-from nemesis.gate.frames import HEAD_BYTES, FrameSplitter
-from nemesis.gate.lane import Lane
-from nemesis.gate.pressure import keep_pressure
+from neaptide.nemesis.gate.exchange import Exchange, Message
+from neaptide.nemesis.gate.fetch_answer import FetchAnswer
+from neaptide.nemesis.gate.frames import HEAD_BYTES, FrameSplitter
+from neaptide.nemesis.gate.lane import Lane
+from neaptide.nemesis.gate.pressure import keep_pressure
 
 if TYPE_CHECKING:
-    from nemesis.gate.connection import Connection
+    from neaptide.nemesis.gate.connection import Connection
 
 _RECEIVED: Final = memoryview(bytearray(1024 * 1024))
 

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from clusters.errors import UsageError
-from nemesis.gate.connection import Connection
-from nemesis.gate.events import (
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.connection import Connection
+from neaptide.nemesis.gate.events import (
     PHASES,
     Event,
     epoch_answered_event,
@@ -19,13 +19,13 @@ from nemesis.gate.events import (
     message_fields,
     round_event,
 )
-from nemesis.gate.exchange import EpochNews, Exchange, Message, Round
-from nemesis.gate.lane import Hold, HoldEnd
-from nemesis.gate.model import Cut, Endpoint, InFlight, LinkSpec, Rule, Subscription
-from nemesis.gate.network import Network
-from nemesis.gate.recorder import RoundRecorder
-from nemesis.gate.rounds import RoundCounter
-from nemesis.gate.rules import RuleBook
+from neaptide.nemesis.gate.exchange import EpochNews, Exchange, Message, Round
+from neaptide.nemesis.gate.lane import Hold, HoldEnd
+from neaptide.nemesis.gate.model import Cut, Endpoint, InFlight, LinkSpec, Rule, Subscription
+from neaptide.nemesis.gate.network import Network
+from neaptide.nemesis.gate.recorder import RoundRecorder
+from neaptide.nemesis.gate.rounds import RoundCounter
+from neaptide.nemesis.gate.rules import RuleBook
 
 BURY_DEADLINE_S: Final = 5.0
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 
 NAMES: Final = (
     "round",

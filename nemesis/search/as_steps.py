@@ -12,15 +12,15 @@ from collections.abc import Iterator
 from itertools import chain, combinations, islice
 from typing import Final
 
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.gate.model import COORDINATION
-from nemesis.search import deliveries
-from nemesis.search.explore import play_moves
-from nemesis.search.moves import Passed, Trace, conditions_of
-from nemesis.search.perform import MissedError
-from nemesis.search.shrink import Schedule, replay
-from nemesis.search.targets import Target
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.search import deliveries
+from neaptide.nemesis.search.explore import play_moves
+from neaptide.nemesis.search.moves import Passed, Trace, conditions_of
+from neaptide.nemesis.search.perform import MissedError
+from neaptide.nemesis.search.shrink import Schedule, replay
+from neaptide.nemesis.search.targets import Target
 
 HOLDS_MAX: Final = 2
 TRIALS_MAX: Final = 5_000

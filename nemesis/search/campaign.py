@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from nemesis.search.episode import Explored, Loss, Search, explore_seed
-from nemesis.search.explore import BROKEN
-from nemesis.search.workers import begin, is_orphan
+from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
+from neaptide.nemesis.search.explore import BROKEN
+from neaptide.nemesis.search.workers import begin, is_orphan
 
 
 @dataclass(slots=True)

@@ -15,13 +15,13 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.model import BrokerRegistration
-from clusters.broker.replication.replica import NEVER_MS
-from clusters.simulation.disk import Disk
-from clusters.simulation.parts import TimerDue
-from clusters.simulation.world import World
-from nemesis.search.invariants import Watch
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.model import BrokerRegistration
+from neaptide.clusters.broker.replication.replica import NEVER_MS
+from neaptide.clusters.simulation.disk import Disk
+from neaptide.clusters.simulation.parts import TimerDue
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants import Watch
 
 MARSHAL: Final = 2  # the last format that does not depend on who else holds a value
 DIGEST_BYTES: Final = 16

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
+from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
 
 if TYPE_CHECKING:
-    from nemesis.search.episode import Search
+    from neaptide.nemesis.search.episode import Search
 
 # Clean elections; time for holds before the ISR shrinks; who was refused soon tries again.
 SETTINGS: Final[Mapping[str, str]] = {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from clusters.broker.replication.committed import NO_POSITION, Position, partition_of
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.simulation.world import World
-from nemesis.search.observed import assigned
+from neaptide.clusters.broker.replication.committed import NO_POSITION, Position, partition_of
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.observed import assigned
 
 
 def copies(world: World) -> int | None:

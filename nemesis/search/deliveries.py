@@ -12,14 +12,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from clusters.simulation import faults, producing
-from clusters.simulation.network import SERVICE, Link
-from clusters.simulation.world import World
-from nemesis.search.canonical import Sections, name_of
-from nemesis.search.explore import end_and_judge, guarded, is_bad, is_suspect, watched_world
-from nemesis.search.judge import Judged
-from nemesis.search.perform import ACKS
-from nemesis.search.targets import Target
+from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation.network import SERVICE, Link
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.canonical import Sections, name_of
+from neaptide.nemesis.search.explore import (
+    end_and_judge,
+    guarded,
+    is_bad,
+    is_suspect,
+    watched_world,
+)
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.perform import ACKS
+from neaptide.nemesis.search.targets import Target
 
 
 class Deliver(NamedTuple):

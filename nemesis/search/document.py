@@ -10,13 +10,13 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.simulation.asking import leaders_told, newest_leader
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.search.explore import play_moves
-from nemesis.search.observed import WorldObserved, assigned
-from nemesis.search.targets import Target
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.simulation.asking import leaders_told, newest_leader
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.search.explore import play_moves
+from neaptide.nemesis.search.observed import WorldObserved, assigned
+from neaptide.nemesis.search.targets import Target
 
 _VERBS: Mapping[type, str] = {steps.PowerOff: "power_off"}
 

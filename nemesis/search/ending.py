@@ -1,16 +1,16 @@
 """How every run in the simulation ends: heal, wait until the replicas are level, read to the end.
 
-The same ending as a live run's (harness.ending), in virtual time.
+The same ending as a live run's (neaptide.harness.ending), in virtual time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.simulation import committing, faults, producing
-from clusters.simulation.world import World
-from nemesis.search.observed import WorldObserved, assigned
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.simulation import committing, faults, producing
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.observed import WorldObserved, assigned
 
 LEVEL_WITHIN_US = 60_000_000
 READ_WITHIN_US = 120_000_000

@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from clusters.simulation.world import World
-from nemesis.scenario import parse_scenario
-from nemesis.search.command import command_of
-from nemesis.search.document import Cluster, document_of
-from nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
-from nemesis.search.judge import Judged
-from nemesis.search.play import simulate
-from nemesis.search.shrink import Schedule, renamed, shrink
-from nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, Target, target_of
-from nemesis.search.words import signature, told
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search.command import command_of
+from neaptide.nemesis.search.document import Cluster, document_of
+from neaptide.nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.shrink import Schedule, renamed, shrink
+from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, Target, target_of
+from neaptide.nemesis.search.words import signature, told
 
 
 @dataclass(frozen=True, slots=True)

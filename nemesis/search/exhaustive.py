@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from nemesis.search.deliveries import (
+from neaptide.nemesis.search.deliveries import (
     Counts,
     Move,
     Path,
@@ -22,8 +22,8 @@ from nemesis.search.deliveries import (
     shortened,
     try_move,
 )
-from nemesis.search.judge import Judged
-from nemesis.search.targets import Target
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.targets import Target
 
 TELL_EVERY = 1_000
 

@@ -15,13 +15,13 @@ from itertools import pairwise
 from random import Random
 from typing import Final, TypeVar
 
-from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
-from clusters.broker.replication.partition import Follower, Leader
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.search import commits
-from nemesis.search.ending import end
-from nemesis.search.invariants import (
+from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
+from neaptide.clusters.broker.replication.partition import Follower, Leader
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.search import commits
+from neaptide.nemesis.search.ending import end
+from neaptide.nemesis.search.invariants import (
     CORE_ERRORS,
     CORE_RAISES,
     RECOVERS,
@@ -29,13 +29,13 @@ from nemesis.search.invariants import (
     Watch,
     allowed_to_break,
 )
-from nemesis.search.judge import Judged, judge
-from nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
-from nemesis.search.observed import assigned
-from nemesis.search.perform import MissedError, Performer
-from nemesis.search.rest import rest, sessions_end
-from nemesis.search.targets import BAD, COMMITS, Target
-from nemesis.search.worlds import ready_world
+from neaptide.nemesis.search.judge import Judged, judge
+from neaptide.nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
+from neaptide.nemesis.search.observed import assigned
+from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.rest import rest, sessions_end
+from neaptide.nemesis.search.targets import BAD, COMMITS, Target
+from neaptide.nemesis.search.worlds import ready_world
 
 T = TypeVar("T")
 DEPTH_MAX: Final = 16

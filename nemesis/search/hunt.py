@@ -15,18 +15,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from nemesis.search.deliveries import Counts, first_state, shortened, words
-from nemesis.search.explore import Episode, Found, watched_world
-from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
-from nemesis.search.priorities import Run
-from nemesis.search.priorities import run as run_once
-from nemesis.search.shrink import replay, shrink
-from nemesis.search.targets import Target, target_of
-from nemesis.search.words import told
-from nemesis.search.workers import begin, is_orphan
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
+from neaptide.nemesis.search.deliveries import Counts, first_state, shortened, words
+from neaptide.nemesis.search.explore import Episode, Found, watched_world
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from neaptide.nemesis.search.priorities import Run
+from neaptide.nemesis.search.priorities import run as run_once
+from neaptide.nemesis.search.shrink import replay, shrink
+from neaptide.nemesis.search.targets import Target, target_of
+from neaptide.nemesis.search.words import told
+from neaptide.nemesis.search.workers import begin, is_orphan
 
 SCHEDULES_PER_SEED: Final = 400
 SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for

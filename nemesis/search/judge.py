@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from clusters.simulation.clients import Outcome, Send
-from clusters.simulation.world import World
-from nemesis.search.ending import Ended, log_of
-from nemesis.search.moved import poll_anomalies
-from nemesis.search.observed import assigned
-from nemesis.search.regressed import commit_regressions
+from neaptide.clusters.simulation.clients import Outcome, Send
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.ending import Ended, log_of
+from neaptide.nemesis.search.moved import poll_anomalies
+from neaptide.nemesis.search.observed import assigned
+from neaptide.nemesis.search.regressed import commit_regressions
 
 WORST_FIRST = ("diverged", "lost", "duplicated", "reordered", "skipped")
 # Anomaly → the outcome that it proves; None: a broken promise that no word names.

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from clusters.simulation.clients import Poll
+from neaptide.clusters.simulation.clients import Poll
 
 Step = tuple[int, int, bool]  # the offset before, the offset, whether one poll brought both
 

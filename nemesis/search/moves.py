@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.committed import OFFSETS_TOPIC, partition_of
-from clusters.broker.replication.model import TopicPartition
-from clusters.simulation.clients import GroupOperation
-from clusters.simulation.network import FETCH, Entry, Link, facts_of
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.gate.model import COORDINATION
-from nemesis.search.invariants import CORE_ERRORS
-from nemesis.search.perform import MissedError, Performer
-from nemesis.search.rest import rest
-from nemesis.search.targets import COMMITS
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC, partition_of
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.simulation.clients import GroupOperation
+from neaptide.clusters.simulation.network import FETCH, Entry, Link, facts_of
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.search.invariants import CORE_ERRORS
+from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.rest import rest
+from neaptide.nemesis.search.targets import COMMITS
 
 GROUP: Final = "g"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
-from clusters.simulation.blocking import is_matched
-from clusters.simulation.network import FETCH
-from clusters.simulation.parts import Position
-from clusters.simulation.world import World
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from neaptide.clusters.simulation.blocking import is_matched
+from neaptide.clusters.simulation.network import FETCH
+from neaptide.clusters.simulation.parts import Position
+from neaptide.clusters.simulation.world import World
 
 
 class WorldObserved:

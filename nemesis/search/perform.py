@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from clusters.simulation import committing, faults, producing
-from clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.conditions import Condition
-from nemesis.gate.model import CLIENT as CLIENT_END
-from nemesis.gate.model import COORDINATION
-from nemesis.gate.where import parse_where
-from nemesis.search.observed import WorldObserved
+from neaptide.clusters.simulation import committing, faults, producing
+from neaptide.clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.conditions import Condition
+from neaptide.nemesis.gate.model import CLIENT as CLIENT_END
+from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.gate.where import parse_where
+from neaptide.nemesis.search.observed import WorldObserved
 
 CONSUME_WITHIN_US: Final = 20_000_000
 ACKS: Final[Mapping[str, int]] = {"0": 0, "1": 1, "all": -1}

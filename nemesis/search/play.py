@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from clusters.broker.replication.generation import Generation
-from clusters.simulation import producing
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.scenario import Scenario, ScheduledStep
-from nemesis.search.ending import Ended, end
-from nemesis.search.judge import Judged, judge
-from nemesis.search.observed import WorldObserved
-from nemesis.search.perform import MissedError, Performer
-from nemesis.search.worlds import ready_world, spec_of
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.simulation import producing
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.scenario import Scenario, ScheduledStep
+from neaptide.nemesis.search.ending import Ended, end
+from neaptide.nemesis.search.judge import Judged, judge
+from neaptide.nemesis.search.observed import WorldObserved
+from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.worlds import ready_world, spec_of
 
 Look = Callable[[WorldObserved], tuple[str, ...]]
 Note = Callable[[Mapping[str, Any]], None]

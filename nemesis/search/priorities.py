@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from clusters.simulation.network import Link
-from nemesis.search.deliveries import (
+from neaptide.clusters.simulation.network import Link
+from neaptide.nemesis.search.deliveries import (
     Counts,
     Deliver,
     Expire,
@@ -30,8 +30,8 @@ from nemesis.search.deliveries import (
     may_be,
     try_move,
 )
-from nemesis.search.judge import Judged
-from nemesis.search.targets import Target
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.targets import Target
 
 LENGTH: Final = 80  # of a run, in moves
 _FAULTS: Final[Mapping[str, type[Kill | Restart | Expire | Register]]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.simulation.clients import GroupOperation
+from neaptide.clusters.simulation.clients import GroupOperation
 
 
 def commit_regressions(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from clusters.simulation.world import World
-from nemesis.search.observed import WorldObserved
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.observed import WorldObserved
 
 REST_US: Final = 700_000  # who waits for a fetch, or for a second try, has had it by then
 

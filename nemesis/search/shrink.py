@@ -13,12 +13,12 @@ from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any, Final
 
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.search.explore import end_and_judge, is_bad, played
-from nemesis.search.judge import Judged
-from nemesis.search.perform import MissedError
-from nemesis.search.targets import Target
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.search.explore import end_and_judge, is_bad, played
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.perform import MissedError
+from neaptide.nemesis.search.targets import Target
 
 Schedule = tuple[steps.Step, ...]
 ROLES_TRIED_UP_TO: Final = 9  # steps: beyond, there are too many ways to cast them

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.broker.replication.generation import Generation
-from clusters.broker.replication.model import TopicConfiguration
-from clusters.producer import ProducerOptions, in_flight_of
-from clusters.simulation.network import CLIENTS
-from clusters.simulation.parts import WorldSpec
-from nemesis.search.worlds import world_spec
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.model import TopicConfiguration
+from neaptide.clusters.producer import ProducerOptions, in_flight_of
+from neaptide.clusters.simulation.network import CLIENTS
+from neaptide.clusters.simulation.parts import WorldSpec
+from neaptide.nemesis.search.worlds import world_spec
 
 TOPIC: Final = "t"
 NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}

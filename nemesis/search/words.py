@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nemesis import steps
-from nemesis.search.shrink import Schedule
-from nemesis.search.targets import NAMES
+from neaptide.nemesis import steps
+from neaptide.nemesis.search.shrink import Schedule
+from neaptide.nemesis.search.targets import NAMES
 
 
 def told(schedule: Schedule) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clusters.broker.replication.generation import Generation
-from clusters.broker.replication.model import TopicConfiguration
-from clusters.broker.replication.settings import replication_settings
-from clusters.producer import ProducerOptions
-from clusters.simulation.parts import WorldSpec
-from clusters.simulation.world import World, start_world
-from nemesis.scenario import Scenario, Topic
-from nemesis.search.observed import WorldObserved
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.model import TopicConfiguration
+from neaptide.clusters.broker.replication.settings import replication_settings
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.clusters.simulation.parts import WorldSpec
+from neaptide.clusters.simulation.world import World, start_world
+from neaptide.nemesis.scenario import Scenario, Topic
+from neaptide.nemesis.search.observed import WorldObserved
 
 SESSION_TIMEOUT_MS = "6000"
 SOCKET_TIMEOUT_MS = "30000"

@@ -15,12 +15,12 @@ import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.errors import StoreError
-from results.report import evidence, over_time, plots
-from results.report.diagram import draw
-from results.report.layout import lay_out
-from results.report.rows import Row, RunData, load
-from results.report.story import Line, Story
+from neaptide.results.errors import StoreError
+from neaptide.results.report import evidence, over_time, plots
+from neaptide.results.report.diagram import draw
+from neaptide.results.report.layout import lay_out
+from neaptide.results.report.rows import Row, RunData, load
+from neaptide.results.report.story import Line, Story
 
 REPORT_FILE: Final = "report.html"
 _STORY_OPERATIONS_MAX: Final = 400
@@ -47,7 +47,7 @@ def diagram_of(run_directory: Path) -> str:
 
 
 def environment() -> jinja2.Environment:
-    folder = str(files("results.report") / "templates")
+    folder = str(files("neaptide.results.report") / "templates")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         autoescape=True,

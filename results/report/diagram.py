@@ -5,8 +5,17 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from results.report.layout import TOP, Drawing
-from results.report.story import CONSUMER, PRODUCER, Arrow, Badge, Cells, Line, LogState, Moment
+from neaptide.results.report.layout import TOP, Drawing
+from neaptide.results.report.story import (
+    CONSUMER,
+    PRODUCER,
+    Arrow,
+    Badge,
+    Cells,
+    Line,
+    LogState,
+    Moment,
+)
 
 _INK: Final = {"plain": "#1f5fa8", "good": "#2f7d46", "bad": "#c0312b", "quiet": "#64748b"}
 _CELL_WIDTH: Final = 34

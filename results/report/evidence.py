@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from results.report.rows import Row, RunData
+from neaptide.results.report.rows import Row, RunData
 
 RECORDS_MAX: Final = 40
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from results.report.story import CONSUMER, PRODUCER, Arrow, Badge, Cells, Line, Moment
+from neaptide.results.report.story import CONSUMER, PRODUCER, Arrow, Badge, Cells, Line, Moment
 
 ROWS_MAX: Final = 90
 TOP: Final = 74

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from results.errors import StoreError
-from results.matrix import SIGNS, Matrix
-from results.report import REPORT_FILE, environment
+from neaptide.results.errors import StoreError
+from neaptide.results.matrix import SIGNS, Matrix
+from neaptide.results.report import REPORT_FILE, environment
 
 
 def write_matrix(matrix: Matrix, path: Path) -> Path:

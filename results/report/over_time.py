@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from results.report.plots import COLOURS, OUTCOMES, shade, style, to_svg
-from results.report.rows import RunData
+from neaptide.results.report.plots import COLOURS, OUTCOMES, shade, style, to_svg
+from neaptide.results.report.rows import RunData
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

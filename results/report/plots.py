@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from results.report.rows import Row, RunData, fault_of
+from neaptide.results.report.rows import Row, RunData, fault_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

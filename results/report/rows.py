@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from results import schema
-from results.long_texts import shortened
-from results.run import Run, read_run
-from results.tables import table_files
+from neaptide.results import schema
+from neaptide.results.long_texts import shortened
+from neaptide.results.run import Run, read_run
+from neaptide.results.tables import table_files
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 VERDICT_FILE: Final = "verdict.json"

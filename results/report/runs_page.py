@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from results.cases import Case, evidence, worst_first
-from results.errors import StoreError
-from results.report import REPORT_FILE, environment
+from neaptide.results.cases import Case, evidence, worst_first
+from neaptide.results.errors import StoreError
+from neaptide.results.report import REPORT_FILE, environment
 
 # A page of bounded size: what is left out is counted, and is the best of all.
 CASES_MAX: Final = 1_000

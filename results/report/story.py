@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from results.report.rows import Row, fault_of
+from neaptide.results.report.rows import Row, fault_of
 
 PRODUCER: Final = "producer"
 CONSUMER: Final = "consumer"

@@ -28,8 +28,8 @@ from typing import Any
 
 import psutil
 
-from checkers.planting import PLANTS as EVERY_KIND
-from checkers.planting import UNSEEN, plant
+from neaptide.checkers.planting import PLANTS as EVERY_KIND
+from neaptide.checkers.planting import UNSEEN, plant
 
 FEW_KINDS = {"lost-write": 3, "duplicate": 2, "poll-skip": 2, "reordered": 2, "unseen": 1}
 SAMPLE_S = 0.2
@@ -56,7 +56,15 @@ class Tree:
 
 def whole(runs: Sequence[Path], expected: Mapping[str, int], options: Sequence[str]) -> Any:
     """The command, from start to end."""
-    command = [sys.executable, "-m", "harness.cli", "check", "--json", *options, *map(str, runs)]
+    command = [
+        sys.executable,
+        "-m",
+        "neaptide.harness.cli",
+        "check",
+        "--json",
+        *options,
+        *map(str, runs),
+    ]
     begun = time.monotonic()
     tree = Tree()
     with tempfile.TemporaryFile() as out, subprocess.Popen(command, stdout=out) as process:
@@ -82,9 +90,9 @@ def whole(runs: Sequence[Path], expected: Mapping[str, int], options: Sequence[s
 
 def warm(runs: Sequence[Path], times: int) -> list[dict[str, float]]:
     """The same check again and again in one session."""
-    from checkers.check import check_runs
-    from checkers.material import open_run
-    from checkers.session import local_session
+    from neaptide.checkers.check import check_runs
+    from neaptide.checkers.material import open_run
+    from neaptide.checkers.session import local_session
 
     spark = local_session(rows=sum(open_run(run).rows for run in runs))
     tree = psutil.Process(os.getpid())

@@ -26,11 +26,11 @@ import psutil
 from confluent_kafka import Producer
 from kazoo.client import KazooClient
 
-from clusters.broker.cluster import BrokerCluster
-from clusters.cluster import ClusterSpec, Listeners, TopicSpec
-from clusters.hosts.here import LocalNodes
-from clusters.hosts.local import LocalHost
-from clusters.observer import Observer
+from neaptide.clusters.broker.cluster import BrokerCluster
+from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from neaptide.clusters.hosts.here import LocalNodes
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.observer import Observer
 
 BROKERS = (0, 1, 2)
 TOPIC = TopicSpec("t", {0: (0, 1, 2)}, {"min.insync.replicas": "3"})

@@ -29,11 +29,11 @@ from typing import Any, Final
 import psutil
 from confluent_kafka import Producer
 
-from clusters.cluster import ClusterSpec, Listeners, TopicSpec
-from clusters.producer import ProducerOptions
-from harness.stage import Stage
-from harness.systems import client_settings, parse_systems
-from nemesis.gate.model import Rule
+from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.harness.stage import Stage
+from neaptide.harness.systems import client_settings, parse_systems
+from neaptide.nemesis.gate.model import Rule
 
 BROKERS: Final = (0, 1, 2)
 SETTINGS: Final = {

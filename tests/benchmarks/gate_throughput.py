@@ -23,9 +23,9 @@ from typing import Any, Final
 
 import uvloop
 
-from clusters.hosts.local import LocalHost
-from nemesis.gate.client import Gate
-from nemesis.gate.model import GateConfig, Rule, cluster_links
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.nemesis.gate.client import Gate
+from neaptide.nemesis.gate.model import GateConfig, Rule, cluster_links
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
 

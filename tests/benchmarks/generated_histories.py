@@ -22,9 +22,9 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 
-from checkers.anomalies import ANOMALIES
-from checkers.check import check_runs
-from checkers.session import local_session
+from neaptide.checkers.anomalies import ANOMALIES
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.session import local_session
 from tests.checkers import oracle
 from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged

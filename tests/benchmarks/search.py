@@ -15,16 +15,16 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from harness.explore import DEFAULT_FAULTS
-from nemesis.search.campaign import Until, run_campaign
-from nemesis.search.command import SETTINGS, TOPIC_SETTINGS
-from nemesis.search.deliveries import Counts
-from nemesis.search.episode import Search
-from nemesis.search.exhaustive import Exhaustive, Limits
-from nemesis.search.targets import target_of
-from nemesis.search.worlds import ready_world
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
+from neaptide.harness.explore import DEFAULT_FAULTS
+from neaptide.nemesis.search.campaign import Until, run_campaign
+from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
+from neaptide.nemesis.search.deliveries import Counts
+from neaptide.nemesis.search.episode import Search
+from neaptide.nemesis.search.exhaustive import Exhaustive, Limits
+from neaptide.nemesis.search.targets import target_of
+from neaptide.nemesis.search.worlds import ready_world
 
 LIVES_S = 600  # simulated
 

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.log import Log
-from clusters.broker.storage.record_batch import assign, parse_batches
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.record_batch import assign, parse_batches
 from tests.storage.batches import batch
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.check import check_runs
-from checkers.session import local_session
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.session import local_session
 from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged
 

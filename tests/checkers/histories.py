@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from results.run import Aim, Converged, FinalRead, Run
-from results.schema import FETCH_ROUNDS, OPERATIONS_READ, REPLICAS
-from results.store import write_run
-from results.tables import write_table
+from neaptide.results.run import Aim, Converged, FinalRead, Run
+from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS_READ, REPLICAS
+from neaptide.results.store import write_run
+from neaptide.results.tables import write_table
 
 
 @dataclass(frozen=True)

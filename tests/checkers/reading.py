@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from checkers.verdict import RunVerdict
-from results.schema import ANOMALIES
+from neaptide.checkers.verdict import RunVerdict
+from neaptide.results.schema import ANOMALIES
 
 
 @dataclass(frozen=True)

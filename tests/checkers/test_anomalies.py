@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from results.run import Converged, FinalRead
+from neaptide.results.run import Converged, FinalRead
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import Op, Story, final, held, poll, reached, seek, send, told
 from tests.checkers.reading import Judged

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from checkers.cluster_session import first_that_listens, master_session
-from clusters.errors import UsageError
-from harness.checking import check_spark
-from harness.exits import Exit, status_of
-from results.errors import SparkUnreachableError
+from neaptide.checkers.cluster_session import first_that_listens, master_session
+from neaptide.clusters.errors import UsageError
+from neaptide.harness.checking import check_spark
+from neaptide.harness.exits import Exit, status_of
+from neaptide.results.errors import SparkUnreachableError
 from tests.checkers.histories import Story, final, poll, send
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.losing_run import write_losing_run
@@ -71,10 +71,10 @@ def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Pat
 WHERE_THE_CODE_IS = """
 import sys
 import pyarrow as pa
-from checkers.cluster_session import connect_session, master_session
+from neaptide.checkers.cluster_session import connect_session, master_session
 
 def told(rows):
-    import checkers
+    from neaptide import checkers
     for _ in rows:
         yield pa.RecordBatch.from_pydict({"file": [checkers.__path__[0]]})
 
@@ -91,7 +91,7 @@ def test_executors_have_the_code_of_who_asks(cluster: Cluster, connect: str) -> 
             [sys.executable, "-c", WHERE_THE_CODE_IS, address],
             capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
         )  # fmt: skip
-        assert done.stdout.strip().endswith("neaptide-checkers-results.zip/checkers")
+        assert done.stdout.strip().endswith("neaptide-checkers-results.zip/neaptide/checkers")
 
 
 def test_ctrl_c_leaves_no_executor(cluster: Cluster, runs: tuple[str, str], tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkers.edn import EdnError, Keyword, parse, write
-from checkers.edn_rows import read_line
+from neaptide.checkers.edn import EdnError, Keyword, parse, write
+from neaptide.checkers.edn_rows import read_line
 
 ATOMS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.text(), st.sampled_from(["ok", "a-b"]).map(Keyword)

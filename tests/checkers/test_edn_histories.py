@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.check import check_runs
-from checkers.edn_reader import import_history
-from checkers.edn_writer import export_history
-from results.errors import RunUnreadableError
-from results.schema import OPERATIONS_READ
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.edn_reader import import_history
+from neaptide.checkers.edn_writer import export_history
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.schema import OPERATIONS_READ
 from tests.checkers.histories import Op, Story, nemesis, poll, seek, send, txn
 from tests.checkers.reading import Judged, judged
 

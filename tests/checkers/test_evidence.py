@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.evidence import replacement
+from neaptide.checkers.evidence import replacement
 
 
 def write(run: Path, text: str) -> None:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.check import check_runs
-from checkers.follow import follow, judged
-from checkers.frames import spark_schema
-from harness.following import Followed, follow_run
-from results.run import read_run
-from results.schema import OPERATIONS_READ
-from results.stop import ask_to_stop, asked_to_stop
-from results.store import write_run
-from results.tables import TableWriter
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.follow import follow, judged
+from neaptide.checkers.frames import spark_schema
+from neaptide.harness.following import Followed, follow_run
+from neaptide.results.run import read_run
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.stop import ask_to_stop, asked_to_stop
+from neaptide.results.store import write_run
+from neaptide.results.tables import TableWriter
 from tests.checkers.histories import Op, final, operation_rows, poll, reached, run_of, send
 
 pytestmark = pytest.mark.spark
@@ -155,7 +155,7 @@ def test_a_run_that_was_killed_is_given_up_once_it_is_quiet(
     run.write(BEFORE)
     followed = Followed(run.directory)
     assert not followed.is_over()
-    monkeypatch.setattr("harness.following.QUIET_S", -1.0)
+    monkeypatch.setattr("neaptide.harness.following.QUIET_S", -1.0)
     assert followed.is_over()
 
 

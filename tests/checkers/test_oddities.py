@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.check import check_runs
-from checkers.planting import plant
-from checkers.verdict import RunVerdict
-from results.schema import OPERATIONS_READ
-from results.tables import table_files
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.planting import plant
+from neaptide.checkers.verdict import RunVerdict
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.tables import table_files
 from tests.checkers.histories import Story, final, poll, send
 
 pytestmark = pytest.mark.spark

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.anomalies import ANOMALIES, counting, table
+from neaptide.checkers.anomalies import ANOMALIES, counting, table
 
 # The error types of jepsen.tests.kafka, and those that its allowed-error-types always allows.
 JEPSEN_ERRORS = {

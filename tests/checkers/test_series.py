@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.material import open_run
-from checkers.planting import plant
-from checkers.series import STRETCHES, width_ns, write_series
-from results.report import write_report
+from neaptide.checkers.material import open_run
+from neaptide.checkers.planting import plant
+from neaptide.checkers.series import STRETCHES, width_ns, write_series
+from neaptide.results.report import write_report
 from tests.checkers.histories import Story, final, poll, send
 from tests.results.losing_run import write_losing_run
 

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from checkers import session
-from checkers.limits import TASK_MEMORY
+from neaptide.checkers import session
+from neaptide.checkers.limits import TASK_MEMORY
 
 
 def test_java_starts_and_prints_nothing() -> None:

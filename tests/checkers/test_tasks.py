@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.cases import packed
-from checkers.check import check_runs
-from checkers.material import open_run
-from checkers.pieces import shared_out
-from checkers.reading import FinalReads, Piece, Reader
-from checkers.relations import RELATIONS, Inbox, Outbox, Parts, task_of
+from neaptide.checkers.cases import packed
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.material import open_run
+from neaptide.checkers.pieces import shared_out
+from neaptide.checkers.reading import FinalReads, Piece, Reader
+from neaptide.checkers.relations import RELATIONS, Inbox, Outbox, Parts, task_of
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import Story, final, poll, send
 from tests.checkers.reading import judged
@@ -114,7 +114,7 @@ def test_two_polls_are_two_moves(tmp_path: Path) -> None:
 def test_no_row_is_read_twice_and_none_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.pieces.ROWS_PER_READER", 1)
+    monkeypatch.setattr("neaptide.checkers.pieces.ROWS_PER_READER", 1)
     materials = [
         open_run(Story([send(f"{n}", n) for n in range(5)]).write(tmp_path / name))
         for name in ("one", "two")
@@ -150,7 +150,7 @@ def test_few_rows_are_one_share(tmp_path: Path) -> None:
 def test_many_tasks_find_what_one_finds(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.limits.SMALL_ROWS", 0)
+    monkeypatch.setattr("neaptide.checkers.limits.SMALL_ROWS", 0)
     directories = {name: story.write(tmp_path / name) for name, (story, _, _) in STORIES.items()}
     verdicts = check_runs(spark, directories.values())
     found = {

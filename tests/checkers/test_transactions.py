@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers import cycles
-from checkers.check import check_runs
-from checkers.frames import read_operations
-from checkers.material import open_run
-from results.run import FinalRead
-from results.schema import ANOMALIES, OPERATIONS
-from results.tables import write_table
+from neaptide.checkers import cycles
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.frames import read_operations
+from neaptide.checkers.material import open_run
+from neaptide.results.run import FinalRead
+from neaptide.results.schema import ANOMALIES, OPERATIONS
+from neaptide.results.tables import write_table
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import (
     Op,
@@ -229,7 +229,7 @@ def test_what_is_normal_is_found_where_it_is_asked_for(spark: SparkSession, tmp_
 def test_too_many_edges_make_the_run_unknown(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.cycles.EDGES_MAX", 1)
+    monkeypatch.setattr("neaptide.checkers.cycles.EDGES_MAX", 1)
     run = STORIES["two-transactions-read-each-other"][0].write(tmp_path / "many")
     (verdict,) = check_runs(spark, [run])
     assert verdict.verdict == "unknown"
@@ -239,8 +239,8 @@ def test_too_many_edges_make_the_run_unknown(
 def test_too_many_edges_of_what_never_counts_do_not(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkers.cycles.SMALL_EDGES", 0)
-    monkeypatch.setattr("checkers.cycles.EDGES_MAX", 1)
+    monkeypatch.setattr("neaptide.checkers.cycles.SMALL_EDGES", 0)
+    monkeypatch.setattr("neaptide.checkers.cycles.EDGES_MAX", 1)
     run = STORIES["two-transactions-write-before-each-other"][0].write(tmp_path / "many")
     (verdict,) = check_runs(spark, [run])
     assert verdict.verdict == "valid"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkers.anomalies import ANOMALIES
+from neaptide.checkers.anomalies import ANOMALIES
 from tests.checkers.conftest import Judge
 from tests.checkers.valid import valid_story
 

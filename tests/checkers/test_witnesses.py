@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkers.check import check_runs
+from neaptide.checkers.check import check_runs
 from tests.checkers.histories import Story, final, held, poll, send
 from tests.checkers.reading import judged
 from tests.results.losing_run import A, B, C, write_losing_run

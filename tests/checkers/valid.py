@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from results.run import FinalRead
+from neaptide.results.run import FinalRead
 from tests.checkers.histories import Op, Story, commit, committed, final, poll, seek, send, txn
 
 CONSUMERS = (10, 11, 12)

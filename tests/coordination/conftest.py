@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication.coordination import (
     ClusterLoaded,
     ControllerElected,
     CoordinationEvent,
@@ -22,9 +22,9 @@ from clusters.broker.replication.coordination import (
     SessionStarted,
     TryBecomeController,
 )
-from clusters.broker.replication.model import BrokerRegistration, Endpoint
-from clusters.hosts.local import LocalHost
-from clusters.hosts.zookeeper import ZooKeeper
+from neaptide.clusters.broker.replication.model import BrokerRegistration, Endpoint
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.hosts.zookeeper import ZooKeeper
 
 E = TypeVar("E", bound=CoordinationEvent)
 DEADLINE_S = 10.0

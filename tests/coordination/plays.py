@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.coordination import (
     CreateTopic,
     LeaderAndIsrWritten,
     TopicCreated,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.model import LeaderAndIsr, TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
 from tests.coordination.conftest import Participant
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

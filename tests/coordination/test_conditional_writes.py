@@ -9,12 +9,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 
-from clusters.broker.coordination.client import Client
-from clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
-from clusters.broker.coordination.expire import expire_broker
-from clusters.broker.coordination.session import Term
-from clusters.broker.coordination.writes import StateWriter
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.coordination.client import Client
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
+from neaptide.clusters.broker.coordination.expire import expire_broker
+from neaptide.clusters.broker.coordination.session import Term
+from neaptide.clusters.broker.coordination.writes import StateWriter
+from neaptide.clusters.broker.replication.coordination import (
     ControllerChanged,
     CreateTopic,
     LeaderAndIsrConflict,
@@ -23,7 +23,7 @@ from clusters.broker.replication.coordination import (
     ReadLeaderAndIsr,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from tests.coordination.conftest import participant
 from tests.coordination.plays import T0, T1, created_topic, state, written
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.broker.coordination import znodes
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.replication.coordination import (
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,

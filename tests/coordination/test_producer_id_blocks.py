@@ -8,9 +8,12 @@ import json
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.broker.coordination import znodes
-from clusters.broker.coordination.producer_id_blocks import BLOCK_SIZE
-from clusters.broker.replication.coordination import AllocateProducerIds, ProducerIdsAllocated
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.producer_id_blocks import BLOCK_SIZE
+from neaptide.clusters.broker.replication.coordination import (
+    AllocateProducerIds,
+    ProducerIdsAllocated,
+)
 from tests.coordination.conftest import participant
 
 

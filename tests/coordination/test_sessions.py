@@ -8,9 +8,9 @@ import socket
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.broker.coordination import znodes
-from clusters.broker.coordination.expire import expire_broker
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.expire import expire_broker
+from neaptide.clusters.broker.replication.coordination import (
     BrokersChanged,
     ControllerChanged,
     CreateTopic,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.broker.coordination import znodes
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,

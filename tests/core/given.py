@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clusters.broker.replication import broker as brokers
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker, StoredReplica
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication import broker as brokers
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.model import (
     Batch,
     BrokerRegistration,
     EpochEntry,
     LeaderAndIsr,
     TopicPartition,
 )
-from clusters.broker.replication.partition import Leader, Partition
-from clusters.broker.replication.settings import replication_settings
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.settings import replication_settings
+from neaptide.clusters.broker.replication.step import step
 
 T = TopicPartition("t", 0)
 A, B, C = 1, 2, 3

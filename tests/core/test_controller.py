@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.assignment import assign_replicas
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.controller_state import Active, Standby
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.assignment import assign_replicas
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller_state import Active, Standby
+from neaptide.clusters.broker.replication.coordination import (
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,
@@ -28,20 +28,20 @@ from clusters.broker.replication.coordination import (
     TryBecomeController,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.election import initial_state, next_state
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.election import initial_state, next_state
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import (
     DelayedOperationExpired,
     HighWatermarkCheckpoint,
     TimerFired,
 )
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
     TopicConfiguration,
 )
-from clusters.broker.replication.partition import Follower
-from clusters.broker.replication.step import shut_down, step
+from neaptide.clusters.broker.replication.partition import Follower
+from neaptide.clusters.broker.replication.step import shut_down, step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
 from tests.core.world import cluster

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.coordination import LeaderAndIsrWritten, WriteLeaderAndIsr
-from clusters.broker.replication.effects import Effect
-from clusters.broker.replication.eligible import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.coordination import LeaderAndIsrWritten, WriteLeaderAndIsr
+from neaptide.clusters.broker.replication.effects import Effect
+from neaptide.clusters.broker.replication.eligible import (
     Eligibility,
     came_back_torn,
     is_under_min_isr,
     next_elr,
     next_state,
 )
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import IsrExpiration, TimerFired
-from clusters.broker.replication.model import BrokerRegistration, LeaderAndIsr, TopicPartition
-from clusters.broker.replication.partition import isr_of
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import IsrExpiration, TimerFired
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from neaptide.clusters.broker.replication.partition import isr_of
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.chaos import REPLICAS, random_run
 from tests.core.world import A, B, C, T, World, cluster

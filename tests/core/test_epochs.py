@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fetcher import Delayed, Truncating
-from clusters.broker.replication.model import EpochEntry
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fetcher import Delayed, Truncating
+from neaptide.clusters.broker.replication.model import EpochEntry
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
 from tests.core.world import cluster

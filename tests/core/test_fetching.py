@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fetcher import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fetcher import (
     Delayed,
     Fetching,
     FetchState,
@@ -17,10 +17,10 @@ from clusters.broker.replication.fetcher import (
     Truncating,
     fetcher_number,
 )
-from clusters.broker.replication.java import java_hash
-from clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
-from clusters.broker.replication.model import Batch, EpochEntry, TopicPartition
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication.java import java_hash
+from neaptide.clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
+from neaptide.clusters.broker.replication.model import Batch, EpochEntry, TopicPartition
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fetcher import Delayed, Fetching
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.model import EpochEntry
-from clusters.broker.replication.step import step
-from clusters.broker.wire.apis import Api, client_apis, replication_apis
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fetcher import Delayed, Fetching
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import EpochEntry
+from neaptide.clusters.broker.replication.step import step
+from neaptide.clusters.broker.wire.apis import Api, client_apis, replication_apis
 from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
 from tests.core.world import World, cluster

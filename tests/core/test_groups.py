@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.committed import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import (
     OFFSETS_TOPIC,
     Committed,
     Position,
     partition_of,
     with_committed,
 )
-from clusters.broker.replication.coordination import CreateTopic
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.model import BrokerRegistration, LeaderAndIsr, TopicPartition
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication.coordination import CreateTopic
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from neaptide.clusters.broker.replication.step import step
 from tests.core.given import NOW, A, B, C, T, broker, did
 
 G = TopicPartition(OFFSETS_TOPIC, 0)

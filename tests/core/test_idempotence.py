@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication import coordination as zk
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.model import Batch, ProducerSequence
-from clusters.broker.replication.producers import SEQUENCES, KnownBatch, of_batches
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication import coordination as zk
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
+from neaptide.clusters.broker.replication.producers import SEQUENCES, KnownBatch, of_batches
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, A, B, T
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.coordination import (
     LeaderAndIsrConflict,
     LeaderAndIsrRead,
     LeaderAndIsrWritten,
@@ -16,19 +16,23 @@ from clusters.broker.replication.coordination import (
     SessionStarted,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import CaughtUp
-from clusters.broker.replication.messages import IsrChangePropagation, IsrExpiration, TimerFired
-from clusters.broker.replication.model import LeaderAndIsr
-from clusters.broker.replication.partition import (
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import CaughtUp
+from neaptide.clusters.broker.replication.messages import (
+    IsrChangePropagation,
+    IsrExpiration,
+    TimerFired,
+)
+from neaptide.clusters.broker.replication.model import LeaderAndIsr
+from neaptide.clusters.broker.replication.partition import (
     CommittedIsr,
     PendingExpandIsr,
     PendingShrinkIsr,
     UncertainIsr,
     isr_of,
 )
-from clusters.broker.replication.replica import NEVER_MS, RemoteReplica, record_fetch
-from clusters.broker.replication.step import begin, step
+from neaptide.clusters.broker.replication.replica import NEVER_MS, RemoteReplica, record_fetch
+from neaptide.clusters.broker.replication.step import begin, step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
 from tests.core.world import cluster

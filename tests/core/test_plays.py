@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.controller_state import Active, Standby
-from clusters.broker.replication.coordination import BrokersChanged, WriteLeaderAndIsr
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import BrokerRegistration, EpochEntry
-from clusters.broker.replication.partition import isr_of
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.controller_state import Active, Standby
+from neaptide.clusters.broker.replication.coordination import BrokersChanged, WriteLeaderAndIsr
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import BrokerRegistration, EpochEntry
+from neaptide.clusters.broker.replication.partition import isr_of
 from tests.core.world import SERVICE, A, B, C, T, World, cluster
 
 # --- KIP-101 -------------------------------------------------------------------------------------

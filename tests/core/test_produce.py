@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
 

@@ -6,16 +6,16 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication.coordination import LeaderAndIsrWritten
-from clusters.broker.replication.errors import Error, IllegalReplicaStateError
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.messages import IsrExpiration, TimerFired
-from clusters.broker.replication.model import LeaderAndIsr
-from clusters.broker.replication.replica import RemoteReplica
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication.coordination import LeaderAndIsrWritten
+from neaptide.clusters.broker.replication.errors import Error, IllegalReplicaStateError
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.messages import IsrExpiration, TimerFired
+from neaptide.clusters.broker.replication.model import LeaderAndIsr
+from neaptide.clusters.broker.replication.replica import RemoteReplica
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
 from tests.core.world import World, cluster

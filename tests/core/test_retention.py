@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error, IllegalReplicaStateError
-from clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error, IllegalReplicaStateError
+from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, T
 from tests.core.world import A, B, World, cluster

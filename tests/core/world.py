@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from clusters.broker.replication import broker as brokers
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.coordination import CreateTopic, SessionExpired
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.model import TopicConfiguration, TopicPartition
-from clusters.broker.replication.settings import replication_settings
-from clusters.broker.replication.step import begin, step
-from clusters.simulation.disk import Disk
-from clusters.simulation.service import Service
+from neaptide.clusters.broker.replication import broker as brokers
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.coordination import CreateTopic, SessionExpired
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.settings import replication_settings
+from neaptide.clusters.broker.replication.step import begin, step
+from neaptide.clusters.simulation.disk import Disk
+from neaptide.clusters.simulation.service import Service
 from tests.core.invariants import check
 
 SERVICE = 0

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 import pytest
 
-from results.schema import FETCH_ROUNDS
+from neaptide.results.schema import FETCH_ROUNDS
 from tests.gate.fakes import World, world
 
 Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]

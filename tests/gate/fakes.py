@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from clusters.hosts.local import LocalHost
-from nemesis.gate import decode
-from nemesis.gate import messages as m
-from nemesis.gate.client import Gate
-from nemesis.gate.fetch_answer import fetch_response
-from nemesis.gate.model import GateConfig, Rule, Target, cluster_links, quorum_links
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.nemesis.gate import decode
+from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.client import Gate
+from neaptide.nemesis.gate.fetch_answer import fetch_response
+from neaptide.nemesis.gate.model import GateConfig, Rule, Target, cluster_links, quorum_links
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from nemesis.gate.exchange import Exchange
-from nemesis.gate.rounds import RoundCounter
+from neaptide.nemesis.gate.exchange import Exchange
+from neaptide.nemesis.gate.rounds import RoundCounter
 from tests.gate import wire
 
 STALE_CONTROLLER_EPOCH = 11

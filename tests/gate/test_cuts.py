@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from clusters.errors import UsageError
-from nemesis.gate.model import CLIENT, Purpose, Rule
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.model import CLIENT, Purpose, Rule
 from tests.gate import wire
 from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, World

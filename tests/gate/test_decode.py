@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.gate import decode
-from nemesis.gate import messages as m
-from nemesis.gate.fetch_answer import fetch_response
-from nemesis.gate.frames import MalformedStreamError
+from neaptide.nemesis.gate import decode
+from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.fetch_answer import fetch_response
+from neaptide.nemesis.gate.frames import MalformedStreamError
 from tests.gate import wire
 from tests.gate.wire import Answer, Ask
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import cast
 
-from nemesis.gate.process import UNREPORTED_BYTES_MAX, EventStream
+from neaptide.nemesis.gate.process import UNREPORTED_BYTES_MAX, EventStream
 
 ROUND, HELD = {"event": "round"}, {"event": "hold_started"}
 LEFT_OUT = {"event": "rounds_not_reported", "at_ns": 7, "count": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nemesis.gate.model import Rule, Subscription
+from neaptide.nemesis.gate.model import Rule, Subscription
 from tests.gate import wire
 from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World, read_frame

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from nemesis.gate.fetch_answer import KEPT_BYTES_MAX, FetchAnswer, fetch_response
-from nemesis.gate.frames import MalformedStreamError
+from neaptide.nemesis.gate.fetch_answer import KEPT_BYTES_MAX, FetchAnswer, fetch_response
+from neaptide.nemesis.gate.frames import MalformedStreamError
 from tests.gate import wire
 from tests.gate.wire import Answer
 

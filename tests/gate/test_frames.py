@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.gate.frames import FRAME_BYTES_MAX, FrameSplitter, MalformedStreamError
+from neaptide.nemesis.gate.frames import FRAME_BYTES_MAX, FrameSplitter, MalformedStreamError
 from tests.gate.wire import frame
 
 

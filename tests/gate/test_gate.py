@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from nemesis.gate.errors import GateError
-from nemesis.gate.model import Subscription
+from neaptide.nemesis.gate.errors import GateError
+from neaptide.nemesis.gate.model import Subscription
 from tests.gate import wire
 from tests.gate.conftest import THREE_ROUNDS, Play, of_rounds
 from tests.gate.fakes import FOLLOWER, LEADER, World, world

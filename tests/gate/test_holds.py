@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nemesis.gate.model import Rule
+from neaptide.nemesis.gate.model import Rule
 from tests.gate import wire
 from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World

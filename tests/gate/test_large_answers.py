@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from nemesis.gate import messages as m
-from nemesis.gate.connection import PASSING_BYTES
-from nemesis.gate.fetch_answer import fetch_response
-from nemesis.gate.model import Rule
+from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.connection import PASSING_BYTES
+from neaptide.nemesis.gate.fetch_answer import fetch_response
+from neaptide.nemesis.gate.model import Rule
 from tests.gate import wire
 from tests.gate.conftest import THREE_ROUNDS, Play, of_rounds
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World, read_frame

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 from tests.gate import wire
 from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World

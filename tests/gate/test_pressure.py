@@ -8,7 +8,7 @@ from typing import Final
 
 import uvloop
 
-from nemesis.gate.pressure import RECEIVE_BYTES, keep_pressure
+from neaptide.nemesis.gate.pressure import RECEIVE_BYTES, keep_pressure
 
 PIECE: Final = bytes(16 * 1024)
 LITTLE: Final = 4 * RECEIVE_BYTES  # what the kernel gives for it, at either end

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nemesis.gate.messages import LeaderEpoch
-from nemesis.gate.rounds import RoundCounter
+from neaptide.nemesis.gate.messages import LeaderEpoch
+from neaptide.nemesis.gate.rounds import RoundCounter
 
 _P = ("t", 0)
 

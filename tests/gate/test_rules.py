@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.errors import UsageError
-from nemesis.gate.model import Rule
-from nemesis.gate.rules import MessageFacts, PartitionFacts, RuleBook, matches
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.model import Rule
+from neaptide.nemesis.gate.rules import MessageFacts, PartitionFacts, RuleBook, matches
 
 _RESPONSE = MessageFacts(
     api="fetch",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nemesis.gate.messages import (
+from neaptide.nemesis.gate.messages import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     TopicPartition,
 )
-from nemesis.gate.sessions import FetchSession
+from neaptide.nemesis.gate.sessions import FetchSession
 
 _A, _B = ("t", 0), ("t", 1)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.errors import UsageError
-from nemesis.gate.where import NAMES, parse_where
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.where import NAMES, parse_where
 
 _OPERATORS = {
     ">=": operator.ge,

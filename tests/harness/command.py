@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-COMMAND = (sys.executable, "-m", "harness.cli")
+COMMAND = (sys.executable, "-m", "neaptide.harness.cli")
 TIMEOUT_S = 580.0  # with a cold cache, jars are fetched first
 
 

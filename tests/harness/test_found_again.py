@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import harness
-from harness import cli_search
-from harness.cli import app
-from harness.explore import Asked, search_of
-from nemesis.scenario import load_scenario
-from nemesis.search.command import command_of
+from neaptide import harness
+from neaptide.harness import cli_search
+from neaptide.harness.cli import app
+from neaptide.harness.explore import Asked, search_of
+from neaptide.nemesis.scenario import load_scenario
+from neaptide.nemesis.search.command import command_of
 
 FOUND = {path.stem: path for path in (Path(harness.__path__[0]) / "found").glob("*.toml")}
 ACKS_1 = ("--acks", "1", "--nemesis", "kill,hold", "--seed", "4", "--seeds", "1", "--workers", "1")

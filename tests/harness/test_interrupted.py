@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters.hosts.ledger import TOKEN_VARIABLE
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 
 pytestmark = pytest.mark.live
 
@@ -74,7 +74,7 @@ class Harness:
         return left
 
 
-COMMAND = (sys.executable, "-m", "harness.cli")
+COMMAND = (sys.executable, "-m", "neaptide.harness.cli")
 
 
 @pytest.fixture

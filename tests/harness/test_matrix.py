@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import UsageError
-from harness.matrix import scenario_runs
+from neaptide.clusters.errors import UsageError
+from neaptide.harness.matrix import scenario_runs
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.test_matrix import save
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.observed import level_end
-from nemesis.gate.client import Position
+from neaptide.harness.observed import level_end
+from neaptide.nemesis.gate.client import Position
 
 A, B, C = 0, 1, 2
 

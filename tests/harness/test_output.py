@@ -7,7 +7,7 @@ import sys
 
 WHILE_SPARK_STARTS = """
 import os
-from harness import output
+from neaptide.harness import output
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 output.err.print("neaptide: one sentence")
 """

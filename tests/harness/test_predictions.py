@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.predictions import unseen_sights
-from nemesis.scenario import parse_scenario
+from neaptide.harness.predictions import unseen_sights
+from neaptide.nemesis.scenario import parse_scenario
 from tests.nemesis.test_conditions import Seen
 
 SCENARIO = parse_scenario(

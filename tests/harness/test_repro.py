@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import documented
-from harness.systems import KNOWN
-from nemesis.scenario import expected_outcome
+from neaptide.harness.catalog import documented
+from neaptide.harness.systems import KNOWN
+from neaptide.nemesis.scenario import expected_outcome
 from tests.harness.command import neaptide
 
 # What each generation is the telling one for. The whole matrix is played by `neaptide repro`.

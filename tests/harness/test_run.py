@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import harness
+from neaptide import harness
 from tests.harness.command import neaptide
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checkers.planting import plant
-from clusters.shared_archive import RECORDING
-from harness.spark_java import SparkJava
+from neaptide.checkers.planting import plant
+from neaptide.clusters.shared_archive import RECORDING
+from neaptide.harness.spark_java import SparkJava
 from tests.harness.command import neaptide
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from results.run import read_run
-from results.stop import ask_to_stop
+from neaptide.results.run import read_run
+from neaptide.results.stop import ask_to_stop
 from tests.harness.command import COMMAND, TIMEOUT_S
 
 pytestmark = pytest.mark.live

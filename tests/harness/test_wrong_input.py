@@ -15,7 +15,7 @@ USAGE, MISSING = 64, 69
 
 def neaptide(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "harness.cli", *arguments],
+        [sys.executable, "-m", "neaptide.harness.cli", *arguments],
         capture_output=True,
         text=True,
         env={**os.environ, **env},

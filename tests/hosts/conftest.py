@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.cache import cache_directory
-from clusters.hosts import docker_host, docker_image
-from clusters.hosts.docker_host import DockerHost
-from clusters.hosts.here import LocalNodes
-from clusters.hosts.host import Host
-from clusters.hosts.local import LocalHost
-from clusters.hosts.netns import NetnsHost
-from clusters.hosts.ssh_host import SshHost
-from clusters.hosts.ssh_nodes import load_nodes
-from clusters.kafka.versions import kafka_class_path
+from neaptide.clusters.cache import cache_directory
+from neaptide.clusters.hosts import docker_host, docker_image
+from neaptide.clusters.hosts.docker_host import DockerHost
+from neaptide.clusters.hosts.here import LocalNodes
+from neaptide.clusters.hosts.host import Host
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.hosts.netns import NetnsHost
+from neaptide.clusters.hosts.ssh_host import SshHost
+from neaptide.clusters.hosts.ssh_nodes import load_nodes
+from neaptide.clusters.kafka.versions import kafka_class_path
 from tests.hosts.machines import Machines, machines
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import paramiko
 
-from clusters.hosts.local import LocalHost, ProcessSpec
-from clusters.hosts.netns import NetnsHost
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.hosts.netns import NetnsHost
 
 NODES = (0, 1, 2)
 DEADLINE_S = 30.0

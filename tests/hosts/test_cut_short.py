@@ -15,13 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters.hosts import docker_host, netns
-from clusters.hosts.run_tool import run_tool
+from neaptide.clusters.hosts import docker_host, netns
+from neaptide.clusters.hosts.run_tool import run_tool
 from tests.hosts.machines import Machines
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("node_image")]
 
-COMMAND = (sys.executable, "-m", "harness.cli")
+COMMAND = (sys.executable, "-m", "neaptide.harness.cli")
 LOAD = ("run", "append", "--time", "100", "--rate", "200", "--partitions", "1", "--seed", "1")
 DEADLINE_S = 90.0
 UNKNOWN = 2

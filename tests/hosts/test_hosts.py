@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import HostError
-from clusters.hosts import docker_host, docker_image
-from clusters.hosts.docker_host import DockerHost
-from clusters.hosts.host import Drop, Host, NodeProcess
-from clusters.hosts.local import ProcessSpec
+from neaptide.clusters.errors import HostError
+from neaptide.clusters.hosts import docker_host, docker_image
+from neaptide.clusters.hosts.docker_host import DockerHost
+from neaptide.clusters.hosts.host import Drop, Host, NodeProcess
+from neaptide.clusters.hosts.local import ProcessSpec
 
 pytestmark = pytest.mark.live
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import MissingPartError
-from clusters.hosts.java import find_java, parse_java_version
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.java import find_java, parse_java_version
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters.hosts.ledger import TOKEN_VARIABLE, Ledger, ProcessIdentity, reap_orphans
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger, ProcessIdentity, reap_orphans
 
 _SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]
 
 _OWNER = """
 import asyncio, sys
 from pathlib import Path
-from clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
 
 async def main():
     host = LocalHost()

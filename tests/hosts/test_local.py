@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
 
 pytestmark = pytest.mark.live
 
@@ -64,7 +64,7 @@ def test_pausing_a_process_that_ends_is_an_error_not_a_hang(tmp_path: Path) -> N
 def test_close_ends_paused_and_stubborn_ones_and_may_be_called_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusters.hosts.local.TERM_GRACE_S", 0.2)
+    monkeypatch.setattr("neaptide.clusters.hosts.local.TERM_GRACE_S", 0.2)
 
     async def play() -> None:
         host = LocalHost()

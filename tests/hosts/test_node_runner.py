@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from clusters.hosts import node_runner
+from neaptide.clusters.hosts import node_runner
 
 pytestmark = pytest.mark.live
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]

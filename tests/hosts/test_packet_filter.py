@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from clusters.hosts.host import Drop
-from clusters.hosts.packet_filter import dropped_packets, remove, render
+from neaptide.clusters.hosts.host import Drop
+from neaptide.clusters.hosts.packet_filter import dropped_packets, remove, render
 
 HARNESS = "10.213.0.1"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import MissingPartError, UsageError
-from clusters.hosts import netns
-from clusters.hosts.place import LOCAL, check_place, parse_place
-from clusters.hosts.run_tool import ToolError
+from neaptide.clusters.errors import MissingPartError, UsageError
+from neaptide.clusters.hosts import netns
+from neaptide.clusters.hosts.place import LOCAL, check_place, parse_place
+from neaptide.clusters.hosts.run_tool import ToolError
 from tests.harness.command import neaptide
 from tests.hosts.machines import Machines
 

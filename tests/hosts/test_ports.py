@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import MissingPartError
-from clusters.hosts.ports import reserve_port
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.ports import reserve_port
 
 
 def test_a_reserved_port_is_not_given_twice_even_while_no_socket_holds_it(

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from clusters.hosts.place import Place, parse_place
-from harness.catalog import scenario_files
-from harness.play import play
-from harness.systems import parse_systems
-from nemesis.scenario import load_scenario
+from neaptide.clusters.hosts.place import Place, parse_place
+from neaptide.harness.catalog import scenario_files
+from neaptide.harness.play import play
+from neaptide.harness.systems import parse_systems
+from neaptide.nemesis.scenario import load_scenario
 from tests.harness.command import neaptide
 from tests.hosts.machines import Machines
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.shared_archive import RECORDING, archive_of, options, record
+from neaptide.clusters.shared_archive import RECORDING, archive_of, options, record
 
 
 def test_each_class_path_has_its_archive() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import UsageError
-from clusters.hosts.ssh_nodes import SshNode, load_nodes, parse_nodes
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.ssh_nodes import SshNode, load_nodes, parse_nodes
 
 
 def test_a_user_is_of_all_that_follow_without_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from clusters.hosts.subnet import claim_subnet, free
+from neaptide.clusters.hosts.subnet import claim_subnet, free
 
 ONE, TWO = IPv4Network("10.213.0.0/24"), IPv4Network("10.213.1.0/24")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.hosts.local import LocalHost
-from clusters.hosts.zookeeper import ZooKeeper, serves
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.hosts.zookeeper import ZooKeeper, serves
 
 
 @pytest.mark.live

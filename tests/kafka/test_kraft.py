@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
-from clusters.errors import UsageError
-from clusters.hosts.here import LocalNodes
-from clusters.hosts.java import find_java
-from clusters.hosts.local import LocalHost
-from clusters.kafka.kraft import KraftCluster
-from clusters.kafka.kraft_storage import ELR_FEATURE, bootstrap_checkpoint
-from clusters.kafka.versions import kafka_class_path
-from clusters.observer import Observer
+from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.here import LocalNodes
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.kafka.kraft import KraftCluster
+from neaptide.clusters.kafka.kraft_storage import ELR_FEATURE, bootstrap_checkpoint
+from neaptide.clusters.kafka.versions import kafka_class_path
+from neaptide.clusters.observer import Observer
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 VERSION = "4.1.0"

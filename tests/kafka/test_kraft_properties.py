@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.cluster import Listeners
-from clusters.kafka.kraft_properties import (
+from neaptide.clusters.cluster import Listeners
+from neaptide.clusters.kafka.kraft_properties import (
     CONTROLLER_LISTENER,
     Node,
     chosen_features,
     kraft_properties,
 )
-from clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
+from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
 
 THROUGH = Listeners(20_001, 20_002, 0, quorum={100: 20_100, 101: 20_101})
 BROKER = Node(7, {CLIENT_LISTENER: 10_001, REPLICATION_LISTENER: 10_002}, Path("/data"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from clusters.kafka.metadata_log import Image, PartitionState, Registration
+from neaptide.clusters.kafka.metadata_log import Image, PartitionState, Registration
 
 TOPIC = UUID(int=7)
 KEY = (TOPIC, 0)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.cluster import Listeners
-from clusters.kafka.properties import properties, spelled_out
-from clusters.kafka.versions import row_of
+from neaptide.clusters.cluster import Listeners
+from neaptide.clusters.kafka.properties import properties, spelled_out
+from neaptide.clusters.kafka.versions import row_of
 
 OWN = (10_001, 10_002)
 THROUGH = Listeners(client_port=20_001, replication_port=20_002, coordination_port=20_003)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import UsageError
-from clusters.kafka import versions
-from harness.systems import KNOWN, client_settings, parse_system, parse_systems, topic_id
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.kafka import versions
+from neaptide.harness.systems import KNOWN, client_settings, parse_system, parse_systems, topic_id
 
 
 @pytest.fixture

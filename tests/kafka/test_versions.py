@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.errors import UsageError
-from clusters.kafka.artifacts import ArtifactError
-from clusters.kafka.versions import (
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.kafka.artifacts import ArtifactError
+from neaptide.clusters.kafka.versions import (
     ROWS,
     Addressing,
     Mode,

@@ -19,10 +19,10 @@ from kazoo.exceptions import NoNodeError
 from kio.schema.metadata.v1.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.types import TopicName
 
-from clusters.broker.cluster import BrokerCluster
-from clusters.cluster import ClusterSpec, Listeners, TopicSpec
-from clusters.hosts.here import LocalNodes
-from clusters.hosts.local import LocalHost
+from neaptide.clusters.broker.cluster import BrokerCluster
+from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from neaptide.clusters.hosts.here import LocalNodes
+from neaptide.clusters.hosts.local import LocalHost
 from tests.live.raw import RawConnection
 
 BROKERS = (0, 1, 2)

@@ -12,8 +12,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
-from clusters.broker.wire.apis import Api
-from clusters.broker.wire.codec import (
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import (
     decode_response,
     encode_request,
     entity_class,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from clusters.broker.storage.record_batch import parse_batches
+from neaptide.clusters.broker.storage.record_batch import parse_batches
 from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
 from tests.live.raw import RawConnection, produce_request, produced, stored_batches

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from clusters.cluster import ClusterSpec, TopicSpec
-from clusters.producer import ProducerOptions
-from harness.stage import Stage
-from harness.systems import parse_systems
-from nemesis.gate.model import CLIENT
+from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.harness.stage import Stage
+from neaptide.harness.systems import parse_systems
+from neaptide.nemesis.gate.model import CLIENT
+from neaptide.workloads.kafka_clients import consumer, producer, settings_of
 from tests.live.clients import aiokafka_produce, kafka_python_produce, librdkafka_consume
 from tests.live.cluster import LiveCluster, until
-from workloads.kafka_clients import consumer, producer, settings_of
 
 pytestmark = pytest.mark.live
 ONE_BROKER = ClusterSpec((0,), {}, TopicSpec("t", {0: (0,), 1: (0,)}, {}))

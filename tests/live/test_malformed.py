@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from clusters.broker.wire.apis import Api, client_apis
-from clusters.broker.wire.codec import decode_response
+from neaptide.clusters.broker.wire.apis import Api, client_apis
+from neaptide.clusters.broker.wire.codec import decode_response
 from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
 from tests.live.raw import RawConnection, fetch_request, produce_request

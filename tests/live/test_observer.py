@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from clusters.cluster import PartitionView, TopicSpec
-from clusters.observer_zookeeper import ZooKeeperObserver
+from neaptide.clusters.cluster import PartitionView, TopicSpec
+from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster
 
 pytestmark = pytest.mark.live

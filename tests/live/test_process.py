@@ -13,8 +13,8 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from clusters.broker.server.config import write_properties
-from clusters.hosts.ports import reserve_port
+from neaptide.clusters.broker.server.config import write_properties
+from neaptide.clusters.hosts.ports import reserve_port
 from tests.live.cluster import LiveCluster, until
 from tests.live.raw import RawConnection, produce_request, produced
 from tests.storage.batches import batch
@@ -33,7 +33,7 @@ class Broker:
         properties.write_text(write_properties(settings))
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "clusters.broker.server", str(properties)],
+                [sys.executable, "-m", "neaptide.clusters.broker.server", str(properties)],
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stderr=log,
@@ -112,7 +112,7 @@ def test_a_wrong_setting_ends_it_with_64_and_one_sentence(
 def test_no_settings_at_all_end_it_with_64(tmp_path: Path) -> None:
     def run(*arguments: str) -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "clusters.broker.server", *arguments],
+            [sys.executable, "-m", "neaptide.clusters.broker.server", *arguments],
             capture_output=True,
             text=True,
             check=False,

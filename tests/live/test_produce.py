@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from clusters.broker.storage.record_batch import parse_batches
+from neaptide.clusters.broker.storage.record_batch import parse_batches
 from tests.live.clients import librdkafka_consume
 from tests.live.cluster import BROKERS, LiveCluster, until
 from tests.live.raw import (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nemesis.conditions import ConditionError, parse_condition
+from neaptide.nemesis.conditions import ConditionError, parse_condition
 
 BROKERS = {"A": 0, "B": 1, "C": 2}
 RECORDS = ("m1", "m2")

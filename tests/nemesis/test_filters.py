@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clusters.hosts.host import Drop
-from nemesis.filters import drops
-from nemesis.gate.model import CLIENT, COORDINATION, Cut, LinkSpec, cluster_links
-from nemesis.gate.network import Network
+from neaptide.clusters.hosts.host import Drop
+from neaptide.nemesis.filters import drops
+from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Cut, LinkSpec, cluster_links
+from neaptide.nemesis.gate.network import Network
 
 A, B, C = 0, 1, 2
 BROKERS = (A, B, C)

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from clusters.errors import UsageError
-from nemesis.random_schedule import FAULTS, draw_schedule, parse_faults
+from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.random_schedule import FAULTS, draw_schedule, parse_faults
 
 BROKERS = (0, 1, 2)
 ALL = tuple(FAULTS)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.producer import ProducerOptions
-from harness.catalog import documented, scenario_files
-from nemesis.scenario import (
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.harness.catalog import documented, scenario_files
+from neaptide.nemesis.scenario import (
     ScenarioError,
     expected_outcome,
     load_scenario,
     matches,
     parse_scenario,
 )
-from nemesis.steps import (
+from neaptide.nemesis.steps import (
     ActiveController,
     Hold,
     Kill,

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from results.run import Aim, Converged, FinalRead, Run
-from results.schema import ANOMALIES, FETCH_ROUNDS, OPERATIONS, REPLICAS
-from results.store import write_json, write_run
-from results.tables import write_table
+from neaptide.results.run import Aim, Converged, FinalRead, Run
+from neaptide.results.schema import ANOMALIES, FETCH_ROUNDS, OPERATIONS, REPLICAS
+from neaptide.results.store import write_json, write_run
+from neaptide.results.tables import write_table
 
 A, B, C = 0, 1, 2
 MS: Final = 1_000_000

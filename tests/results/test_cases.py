@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from junitparser import Error, Failure, JUnitXml, TestCase
 
-from results.cases import Case, cases, evidence, worst_first
-from results.errors import StoreError
-from results.junit import write_junit
-from results.report import write_report
-from results.report.runs_page import CASES_MAX, write_runs_page
-from results.store import write_run
+from neaptide.results.cases import Case, cases, evidence, worst_first
+from neaptide.results.errors import StoreError
+from neaptide.results.junit import write_junit
+from neaptide.results.report import write_report
+from neaptide.results.report.runs_page import CASES_MAX, write_runs_page
+from neaptide.results.store import write_run
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
 from tests.results.test_report import Page
 

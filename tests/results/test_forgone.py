@@ -11,7 +11,7 @@ import pytest
 
 WRITES = """
 import sys
-from results.forgone import forgo
+from neaptide.results.forgone import forgo
 
 forgo()
 import pyarrow as pa
@@ -39,7 +39,7 @@ def test_a_table_is_written_without_them(tmp_path: Path) -> None:
     assert pq.read_table(file).to_pydict() == {"value": ["a", None], "n": [1, 2]}
 
 
-@pytest.mark.parametrize("program", ["nemesis.gate", "workloads.worker"])
+@pytest.mark.parametrize("program", ["neaptide.nemesis.gate", "neaptide.workloads.worker"])
 def test_the_small_processes_do_without_them(program: str) -> None:
     """They end at once, for want of a configuration."""
     look = STARTS.format(program=program)

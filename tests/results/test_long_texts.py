@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from results.long_texts import shortened
-from results.report.rows import load
+from neaptide.results.long_texts import shortened
+from neaptide.results.report.rows import load
 from tests.checkers.histories import Story, final, send
 
 

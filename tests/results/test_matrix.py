@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from results.errors import RunUnreadableError
-from results.matrix import assemble
-from results.report.matrix_page import write_matrix
-from results.run import Run
-from results.store import write_json, write_run
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.matrix import assemble
+from neaptide.results.report.matrix_page import write_matrix
+from neaptide.results.run import Run
+from neaptide.results.store import write_json, write_run
 
 RUN = Run(
     neaptide="0",

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from results.errors import RunUnreadableError
-from results.report import diagram_of, write_report
-from results.report.layout import ROWS_MAX, lay_out
-from results.report.rows import load
-from results.report.story import Line
-from results.schema import ANOMALIES, OPERATIONS, REPLICAS
-from results.store import write_json, write_run
-from results.tables import TableWriter, write_table
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.report import diagram_of, write_report
+from neaptide.results.report.layout import ROWS_MAX, lay_out
+from neaptide.results.report.rows import load
+from neaptide.results.report.story import Line
+from neaptide.results.schema import ANOMALIES, OPERATIONS, REPLICAS
+from neaptide.results.store import write_json, write_run
+from neaptide.results.tables import TableWriter, write_table
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from results.errors import RunUnreadableError
-from results.run import Aim, Converged, FinalRead, Run, parse_run, read_run
-from results.store import write_run
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.run import Aim, Converged, FinalRead, Run, parse_run, read_run
+from neaptide.results.store import write_run
 
 RUN = Run(
     neaptide="0.1.0",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from results.errors import RunNotFoundError, StoreError
-from results.store import create_run, find_run, list_runs, write_json
+from neaptide.results.errors import RunNotFoundError, StoreError
+from neaptide.results.store import create_run, find_run, list_runs, write_json
 
 NOON = datetime(2025, 11, 21, 12, 0, 5, tzinfo=UTC)
 

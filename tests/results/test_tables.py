@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from results.errors import StoreError
-from results.schema import OPERATIONS
-from results.tables import TableWriter, hidden_name, table_files, write_table
+from neaptide.results.errors import StoreError
+from neaptide.results.schema import OPERATIONS
+from neaptide.results.tables import TableWriter, hidden_name, table_files, write_table
 
 SMALL = pa.schema(
     [

@@ -21,24 +21,24 @@ from random import Random
 
 from pyspark.sql import SparkSession
 
-from checkers.anomalies import ANOMALIES
-from checkers.check import check_runs
-from checkers.session import local_session
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.hosts.place import parse_place
-from harness.play import play
-from harness.systems import parse_systems
-from nemesis import steps
-from nemesis.scenario import Scenario, parse_scenario
-from nemesis.search.document import Cluster, document_of
-from nemesis.search.episode import Search
-from nemesis.search.explore import play_moves
-from nemesis.search.judge import Judged
-from nemesis.search.moves import FAULTS, Drawing, draw_moves
-from nemesis.search.perform import MissedError
-from nemesis.search.play import simulate
-from nemesis.search.targets import COMMITS, Target
-from nemesis.search.worlds import ready_world
+from neaptide.checkers.anomalies import ANOMALIES
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.session import local_session
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.hosts.place import parse_place
+from neaptide.harness.play import play
+from neaptide.harness.systems import parse_systems
+from neaptide.nemesis import steps
+from neaptide.nemesis.scenario import Scenario, parse_scenario
+from neaptide.nemesis.search.document import Cluster, document_of
+from neaptide.nemesis.search.episode import Search
+from neaptide.nemesis.search.explore import play_moves
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.moves import FAULTS, Drawing, draw_moves
+from neaptide.nemesis.search.perform import MissedError
+from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.targets import COMMITS, Target
+from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.test_search import SETTINGS
 
 TOPIC = {"min.insync.replicas": "1"}

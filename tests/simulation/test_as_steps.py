@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation.network import FETCH, Link
-from nemesis import steps
-from nemesis.search.as_steps import as_schedule
-from nemesis.search.deliveries import Deliver, Kill, Path, Produce
-from nemesis.search.shrink import replay
-from nemesis.search.targets import Target, target_of
-from nemesis.search.worlds import ready_world
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation.network import FETCH, Link
+from neaptide.nemesis import steps
+from neaptide.nemesis.search.as_steps import as_schedule
+from neaptide.nemesis.search.deliveries import Deliver, Kill, Path, Produce
+from neaptide.nemesis.search.shrink import replay
+from neaptide.nemesis.search.targets import Target, target_of
+from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.test_search import SETTINGS
 from tests.simulation.worlds import A, B, C
 

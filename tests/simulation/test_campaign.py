@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from nemesis.search.campaign import Campaign, Clock, Until, as_they_end
-from nemesis.search.episode import Explored
+from neaptide.nemesis.search.campaign import Campaign, Clock, Until, as_they_end
+from neaptide.nemesis.search.episode import Explored
 
 
 class _Seeds:

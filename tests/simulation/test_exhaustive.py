@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation.network import CLIENTS, CONTROL, COORDINATION, FETCH, Link
-from nemesis.search.deliveries import (
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION, FETCH, Link
+from neaptide.nemesis.search.deliveries import (
     Counts,
     Deliver,
     Kill,
@@ -19,9 +19,9 @@ from nemesis.search.deliveries import (
     replayed,
     try_move,
 )
-from nemesis.search.exhaustive import Exhaustive, Limits, Searched
-from nemesis.search.priorities import run
-from nemesis.search.targets import Target, target_of
+from neaptide.nemesis.search.exhaustive import Exhaustive, Limits, Searched
+from neaptide.nemesis.search.priorities import run
+from neaptide.nemesis.search.targets import Target, target_of
 from tests.simulation.worlds import SETTINGS, A, B, C
 
 

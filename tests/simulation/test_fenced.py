@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation import faults
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.gate.model import COORDINATION
-from nemesis.scenario import parse_scenario
-from nemesis.search.command import TOPIC_SETTINGS
-from nemesis.search.document import Cluster, document_of
-from nemesis.search.explore import play_moves
-from nemesis.search.observed import WorldObserved
-from nemesis.search.play import simulate
-from nemesis.search.targets import Target
-from nemesis.search.worlds import ready_world
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation import faults
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search.command import TOPIC_SETTINGS
+from neaptide.nemesis.search.document import Cluster, document_of
+from neaptide.nemesis.search.explore import play_moves
+from neaptide.nemesis.search.observed import WorldObserved
+from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.targets import Target
+from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.test_search import SETTINGS, search
 from tests.simulation.worlds import A, B, C
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import harness
-from clusters.broker.replication.generation import GENERATIONS
-from nemesis.scenario import Scenario, expected_outcome, load_scenario
-from nemesis.search.play import simulate
+from neaptide import harness
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.nemesis.scenario import Scenario, expected_outcome, load_scenario
+from neaptide.nemesis.search.play import simulate
 
 FOUND = {path.stem: path for path in (Path(harness.__path__[0]) / "found").glob("*.toml")}
 # Found on this generation, by nothing but the search.

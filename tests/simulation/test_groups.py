@@ -12,24 +12,24 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.model import TopicConfiguration, TopicPartition
-from clusters.simulation import committing, faults, producing
-from clusters.simulation.clients import GroupOperation
-from clusters.simulation.network import CLIENT
-from clusters.simulation.world import World
-from nemesis import steps
-from nemesis.scenario import Scenario, ScenarioError, load_scenario, parse_scenario
-from nemesis.search.episode import Search, explore_seed
-from nemesis.search.explore import watched_world
-from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME, applied
-from nemesis.search.play import simulate
-from nemesis.search.regressed import commit_regressions
-from nemesis.search.shrink import Schedule, replay
-from nemesis.search.targets import target_of
-from nemesis.search.worlds import ready_world
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.simulation import committing, faults, producing
+from neaptide.clusters.simulation.clients import GroupOperation
+from neaptide.clusters.simulation.network import CLIENT
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.scenario import Scenario, ScenarioError, load_scenario, parse_scenario
+from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.explore import watched_world
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.mutants import BY_NAME, applied
+from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.regressed import commit_regressions
+from neaptide.nemesis.search.shrink import Schedule, replay
+from neaptide.nemesis.search.targets import target_of
+from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.worlds import SETTINGS, A, B, C, run_for, spec, until
 
 G = TopicPartition(OFFSETS_TOPIC, 0)

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.producer import ProducerOptions
-from clusters.simulation import faults, producing
-from clusters.simulation.network import CLIENT, Hold
-from clusters.simulation.world import World
-from nemesis.scenario import load_scenario, parse_scenario
-from nemesis.search.episode import Search, explore_seed
-from nemesis.search.mutants import BY_NAME, applied
-from nemesis.search.play import simulate
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation.network import CLIENT, Hold
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.scenario import load_scenario, parse_scenario
+from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.mutants import BY_NAME, applied
+from neaptide.nemesis.search.play import simulate
 from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, run_for, until
 
 WITH = [name for name, rules in GENERATIONS.items() if rules.idempotence is not None]
@@ -151,7 +151,7 @@ def test_p4_one_schedule_with_idempotence_writes_the_same_bytes(tmp_path: Path) 
     digests = set()
     for hash_seed in ("1", "2"):
         done = subprocess.run(
-            [sys.executable, "-m", "harness.simulation", str(SENT_AGAIN), "neaptide:2.1"],
+            [sys.executable, "-m", "neaptide.harness.simulation", str(SENT_AGAIN), "neaptide:2.1"],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
             capture_output=True,
             text=True,

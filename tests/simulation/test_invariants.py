@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication.partition import CommittedIsr, Leader, Partition
-from clusters.simulation import faults, producing
-from clusters.simulation.world import World
-from nemesis.search.ending import end
-from nemesis.search.invariants import INVARIANTS, SENTENCES, BrokenError, Watch
+from neaptide.clusters.broker.replication.partition import CommittedIsr, Leader, Partition
+from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.ending import end
+from neaptide.nemesis.search.invariants import INVARIANTS, SENTENCES, BrokenError, Watch
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from clusters.simulation.clients import Poll
-from nemesis.search.moved import poll_anomalies
+from neaptide.clusters.simulation.clients import Poll
+from neaptide.nemesis.search.moved import poll_anomalies
 from tests.simulation.judging import compare
 
 RUNS = 60

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from nemesis import steps
-from nemesis.search.deliveries import Counts
-from nemesis.search.explore import Episode, played, watched_world
-from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME
-from nemesis.search.shrink import replay
-from nemesis.search.targets import Target, target_of
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.nemesis import steps
+from neaptide.nemesis.search.deliveries import Counts
+from neaptide.nemesis.search.explore import Episode, played, watched_world
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.mutants import BY_NAME
+from neaptide.nemesis.search.shrink import replay
+from neaptide.nemesis.search.targets import Target, target_of
 from tests.simulation.test_exhaustive import searched, target
 from tests.simulation.test_search import SETTINGS
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication import partition
-from clusters.broker.replication.generation import GENERATIONS
-from nemesis.search.episode import Search, explore_seed
-from nemesis.search.hunt import Effort, hunt
-from nemesis.search.mutants import BY_NAME, MUTANTS, applied
+from neaptide.clusters.broker.replication import partition
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.hunt import Effort, hunt
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, applied
 from tests.simulation.worlds import SETTINGS
 
 ONE_SEED = Effort(0, 1, None, tuple(SETTINGS.items()))

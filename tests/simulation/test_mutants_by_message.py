@@ -10,13 +10,13 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from clusters.broker.replication.coordination import WriteLeaderAndIsr
-from clusters.broker.replication.partition import UncertainIsr
-from clusters.simulation import faults
-from clusters.simulation.network import COORDINATION, SERVICE, Link
-from clusters.simulation.world import World
-from nemesis.search.invariants import BrokenError, Watch
-from nemesis.search.mutants import BY_NAME, applied
+from neaptide.clusters.broker.replication.coordination import WriteLeaderAndIsr
+from neaptide.clusters.broker.replication.partition import UncertainIsr
+from neaptide.clusters.simulation import faults
+from neaptide.clusters.simulation.network import COORDINATION, SERVICE, Link
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants import BrokenError, Watch
+from neaptide.nemesis.search.mutants import BY_NAME, applied
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.errors import UsageError
-from clusters.hosts.place import parse_place
-from harness.catalog import documented
-from harness.play import play
-from harness.predictions import unseen_sights
-from harness.systems import check_system_on, parse_systems
-from nemesis.scenario import Scenario, expected_outcome
-from nemesis.search.play import simulate
-from results.run import Aim, read_run
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.place import parse_place
+from neaptide.harness.catalog import documented
+from neaptide.harness.play import play
+from neaptide.harness.predictions import unseen_sights
+from neaptide.harness.systems import check_system_on, parse_systems
+from neaptide.nemesis.scenario import Scenario, expected_outcome
+from neaptide.nemesis.search.play import simulate
+from neaptide.results.run import Aim, read_run
 
 SCENARIOS = {scenario.name: (path, scenario) for path, scenario in documented([])}
 CELLS = [
@@ -49,7 +49,7 @@ def test_a_documented_scenario_ends_as_the_documents_say(name: str, generation: 
 
 def _digest(scenario: Path, hash_seed: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "harness.simulation", str(scenario), "neaptide:0.10"],
+        [sys.executable, "-m", "neaptide.harness.simulation", str(scenario), "neaptide:0.10"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from nemesis import steps
-from nemesis.scenario import parse_scenario
-from nemesis.search.document import Cluster, document_of
-from nemesis.search.episode import Explored, Search, explore_seed
-from nemesis.search.play import simulate
-from nemesis.search.shrink import renamed_brokers, replay, shrink
-from nemesis.search.words import signature
-from nemesis.search.worlds import ready_world
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.nemesis import steps
+from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search.document import Cluster, document_of
+from neaptide.nemesis.search.episode import Explored, Search, explore_seed
+from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.shrink import renamed_brokers, replay, shrink
+from neaptide.nemesis.search.words import signature
+from neaptide.nemesis.search.worlds import ready_world
 
 SETTINGS = {
     "unclean.leader.election.enable": "false",

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from nemesis import steps
-from nemesis.scenario import load_scenario
-from nemesis.search.explore import Found, watched_world
-from nemesis.search.hunt import is_of_the_unbroken
-from nemesis.search.judge import Judged
-from nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
-from nemesis.search.play import simulate
-from nemesis.search.shrink import Schedule, replay
-from nemesis.search.targets import Target, target_of
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.nemesis import steps
+from neaptide.nemesis.scenario import load_scenario
+from neaptide.nemesis.search.explore import Found, watched_world
+from neaptide.nemesis.search.hunt import is_of_the_unbroken
+from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.shrink import Schedule, replay
+from neaptide.nemesis.search.targets import Target, target_of
 from tests.simulation.test_found import FOUND
 from tests.simulation.test_models import ONE_ON_AN_OLDER_EPOCH
 from tests.simulation.worlds import SETTINGS

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.errors import UsageError
-from harness.cli import app
-from nemesis.scenario import parse_scenario
-from nemesis.search.play import simulate
-from results.run import read_run
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.errors import UsageError
+from neaptide.harness.cli import app
+from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search.play import simulate
+from neaptide.results.run import read_run
 from tests.harness.command import COMMAND, neaptide
 from tests.standalone import standalone_cluster
 

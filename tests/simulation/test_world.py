@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.simulation import faults, producing
-from clusters.simulation.network import Clock, Hold, Noise
-from clusters.simulation.world import World
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation.network import Clock, Hold, Noise
+from neaptide.clusters.simulation.world import World
 from tests.simulation.worlds import A, B, C, log, ready, run_for, until
 
 

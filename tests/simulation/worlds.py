@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.producer import ProducerOptions
-from clusters.simulation.network import Noise
-from clusters.simulation.parts import WorldSpec
-from clusters.simulation.world import World
-from nemesis.search.worlds import ready_world, world_spec
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.clusters.simulation.network import Noise
+from neaptide.clusters.simulation.parts import WorldSpec
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.worlds import ready_world, world_spec
 
 A, B, C = 1, 2, 3
 SETTINGS = {

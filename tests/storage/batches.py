@@ -14,7 +14,7 @@ from crc32c import crc32c
 from kio.records.schema import Record
 from kio.records.writers import write_record
 
-from clusters.broker.storage.record_batch import BatchHeader, parse_batches
+from neaptide.clusters.broker.storage.record_batch import BatchHeader, parse_batches
 
 NOW_MS = 1_700_000_000_000
 

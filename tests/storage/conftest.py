@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.log import Log
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.log import Log
 from tests.storage.batches import NOW_MS
 
 TP = TopicPartition("t", 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kafka.artifacts import ArtifactError, class_path
+from neaptide.clusters.kafka.artifacts import ArtifactError, class_path
 
 KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.model import EpochEntry, TopicPartition
-from clusters.broker.storage import checkpoints
-from clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
+from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.errors import StorageError
 
 
 def test_C7_offsets_are_written_as_kafka_writes_them(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.log import Log
-from clusters.kafka.artifacts import class_path
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.kafka.artifacts import class_path
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
 
 KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.model import EpochEntry
-from clusters.broker.storage.errors import (
+from neaptide.clusters.broker.replication.model import EpochEntry
+from neaptide.clusters.broker.storage.errors import (
     OffsetOutOfRangeError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET
-from clusters.broker.storage.log import Log
-from clusters.broker.storage.segment import Segment
+from neaptide.clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET
+from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.segment import Segment
 from tests.storage.batches import NOW_MS, batch, with_headers
 from tests.storage.conftest import OpenLog
 

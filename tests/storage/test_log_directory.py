@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.config import LogConfig, SettingError, log_config
-from clusters.broker.storage.errors import StorageError
-from clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.config import LogConfig, SettingError, log_config
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from tests.storage.batches import batch, with_headers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from clusters.broker.replication.model import EpochEntry, TopicPartition
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.log import Log
+from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.log import Log
 from tests.storage.batches import NOW_MS, batch, with_headers
 
 TP = TopicPartition("t", 0)

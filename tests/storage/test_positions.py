@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.broker.replication.committed import Committed, Position
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.errors import CorruptBatchError
-from clusters.broker.storage.positions import decode, encode, positions_of
-from clusters.broker.storage.record_batch import assign, parse_batches, records
-from clusters.broker.storage.record_writer import record_batch
+from neaptide.clusters.broker.replication.committed import Committed, Position
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.errors import CorruptBatchError
+from neaptide.clusters.broker.storage.positions import decode, encode, positions_of
+from neaptide.clusters.broker.storage.record_batch import assign, parse_batches, records
+from neaptide.clusters.broker.storage.record_writer import record_batch
 from tests.storage.batches import batch
 from tests.storage.conftest import OpenLog
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.producers import KnownBatch, ProducerState
-from clusters.broker.server.log_effects import LogEffects, stored_replicas
-from clusters.broker.server.requests import _produced_batches
-from clusters.broker.server.sequences import producers_of
-from clusters.broker.storage.log import Log
-from clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.producers import KnownBatch, ProducerState
+from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
+from neaptide.clusters.broker.server.requests import _produced_batches
+from neaptide.clusters.broker.server.sequences import producers_of
+from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from tests.storage.batches import batch, with_headers
 from tests.storage.conftest import TP
 

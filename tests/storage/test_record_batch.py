@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.storage.errors import (
+from neaptide.clusters.broker.storage.errors import (
     BatchTooLargeError,
     CorruptBatchError,
     InvalidRecordError,
     TruncatedBatchError,
     UnsupportedCompressionError,
 )
-from clusters.broker.storage.record_batch import (
+from neaptide.clusters.broker.storage.record_batch import (
     HEADER_SIZE,
     assign,
     parse_batches,

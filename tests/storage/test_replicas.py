@@ -10,17 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusters.broker.replication.model import EpochEntry, TopicPartition
-from clusters.broker.storage import checkpoints
-from clusters.broker.storage.errors import StorageError
-from clusters.broker.storage.log_directory import LogDirectory
-from clusters.broker.storage.power_failure import (
+from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
+from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.power_failure import (
     KeepError,
     LostTail,
     power_off,
 )
-from clusters.broker.storage.replica_reader import TornTail, log_end_offsets, read_replicas
-from results.schema import REPLICAS
+from neaptide.clusters.broker.storage.replica_reader import TornTail, log_end_offsets, read_replicas
+from neaptide.results.schema import REPLICAS
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, message, with_headers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from kio.static.primitive import Records, i64Timedelta
 
-from clusters.broker.wire.apis import Api, client_apis, replication_apis
-from clusters.broker.wire.codec import request_class, response_class
+from neaptide.clusters.broker.wire.apis import Api, client_apis, replication_apis
+from neaptide.clusters.broker.wire.codec import request_class, response_class
 from tests.storage.batches import batch
 
 CLIENT_APIS = client_apis("4.0")  # the newest generation speaks all that the others do

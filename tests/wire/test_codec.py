@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.metadata.v1.request import MetadataRequest
 
-from clusters.broker.wire.apis import Api
-from clusters.broker.wire.codec import (
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import (
     LENGTH_BYTES,
     MalformedMessageError,
     UnsupportedVersionError,

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.broker.server.listener import Connection
-from clusters.broker.wire.codec import MalformedMessageError
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.wire.codec import MalformedMessageError
 
 
 class Transport:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clusters.broker.server.config import server_config
-from clusters.broker.server.process import registration
-from clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.server.config import server_config
+from neaptide.clusters.broker.server.process import registration
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
 
 
 @pytest.mark.parametrize(

@@ -8,21 +8,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker, start
-from clusters.broker.replication.effects import RespondProduce
-from clusters.broker.replication.generation import GENERATIONS
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker, start
+from neaptide.clusters.broker.replication.effects import RespondProduce
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
     TopicPartition,
 )
-from clusters.broker.replication.settings import ReplicationSettings
-from clusters.broker.replication.step import begin, step
-from clusters.broker.server import requests
-from clusters.broker.wire.apis import Api
-from clusters.broker.wire.codec import decode_request, encode_request
+from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication.step import begin, step
+from neaptide.clusters.broker.server import requests
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import decode_request, encode_request
 from tests.wire import strategies
 from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from clusters.broker.replication.settings import InvalidSettingError
-from clusters.broker.server.config import read_properties, server_config, write_properties
-from clusters.broker.storage.config import SettingError
+from neaptide.clusters.broker.replication.settings import InvalidSettingError
+from neaptide.clusters.broker.server.config import read_properties, server_config, write_properties
+from neaptide.clusters.broker.storage.config import SettingError
 
 GOOD = {
     "broker.id": "7",

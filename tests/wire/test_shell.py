@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.coordination import CoordinationRequest
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from clusters.broker.server import outgoing
-from clusters.broker.server.config import ServerConfig, server_config
-from clusters.broker.server.listener import Connection
-from clusters.broker.server.shell import BrokerShell
-from clusters.broker.storage.errors import StorageError
-from clusters.broker.storage.log_directory import LogDirectory
-from clusters.broker.wire.apis import Api
-from clusters.broker.wire.codec import decode_response, encode_request
+from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.coordination import CoordinationRequest
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.server import outgoing
+from neaptide.clusters.broker.server.config import ServerConfig, server_config
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.shell import BrokerShell
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import decode_response, encode_request
 from tests.live.raw import produce_request
 from tests.storage.batches import batch
 from tests.wire.test_server_config import GOOD

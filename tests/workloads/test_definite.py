@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workloads.definite import completion_type
+from neaptide.workloads.definite import completion_type
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clusters.broker.coordination import znodes
-from clusters.broker.coordination.client import Client, Watch
-from clusters.broker.replication.coordination import IsrChangeNotified
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.client import Client, Watch
+from neaptide.clusters.broker.replication.coordination import IsrChangeNotified
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
     TopicConfiguration,

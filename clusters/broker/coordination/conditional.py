@@ -23,7 +23,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import ZnodeStat
 
-from clusters.broker.coordination.client import Client
+from neaptide.clusters.broker.coordination.client import Client
 
 _REFUSALS = (BadVersionError, NodeExistsError, NoNodeError)
 _CONSEQUENCES = (RolledBackError, RuntimeInconsistency)  # of another operation's refusal

@@ -11,10 +11,10 @@ from typing import Final
 from kazoo.client import TransactionRequest
 from kazoo.handlers.threading import KazooTimeoutError
 
-from clusters.broker.coordination import session, znodes
-from clusters.broker.coordination.client import Client
-from clusters.broker.coordination.conditional import ConditionalWrite, Written
-from clusters.errors import MissingPartError
+from neaptide.clusters.broker.coordination import session, znodes
+from neaptide.clusters.broker.coordination.client import Client
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
+from neaptide.clusters.errors import MissingPartError
 
 _TIMEOUT_MS: Final = 10_000
 

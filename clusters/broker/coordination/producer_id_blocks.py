@@ -11,10 +11,10 @@ from typing import Final
 
 from kazoo.client import TransactionRequest
 
-from clusters.broker.coordination import znodes
-from clusters.broker.coordination.client import Client
-from clusters.broker.coordination.conditional import ConditionalWrite, Written
-from clusters.broker.replication.coordination import ProducerIdsAllocated
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.client import Client
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
+from neaptide.clusters.broker.replication.coordination import ProducerIdsAllocated
 
 BLOCK_SIZE: Final = 1_000
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from kazoo.client import TransactionRequest
 
-from clusters.broker.coordination import znodes
-from clusters.broker.coordination.client import Client, Watch
-from clusters.broker.coordination.conditional import ConditionalWrite, Written
-from clusters.broker.replication.model import BrokerRegistration
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.client import Client, Watch
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
+from neaptide.clusters.broker.replication.model import BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from dataclasses import replace
 from kazoo.client import TransactionRequest
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from clusters.broker.coordination import znodes
-from clusters.broker.coordination.client import Client
-from clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
-from clusters.broker.coordination.session import Term
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.client import Client
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
+from neaptide.clusters.broker.coordination.session import Term
+from neaptide.clusters.broker.replication.coordination import (
     CreateTopic,
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,

@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication.model import (
     NO_LEADER,
     BrokerRegistration,
     Endpoint,

@@ -29,11 +29,11 @@ from typing import assert_never
 from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
-from clusters.broker.coordination import cluster_view, producer_id_blocks, session, znodes
-from clusters.broker.coordination.client import Client, Watch
-from clusters.broker.coordination.worker import Batched, Worker
-from clusters.broker.coordination.writes import StateWriter, create_topic, write_states
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.coordination import cluster_view, producer_id_blocks, session, znodes
+from neaptide.clusters.broker.coordination.client import Client, Watch
+from neaptide.clusters.broker.coordination.worker import Batched, Worker
+from neaptide.clusters.broker.coordination.writes import StateWriter, create_topic, write_states
+from neaptide.clusters.broker.replication.coordination import (
     AllocateProducerIds,
     BrokersChanged,
     ClusterLoaded,
@@ -54,7 +54,7 @@ from clusters.broker.replication.coordination import (
     TryBecomeController,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.model import BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
 
 Clock = Callable[[], int]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clusters.broker.replication.java import java_hash
+from neaptide.clusters.broker.replication.java import java_hash
 
 
 def assign_replicas(

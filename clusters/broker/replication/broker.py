@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication.committed import Positions
-from clusters.broker.replication.controller_state import ControllerState, Standby
-from clusters.broker.replication.effects import CancelTimer, Effect, Note, SetTimer
-from clusters.broker.replication.fetcher import Fetcher
-from clusters.broker.replication.generation import Generation
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.messages import FetcherId, Timer
-from clusters.broker.replication.metadata import Metadata
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.replication.partition import Leader, Partition
-from clusters.broker.replication.purgatory import DelayedOperation
-from clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication.committed import Positions
+from neaptide.clusters.broker.replication.controller_state import ControllerState, Standby
+from neaptide.clusters.broker.replication.effects import CancelTimer, Effect, Note, SetTimer
+from neaptide.clusters.broker.replication.fetcher import Fetcher
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.messages import FetcherId, Timer
+from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.purgatory import DelayedOperation
+from neaptide.clusters.broker.replication.settings import ReplicationSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from clusters.broker.replication.java import java_abs, java_hash
-from clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.java import java_abs, java_hash
+from neaptide.clusters.broker.replication.model import TopicPartition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NO_POSITION: Final = -1

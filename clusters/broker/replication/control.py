@@ -9,35 +9,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.coordinator import begin_to_coordinate, cease_to_coordinate
-from clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.coordinator import (
+    begin_to_coordinate,
+    cease_to_coordinate,
+)
+from neaptide.clusters.broker.replication.effects import (
     CreateLog,
     DeleteLog,
     RespondControl,
     WriteHighWatermarkCheckpoint,
 )
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.following import (
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.following import (
     advance_all,
     begin_following,
     stop_following,
 )
-from clusters.broker.replication.generation import SameLeader
-from clusters.broker.replication.leading import complete_delayed, note_epochs
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.generation import SameLeader
+from neaptide.clusters.broker.replication.leading import complete_delayed, note_epochs
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.messages import (
     HighWatermarkCheckpoint,
     LeaderAndIsrRequested,
     PartitionState,
     StopReplicaRequested,
     UpdateMetadataRequested,
 )
-from clusters.broker.replication.metadata import with_partitions
-from clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
-from clusters.broker.replication.partition import Follower, Partition
-from clusters.broker.replication.settings import topic_settings
+from neaptide.clusters.broker.replication.metadata import with_partitions
+from neaptide.clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.partition import Follower, Partition
+from neaptide.clusters.broker.replication.settings import topic_settings
 
 
 def _is_stale(broker: Broker, controller_epoch: int) -> bool:

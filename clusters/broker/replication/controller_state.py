@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from clusters.broker.replication.effects import TopicResult
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication.effects import TopicResult
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
     TopicConfiguration,

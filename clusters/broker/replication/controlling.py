@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from clusters.broker.replication import election, eligible
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.controller_state import Active, Loading, Standby
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication import election, eligible
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller_state import Active, Loading, Standby
+from neaptide.clusters.broker.replication.coordination import (
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,
@@ -34,18 +34,18 @@ from clusters.broker.replication.coordination import (
     TryBecomeController,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.effects import Coordinate, SendControl, StopSendingControl
-from clusters.broker.replication.eligible import Eligibility
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.effects import Coordinate, SendControl, StopSendingControl
+from neaptide.clusters.broker.replication.eligible import Eligibility
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import (
     ControlResponded,
     LeaderAndIsrRequested,
     PartitionState,
     UpdateMetadataRequested,
 )
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from clusters.broker.replication.settings import topic_settings
-from clusters.broker.replication.topics import complete_creations, refuse_creations
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.settings import topic_settings
+from neaptide.clusters.broker.replication.topics import complete_creations, refuse_creations
 
 UNSENT = 0  # `request` of a message that this broker sends: the shell gives it a correlation id
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
     TopicConfiguration,

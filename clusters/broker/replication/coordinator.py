@@ -7,12 +7,12 @@ lead forgets. A commit is known from the moment at which it is acknowledged, not
 
 from __future__ import annotations
 
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.committed import OFFSETS_TOPIC, Committed, with_committed
-from clusters.broker.replication.effects import ReadPositions, RespondOffsetCommit
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import PositionsRead
-from clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC, Committed, with_committed
+from neaptide.clusters.broker.replication.effects import ReadPositions, RespondOffsetCommit
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import PositionsRead
+from neaptide.clusters.broker.replication.model import TopicPartition
 
 # What a commit is answered for what became of its append (GroupMetadataManager.storeOffsets).
 _ANSWERS = {

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clusters.broker.replication.committed import Position
-from clusters.broker.replication.coordination import CoordinationRequest
-from clusters.broker.replication.epochs import Epochs
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.committed import Position
+from neaptide.clusters.broker.replication.coordination import CoordinationRequest
+from neaptide.clusters.broker.replication.epochs import Epochs
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import (
     EpochAsked,
     FetchedPartition,
     FetcherId,
@@ -25,7 +25,7 @@ from clusters.broker.replication.messages import (
     Timer,
     UpdateMetadataRequested,
 )
-from clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 
 # --- the log -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
+from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 
 INITIAL_LEADER_EPOCH = 0
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication.model import (
     NO_LEADER,
     BrokerRegistration,
     LeaderAndIsr,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET, EpochEntry
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET, EpochEntry
 
 Epochs = tuple[EpochEntry, ...]
 

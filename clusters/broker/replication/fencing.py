@@ -7,9 +7,9 @@ request that names none is not fenced.
 
 from __future__ import annotations
 
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
 
 
 def leader_error(

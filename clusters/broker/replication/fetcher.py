@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.java import java_abs, java_hash
-from clusters.broker.replication.messages import FetcherId
-from clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.java import java_abs, java_hash
+from neaptide.clusters.broker.replication.messages import FetcherId
+from neaptide.clusters.broker.replication.model import TopicPartition
 
 
 def fetcher_number(partition: TopicPartition, num_replica_fetchers: int) -> int:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import fetcher as fetchers
-from clusters.broker.replication import log as logs
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import fetcher as fetchers
+from neaptide.clusters.broker.replication import log as logs
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.effects import (
     AdvanceLogStartOffset,
     AppendToLog,
     CloseFetcher,
@@ -22,8 +22,8 @@ from clusters.broker.replication.effects import (
     SendOffsetForLeaderEpoch,
     WriteLeaderEpochCheckpoint,
 )
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fetcher import (
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fetcher import (
     AskForOffsets,
     Delayed,
     Fetcher,
@@ -36,8 +36,8 @@ from clusters.broker.replication.fetcher import (
     StopFollowing,
     Truncating,
 )
-from clusters.broker.replication.generation import Truncation
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.generation import Truncation
+from neaptide.clusters.broker.replication.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochAsked,
@@ -52,9 +52,13 @@ from clusters.broker.replication.messages import (
     OffsetAsked,
     OffsetForLeaderEpochResponded,
 )
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.replication.partition import Follower, Partition
-from clusters.broker.replication.truncation import start_afresh, truncate, truncate_for_leader
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import Follower, Partition
+from neaptide.clusters.broker.replication.truncation import (
+    start_afresh,
+    truncate,
+    truncate_for_leader,
+)
 
 # --- beginning and ending ------------------------------------------------------------------------
 

@@ -7,25 +7,25 @@ Source: Kafka's GroupCoordinator and GroupMetadataManager.
 
 from __future__ import annotations
 
-from clusters.broker.replication import leading, topics
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.committed import (
+from neaptide.clusters.broker.replication import leading, topics
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import (
     NO_POSITION,
     OFFSETS_TOPIC,
     Position,
     partition_of,
 )
-from clusters.broker.replication.coordinator import answer_commit
-from clusters.broker.replication.effects import RespondFindCoordinator, RespondOffsetFetch
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.coordinator import answer_commit
+from neaptide.clusters.broker.replication.effects import RespondFindCoordinator, RespondOffsetFetch
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import (
     FindCoordinatorRequested,
     OffsetCommitRequested,
     OffsetFetchRequested,
 )
-from clusters.broker.replication.metadata import Metadata
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.broker.replication.purgatory import DelayedCommit
+from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.broker.replication.purgatory import DelayedCommit
 
 NO_COORDINATOR = -1
 NO_GENERATION = -1

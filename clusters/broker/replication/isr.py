@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication.broker import Broker, IsrChanges
-from clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication.broker import Broker, IsrChanges
+from neaptide.clusters.broker.replication.coordination import (
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,
     NotifyIsrChange,
     ReadLeaderAndIsr,
     WriteLeaderAndIsr,
 )
-from clusters.broker.replication.effects import Coordinate
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.effects import Coordinate
+from neaptide.clusters.broker.replication.messages import (
     IsrChangePropagation,
     IsrExpiration,
 )
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.partition import Leader, Partition
 
 PROPAGATION_INTERVAL_MS = 2_500
 QUIET_SINCE_CHANGE_MS = 5_000  # told once the last change is older than this …

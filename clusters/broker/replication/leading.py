@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication import producers as producer_states
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.coordinator import answer_commit
-from clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication import producers as producer_states
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.coordinator import answer_commit
+from neaptide.clusters.broker.replication.effects import (
     AppendToLog,
     FetchedResult,
     LogSlice,
@@ -22,11 +22,11 @@ from clusters.broker.replication.effects import (
     RespondProduce,
     WriteLeaderEpochCheckpoint,
 )
-from clusters.broker.replication.epochs import Epochs
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fencing import leader_error
-from clusters.broker.replication.isr import maybe_expand_isr
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.epochs import Epochs
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fencing import leader_error
+from neaptide.clusters.broker.replication.isr import maybe_expand_isr
+from neaptide.clusters.broker.replication.messages import (
     ACKS_ALL,
     CONSUMER,
     DelayedOperationExpired,
@@ -36,10 +36,10 @@ from clusters.broker.replication.messages import (
     ProduceRequested,
     RequestAbandoned,
 )
-from clusters.broker.replication.model import Batch, TopicPartition
-from clusters.broker.replication.partition import Leader, Partition, isr_of
-from clusters.broker.replication.producers import Duplicate, InSequence, Refused
-from clusters.broker.replication.purgatory import (
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.partition import Leader, Partition, isr_of
+from neaptide.clusters.broker.replication.producers import Duplicate, InSequence, Refused
+from neaptide.clusters.broker.replication.purgatory import (
     Appended,
     DelayedCommit,
     DelayedFetch,

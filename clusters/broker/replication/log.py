@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import producers as producer_states
-from clusters.broker.replication.epochs import Epochs
-from clusters.broker.replication.errors import IllegalReplicaStateError
-from clusters.broker.replication.model import Batch
-from clusters.broker.replication.producers import Producers, no_producers
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import producers as producer_states
+from neaptide.clusters.broker.replication.epochs import Epochs
+from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication.model import Batch
+from neaptide.clusters.broker.replication.producers import Producers, no_producers
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clusters.broker.replication.committed import Committed, Positions
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication.committed import Committed, Positions
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import (
     Batch,
     BrokerRegistration,
     LeaderAndIsr,
     ProducerSequence,
     TopicPartition,
 )
-from clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.replication.producers import Producers
 
 ACKS_ALL = -1
 CONSUMER = -1  # the replica_id of whoever is no broker

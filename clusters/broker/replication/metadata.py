@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from clusters.broker.replication.messages import PartitionState
-from clusters.broker.replication.model import BrokerRegistration
+from neaptide.clusters.broker.replication.messages import PartitionState
+from neaptide.clusters.broker.replication.model import BrokerRegistration
 
 
 @dataclass(frozen=True, slots=True)

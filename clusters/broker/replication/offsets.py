@@ -5,20 +5,20 @@ It answers at once and changes nothing.
 
 from __future__ import annotations
 
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.effects import (
     EpochEndOffsetResult,
     OffsetResult,
     RespondListOffsets,
     RespondOffsetForLeaderEpoch,
 )
-from clusters.broker.replication.epochs import EpochEnd
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fencing import leader_error
-from clusters.broker.replication.generation import Generation, Truncation
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.epochs import EpochEnd
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fencing import leader_error
+from neaptide.clusters.broker.replication.generation import Generation, Truncation
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.messages import (
     CONSUMER,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -27,7 +27,7 @@ from clusters.broker.replication.messages import (
     OffsetAsked,
     OffsetForLeaderEpochRequested,
 )
-from clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
 
 
 def on_offset_for_leader_epoch(

@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import log as logs
-from clusters.broker.replication.eligible import Eligibility, is_under_min_isr, next_elr
-from clusters.broker.replication.errors import IllegalReplicaStateError
-from clusters.broker.replication.generation import EpochAssignment, Generation
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.messages import PartitionState
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import log as logs
+from neaptide.clusters.broker.replication.eligible import Eligibility, is_under_min_isr, next_elr
+from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication.generation import EpochAssignment, Generation
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.messages import PartitionState
+from neaptide.clusters.broker.replication.model import (
     UNKNOWN_OFFSET,
     Batch,
     LeaderAndIsr,
     TopicPartition,
 )
-from clusters.broker.replication.replica import (
+from neaptide.clusters.broker.replication.replica import (
     NEVER_MS,
     RemoteReplica,
     is_caught_up,
     record_fetch,
 )
-from clusters.broker.replication.settings import TopicSettings
+from neaptide.clusters.broker.replication.settings import TopicSettings
 
 # --- the ISR: committed in the coordination service, or on its way there --------------------------
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.coordination import AllocateProducerIds, ProducerIdsAllocated
-from clusters.broker.replication.effects import Coordinate, RespondInitProducerId
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import InitProducerIdRequested
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.coordination import (
+    AllocateProducerIds,
+    ProducerIdsAllocated,
+)
+from neaptide.clusters.broker.replication.effects import Coordinate, RespondInitProducerId
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import InitProducerIdRequested
 
 NO_PRODUCER_ID = -1
 FIRST_EPOCH = 0

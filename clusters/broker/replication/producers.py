@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import Idempotence, UnknownProducer
-from clusters.broker.replication.model import Batch, ProducerSequence
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import Idempotence, UnknownProducer
+from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
 
 BATCHES_KEPT: Final = 5
 SEQUENCES: Final = 1 << 31  # after the last one comes 0 again

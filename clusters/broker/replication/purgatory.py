@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from clusters.broker.replication.committed import Committed
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import FetchRequested
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.replication.partition import Leader, Partition, isr_of
+from neaptide.clusters.broker.replication.committed import Committed
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import FetchRequested
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import Leader, Partition, isr_of
 
 
 @dataclass(frozen=True, slots=True)

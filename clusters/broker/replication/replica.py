@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from clusters.broker.replication.generation import CaughtUp
-from clusters.broker.replication.model import UNKNOWN_OFFSET
+from neaptide.clusters.broker.replication.generation import CaughtUp
+from neaptide.clusters.broker.replication.model import UNKNOWN_OFFSET
 
 NEVER_MS: Final = -(1 << 62)  # long before every time that a clock, whatever its zero, can show
 

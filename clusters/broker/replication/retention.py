@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusters.broker.replication import log as logs
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.errors import IllegalReplicaStateError
-from clusters.broker.replication.leading import complete_delayed, note_epochs
-from clusters.broker.replication.messages import LogStartAdvanced
+from neaptide.clusters.broker.replication import log as logs
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication.leading import complete_delayed, note_epochs
+from neaptide.clusters.broker.replication.messages import LogStartAdvanced
 
 
 def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import get_type_hints
 
-from clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.generation import Generation
 
 
 class InvalidSettingError(Exception):

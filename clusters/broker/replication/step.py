@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from clusters.broker.replication import (
+from neaptide.clusters.broker.replication import (
     control,
     controlling,
     coordinator,
@@ -19,11 +19,11 @@ from clusters.broker.replication import (
     topics,
     truncation,
 )
-from clusters.broker.replication import coordination as heard
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.effects import Effect
-from clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication import coordination as heard
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.effects import Effect
+from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 
 Handler = Callable[[Broker, Any, int], None]
 

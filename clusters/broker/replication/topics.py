@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from clusters.broker.replication.assignment import assign_replicas
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.broker.replication.controller_state import Active, TopicCreation
-from clusters.broker.replication.coordination import CreateTopic, TopicCreated
-from clusters.broker.replication.effects import Coordinate, RespondCreateTopics, TopicResult
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.assignment import assign_replicas
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.controller_state import Active, TopicCreation
+from neaptide.clusters.broker.replication.coordination import CreateTopic, TopicCreated
+from neaptide.clusters.broker.replication.effects import (
+    Coordinate,
+    RespondCreateTopics,
+    TopicResult,
+)
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import (
     CreateTopicsRequested,
     DelayedOperationExpired,
     NewTopic,
     TopicWanted,
 )
-from clusters.broker.replication.model import NO_LEADER, TopicConfiguration, TopicPartition
-from clusters.broker.replication.settings import InvalidSettingError, topic_settings
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 
 NOBODY = 0  # `request` of a topic that was created because Metadata asked for it
 PENDING = None

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from clusters.broker.replication import epochs as epoch_cache
-from clusters.broker.replication import partition as partitions
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication import epochs as epoch_cache
+from neaptide.clusters.broker.replication import partition as partitions
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.effects import (
     ReadProducers,
     TruncateFullyAndStartAt,
     TruncateLog,
     WriteLeaderEpochCheckpoint,
 )
-from clusters.broker.replication.epochs import EpochEnd
-from clusters.broker.replication.generation import Truncation
-from clusters.broker.replication.messages import EpochEndOffset, LogTruncated, ProducersRead
-from clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
-from clusters.broker.replication.partition import Partition
-from clusters.broker.replication.producers import reach_past
+from neaptide.clusters.broker.replication.epochs import EpochEnd
+from neaptide.clusters.broker.replication.generation import Truncation
+from neaptide.clusters.broker.replication.messages import (
+    EpochEndOffset,
+    LogTruncated,
+    ProducersRead,
+)
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
+from neaptide.clusters.broker.replication.partition import Partition
+from neaptide.clusters.broker.replication.producers import reach_past
 
 
 def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:

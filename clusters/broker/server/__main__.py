@@ -1,4 +1,4 @@
-"""`python -m clusters.broker.server server.properties`: one broker process.
+"""`python -m neaptide.clusters.broker.server server.properties`: one broker process.
 
 It ends cleanly on SIGTERM and SIGINT. Exit status: 0 after a clean end, 1 where it could not go
 on, 64 for settings that are wrong.
@@ -18,15 +18,15 @@ gc.disable()
 
 import uvloop  # noqa: E402
 
-from clusters.broker.replication.settings import InvalidSettingError  # noqa: E402
-from clusters.broker.server.config import (  # noqa: E402
+from neaptide.clusters.broker.replication.settings import InvalidSettingError  # noqa: E402
+from neaptide.clusters.broker.server.config import (  # noqa: E402
     ServerConfig,
     read_properties,
     server_config,
 )
-from clusters.broker.server.process import PortInUseError, serve  # noqa: E402
-from clusters.broker.storage.config import SettingError  # noqa: E402
-from clusters.broker.storage.errors import StorageError  # noqa: E402
+from neaptide.clusters.broker.server.process import PortInUseError, serve  # noqa: E402
+from neaptide.clusters.broker.storage.config import SettingError  # noqa: E402
+from neaptide.clusters.broker.storage.errors import StorageError  # noqa: E402
 
 gc.enable()
 _log = logging.getLogger("broker")
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     )
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     if len(arguments) != 1:
-        sys.stderr.write("usage: python -m clusters.broker.server server.properties\n")
+        sys.stderr.write("usage: python -m neaptide.clusters.broker.server server.properties\n")
         return 64
     try:
         config = _read(Path(arguments[0]))

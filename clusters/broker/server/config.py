@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from clusters.broker.replication.model import Endpoint
-from clusters.broker.replication.settings import (
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.clusters.broker.replication.model import Endpoint
+from neaptide.clusters.broker.replication.settings import (
     InvalidSettingError,
     ReplicationSettings,
     replication_settings,
 )
-from clusters.broker.storage.config import log_config
+from neaptide.clusters.broker.storage.config import log_config
 
 _ZOOKEEPER_CONNECT: Final = re.compile(r"[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*(/\S*)?")
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from clusters.broker.wire.codec import LENGTH_BYTES, MalformedMessageError
+from neaptide.clusters.broker.wire.codec import LENGTH_BYTES, MalformedMessageError
 
 _log = logging.getLogger("listener")
 _QUEUED_FRAMES_MAX: Final = 16

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import StoredReplica
-from clusters.broker.replication.log import Log as ReplicaLog
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.server.sequences import producers_of
-from clusters.broker.storage.log_directory import LogDirectory
-from clusters.broker.storage.positions import positions_of
-from clusters.broker.storage.record_batch import assign, parse_header
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import StoredReplica
+from neaptide.clusters.broker.replication.log import Log as ReplicaLog
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.server.sequences import producers_of
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.positions import positions_of
+from neaptide.clusters.broker.storage.record_batch import assign, parse_header
 
 
 class LogEffects:

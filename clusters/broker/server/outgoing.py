@@ -12,16 +12,16 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from clusters.broker.replication import effects
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import Batch, TopicPartition
-from clusters.broker.server.sequences import sequence_of
-from clusters.broker.storage.errors import RecordBatchError
-from clusters.broker.storage.record_batch import parse_batches
-from clusters.broker.wire import control
-from clusters.broker.wire.apis import Api
-from clusters.broker.wire.codec import entity_class, make, request_class
+from neaptide.clusters.broker.replication import effects
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.server.sequences import sequence_of
+from neaptide.clusters.broker.storage.errors import RecordBatchError
+from neaptide.clusters.broker.storage.record_batch import parse_batches
+from neaptide.clusters.broker.wire import control
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import entity_class, make, request_class
 
 READ_UNCOMMITTED = i8(0)
 EPOCH_VERSION = 2

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from clusters.broker.wire.apis import Api
-from clusters.broker.wire.codec import (
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import (
     LENGTH_BYTES,
     MalformedMessageError,
     decode_response,

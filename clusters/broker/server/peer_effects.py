@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.server import outgoing
-from clusters.broker.server.config import ServerConfig
-from clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.server import outgoing
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
 
 _log = logging.getLogger("broker")
 Address = tuple[str, int]

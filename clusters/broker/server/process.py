@@ -13,15 +13,15 @@ import logging
 import signal
 from typing import Any, Final
 
-from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from clusters.broker.replication.model import BrokerRegistration, Endpoint
-from clusters.broker.server.config import ServerConfig
-from clusters.broker.server.listener import Connection
-from clusters.broker.server.retention import keep_retention
-from clusters.broker.server.shell import BrokerShell
-from clusters.broker.storage.errors import StorageError
-from clusters.broker.storage.log import wall_clock_ms
-from clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication.model import BrokerRegistration, Endpoint
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.retention import keep_retention
+from neaptide.clusters.broker.server.shell import BrokerShell
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log import wall_clock_ms
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
 
 _log = logging.getLogger("broker")
 _RECOVERY_POINT_INTERVAL_S: Final = 60.0  # log.flush.offset.checkpoint.interval.ms

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.committed import Committed, Position
-from clusters.broker.replication.model import (
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.committed import Committed, Position
+from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
     TopicPartition,
 )
-from clusters.broker.server.sequences import sequence_of
-from clusters.broker.storage import positions
-from clusters.broker.storage.errors import RecordBatchError
-from clusters.broker.storage.record_batch import parse_batches, validate_produced
-from clusters.broker.storage.record_writer import record_batch
-from clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.server.sequences import sequence_of
+from neaptide.clusters.broker.storage import positions
+from neaptide.clusters.broker.storage.errors import RecordBatchError
+from neaptide.clusters.broker.storage.record_batch import parse_batches, validate_produced
+from neaptide.clusters.broker.storage.record_writer import record_batch
+from neaptide.clusters.broker.wire.apis import Api
 
 Settings = Callable[[str], Mapping[str, str]]
 

@@ -12,14 +12,14 @@ from kio.schema.types import BrokerId, ProducerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
-from clusters.broker.replication import effects
-from clusters.broker.replication.committed import OFFSETS_TOPIC
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.metadata import Metadata
-from clusters.broker.replication.model import NO_LEADER, TopicPartition
-from clusters.broker.wire import control
-from clusters.broker.wire.apis import ADVERTISED_LOWEST, Api, Versions
-from clusters.broker.wire.codec import entity_class, make, response_class
+from neaptide.clusters.broker.replication import effects
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.broker.wire import control
+from neaptide.clusters.broker.wire.apis import ADVERTISED_LOWEST, Api, Versions
+from neaptide.clusters.broker.wire.codec import entity_class, make, response_class
 
 _TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _NO_THROTTLE = i32Timedelta.parse(timedelta(0))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from clusters.broker.replication.messages import LogStartAdvanced
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.replication.messages import LogStartAdvanced
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
 
 
 def apply_retention(

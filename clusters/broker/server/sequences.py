@@ -5,11 +5,11 @@ What is made of them is the core's to say (replication/producers.py).
 
 from __future__ import annotations
 
-from clusters.broker.replication import producers
-from clusters.broker.replication.model import Batch, ProducerSequence
-from clusters.broker.replication.producers import Producers
-from clusters.broker.storage.log import Log
-from clusters.broker.storage.record_batch import BatchHeader
+from neaptide.clusters.broker.replication import producers
+from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
+from neaptide.clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.record_batch import BatchHeader
 
 
 def sequence_of(header: BatchHeader) -> ProducerSequence | None:

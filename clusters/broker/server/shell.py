@@ -15,26 +15,26 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import start
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import BrokerRegistration, TopicPartition
-from clusters.broker.replication.settings import InvalidSettingError
-from clusters.broker.replication.step import begin, shut_down, step
-from clusters.broker.server import requests, responses
-from clusters.broker.server.config import ServerConfig
-from clusters.broker.server.listener import Connection
-from clusters.broker.server.log_effects import LogEffects, stored_replicas
-from clusters.broker.server.peer_effects import PeerEffects
-from clusters.broker.server.responses import is_topic_name
-from clusters.broker.storage.config import SettingError, log_config
-from clusters.broker.storage.errors import OffsetOutOfRangeError, StorageError
-from clusters.broker.storage.log import wall_clock_ms
-from clusters.broker.storage.log_directory import LogDirectory
-from clusters.broker.wire.apis import Api, Versions, client_apis, replication_apis
-from clusters.broker.wire.codec import (
+from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import start
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.settings import InvalidSettingError
+from neaptide.clusters.broker.replication.step import begin, shut_down, step
+from neaptide.clusters.broker.server import requests, responses
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
+from neaptide.clusters.broker.server.peer_effects import PeerEffects
+from neaptide.clusters.broker.server.responses import is_topic_name
+from neaptide.clusters.broker.storage.config import SettingError, log_config
+from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from neaptide.clusters.broker.storage.log import wall_clock_ms
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.wire.apis import Api, Versions, client_apis, replication_apis
+from neaptide.clusters.broker.wire.codec import (
     Header,
     UnsupportedVersionError,
     decode_request,

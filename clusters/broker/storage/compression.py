@@ -16,7 +16,7 @@ from typing import Final
 
 import cramjam
 
-from clusters.broker.storage.errors import CorruptBatchError, UnsupportedCompressionError
+from neaptide.clusters.broker.storage.errors import CorruptBatchError, UnsupportedCompressionError
 
 NONE: Final = 0
 _SNAPPY_JAVA_MAGIC: Final = b"\x82SNAPPY\x00"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 
 LONG_MAX: Final = 2**63 - 1
 _HOUR_MS: Final = 3_600_000

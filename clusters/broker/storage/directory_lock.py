@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.errors import StorageError
 
 _LOCK_FILE: Final = ".lock"
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clusters.broker.replication.model import UNDEFINED_EPOCH, EpochEntry
-from clusters.broker.storage.checkpoints import read_epochs, write_epochs
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, EpochEntry
+from neaptide.clusters.broker.storage.checkpoints import read_epochs, write_epochs
 
 
 class EpochCache:

@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from clusters.broker.replication.model import EpochEntry, TopicPartition
-from clusters.broker.storage.checkpoints import sync_directory
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.epoch_cache import EpochCache
-from clusters.broker.storage.errors import (
+from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
+from neaptide.clusters.broker.storage.checkpoints import sync_directory
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.epoch_cache import EpochCache
+from neaptide.clusters.broker.storage.errors import (
     OffsetOutOfRangeError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from clusters.broker.storage.record_batch import BatchHeader, Bytes
-from clusters.broker.storage.segment import LOG_SUFFIX, Segment
+from neaptide.clusters.broker.storage.record_batch import BatchHeader, Bytes
+from neaptide.clusters.broker.storage.segment import LOG_SUFFIX, Segment
 
 DELETED_SUFFIX: Final = "-delete"
 

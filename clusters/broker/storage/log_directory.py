@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage import checkpoints
-from clusters.broker.storage.config import log_config
-from clusters.broker.storage.directory_lock import DirectoryLock
-from clusters.broker.storage.errors import StorageError
-from clusters.broker.storage.log import DELETED_SUFFIX, Clock, Log, wall_clock_ms
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.config import log_config
+from neaptide.clusters.broker.storage.directory_lock import DirectoryLock
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log import DELETED_SUFFIX, Clock, Log, wall_clock_ms
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _KRAFT_METADATA: Final = "__cluster_metadata"

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.broker.storage import record_batch
-from clusters.broker.storage.compression import NONE, decompress
-from clusters.broker.storage.errors import CorruptBatchError, TruncatedBatchError
-from clusters.broker.storage.record_batch import NO_TIMESTAMP, BatchHeader, Record
+from neaptide.clusters.broker.storage import record_batch
+from neaptide.clusters.broker.storage.compression import NONE, decompress
+from neaptide.clusters.broker.storage.errors import CorruptBatchError, TruncatedBatchError
+from neaptide.clusters.broker.storage.record_batch import NO_TIMESTAMP, BatchHeader, Record
 
 _MAGIC_POSITION: Final = 16  # the same in all formats
 _ENTRY: Final = struct.Struct(">qi")

@@ -11,12 +11,17 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from clusters.broker.replication.committed import Committed, Position, Positions, with_committed
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage.errors import CorruptBatchError
-from clusters.broker.storage.log import Log
-from clusters.broker.storage.record_batch import parse_batches, records
-from clusters.broker.storage.record_writer import KeyAndValue
+from neaptide.clusters.broker.replication.committed import (
+    Committed,
+    Position,
+    Positions,
+    with_committed,
+)
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage.errors import CorruptBatchError
+from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.record_batch import parse_batches, records
+from neaptide.clusters.broker.storage.record_writer import KeyAndValue
 
 _KEY_VERSION: Final = 1
 _KEYS_OF_POSITIONS: Final = (0, 1)

@@ -15,20 +15,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage import checkpoints
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.directory_lock import DirectoryLock
-from clusters.broker.storage.epoch_cache import EpochCache
-from clusters.broker.storage.indexes import OffsetIndex, TimeIndex
-from clusters.broker.storage.log_directory import partition_directories
-from clusters.broker.storage.replica_reader import (
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.directory_lock import DirectoryLock
+from neaptide.clusters.broker.storage.epoch_cache import EpochCache
+from neaptide.clusters.broker.storage.indexes import OffsetIndex, TimeIndex
+from neaptide.clusters.broker.storage.log_directory import partition_directories
+from neaptide.clusters.broker.storage.replica_reader import (
     TornTail,
     log_end_offset,
     read_entries,
     segment_files,
 )
-from clusters.errors import UsageError
+from neaptide.clusters.errors import UsageError
 
 _BESIDE_A_SEGMENT = (".index", ".timeindex", ".txnindex", ".snapshot")
 

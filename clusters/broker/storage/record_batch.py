@@ -18,8 +18,8 @@ from crc32c import crc32c
 from kio.serial.errors import BufferUnderflow
 from kio.serial.readers import read_signed_varint, read_signed_varlong
 
-from clusters.broker.storage.compression import decompress
-from clusters.broker.storage.errors import (
+from neaptide.clusters.broker.storage.compression import decompress
+from neaptide.clusters.broker.storage.errors import (
     BatchTooLargeError,
     CorruptBatchError,
     InvalidRecordError,

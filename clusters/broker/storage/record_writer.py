@@ -15,7 +15,7 @@ from typing import Final
 from crc32c import crc32c
 from kio.serial.writers import write_signed_varint
 
-from clusters.broker.storage.record_batch import MAGIC
+from neaptide.clusters.broker.storage.record_batch import MAGIC
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 _NOBODY: Final = (-1, -1, -1)  # no producer id, no epoch, no sequence

@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
 
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.storage import checkpoints
-from clusters.broker.storage.errors import RecordBatchError
-from clusters.broker.storage.log_directory import partition_directories
-from clusters.broker.storage.log_entries import LogEntry, entry_records, parse_entry
-from clusters.broker.storage.record_batch import Record
-from clusters.broker.storage.scan import scan
-from clusters.broker.storage.segment import LOG_SUFFIX
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.errors import RecordBatchError
+from neaptide.clusters.broker.storage.log_directory import partition_directories
+from neaptide.clusters.broker.storage.log_entries import LogEntry, entry_records, parse_entry
+from neaptide.clusters.broker.storage.record_batch import Record
+from neaptide.clusters.broker.storage.scan import scan
+from neaptide.clusters.broker.storage.segment import LOG_SUFFIX
 
 HEX_PREFIX: Final = "hex:"
 
 
 class ReplicaRow(TypedDict):
-    """The columns of `results.schema.REPLICAS`."""
+    """The columns of `neaptide.results.schema.REPLICAS`."""
 
     broker: int
     topic: str

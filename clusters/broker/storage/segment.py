@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from clusters.broker.replication.model import EpochEntry
-from clusters.broker.storage.config import LogConfig
-from clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
-from clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
-from clusters.broker.storage.record_batch import (
+from neaptide.clusters.broker.replication.model import EpochEntry
+from neaptide.clusters.broker.storage.config import LogConfig
+from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
+from neaptide.clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from neaptide.clusters.broker.storage.record_batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
@@ -27,8 +27,8 @@ from clusters.broker.storage.record_batch import (
     records,
     validate_checksum,
 )
-from clusters.broker.storage.scan import scan
-from clusters.broker.storage.tail_index import TailIndex
+from neaptide.clusters.broker.storage.scan import scan
+from neaptide.clusters.broker.storage.tail_index import TailIndex
 
 LOG_SUFFIX: Final = ".log"
 _OTHER_SUFFIXES: Final = (".txnindex", ".snapshot")  # left by a real Kafka

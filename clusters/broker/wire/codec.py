@@ -20,8 +20,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32
 
-from clusters.broker.wire import control
-from clusters.broker.wire.apis import Api, Versions
+from neaptide.clusters.broker.wire import control
+from neaptide.clusters.broker.wire.apis import Api, Versions
 
 LENGTH_BYTES: Final = 4
 _MODULES_OF_OUR_OWN: Final = {Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA}

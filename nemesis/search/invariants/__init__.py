@@ -5,8 +5,8 @@ also where nobody would notice for a long time. The first partition of the topic
 unless a watch is set on the world.
 """
 
-from nemesis.search.invariants.seen import BrokenError
-from nemesis.search.invariants.table import (
+from neaptide.nemesis.search.invariants.seen import BrokenError
+from neaptide.nemesis.search.invariants.table import (
     CORE_ERRORS,
     CORE_RAISES,
     INVARIANTS,
@@ -14,7 +14,7 @@ from nemesis.search.invariants.table import (
     SENTENCES,
     allowed_to_break,
 )
-from nemesis.search.invariants.watch import Watch
+from neaptide.nemesis.search.invariants.watch import Watch
 
 __all__ = [
     "CORE_ERRORS",

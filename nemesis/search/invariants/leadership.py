@@ -6,10 +6,10 @@ broken. Their names and sentences are in the table.
 
 from __future__ import annotations
 
-from clusters.broker.replication.model import NO_LEADER
-from clusters.broker.replication.partition import Leader
-from clusters.simulation.world import World
-from nemesis.search.invariants.seen import NO_EPOCHS, Epochs, Memory, Step
+from neaptide.clusters.broker.replication.model import NO_LEADER
+from neaptide.clusters.broker.replication.partition import Leader
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants.seen import NO_EPOCHS, Epochs, Memory, Step
 
 
 def single_leader(step: Step) -> str | None:

@@ -6,11 +6,11 @@ sentences are in the table. Not asked where a rule makes no such promise: acks=1
 
 from __future__ import annotations
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import FetchRequested
-from clusters.broker.replication.partition import CommittedIsr, Leader
-from nemesis.search.invariants.seen import Step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import FetchRequested
+from neaptide.clusters.broker.replication.partition import CommittedIsr, Leader
+from neaptide.nemesis.search.invariants.seen import Step
 
 
 def acked_is_committed(step: Step) -> str | None:

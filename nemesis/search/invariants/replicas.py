@@ -6,12 +6,18 @@ replication (docs/simulation.md).
 
 from __future__ import annotations
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.partition import Leader
-from clusters.simulation.world import World
-from nemesis.search.invariants.seen import Memory, Step, differs, records_of, with_committed
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.partition import Leader
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants.seen import (
+    Memory,
+    Step,
+    differs,
+    records_of,
+    with_committed,
+)
 
 
 def monotonic_high_watermark(step: Step) -> str | None:

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.partition import Leader, Partition
-from clusters.simulation.world import World
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.simulation.world import World
 
 
 class BrokenError(Exception):

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.broker.replication.errors import IllegalReplicaStateError
-from clusters.broker.replication.generation import Truncation
-from clusters.simulation.parts import WorldSpec
-from nemesis.search.invariants import leadership, promises, replicas, waiting
-from nemesis.search.invariants.seen import OfService, OfStep
+from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication.generation import Truncation
+from neaptide.clusters.simulation.parts import WorldSpec
+from neaptide.nemesis.search.invariants import leadership, promises, replicas, waiting
+from neaptide.nemesis.search.invariants.seen import OfService, OfStep
 
 # What the core raises where it is led where no rule leads: a find of its own.
 CORE_ERRORS: Final = (IllegalReplicaStateError, AssertionError, LookupError, ValueError)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from clusters.broker.replication import effects as do
-from nemesis.search.invariants.seen import Step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.nemesis.search.invariants.seen import Step
 
 _RESPONSES: Final = (
     do.RespondProduce,

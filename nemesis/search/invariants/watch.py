@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clusters.broker.replication import effects as do
-from clusters.broker.replication.partition import Leader
-from clusters.simulation.world import World
-from nemesis.search.invariants.leadership import epochs_of, service_epochs
-from nemesis.search.invariants.seen import BrokenError, Memory, Step, with_committed
-from nemesis.search.invariants.table import INVARIANTS, Invariant
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication.partition import Leader
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
+from neaptide.nemesis.search.invariants.seen import BrokenError, Memory, Step, with_committed
+from neaptide.nemesis.search.invariants.table import INVARIANTS, Invariant
 
 
 class Watch:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nemesis.search.mutants import (
+from neaptide.nemesis.search.mutants import (
     acks,
     answers,
     commits,
@@ -21,7 +21,7 @@ from nemesis.search.mutants import (
     sequences,
     truncation,
 )
-from nemesis.search.mutants.mutant import Mutant, applied
+from neaptide.nemesis.search.mutants.mutant import Mutant, applied
 
 __all__ = ["BY_NAME", "MUTANTS", "Mutant", "applied"]
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from clusters.broker.replication import leading
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.model import TopicPartition
-from clusters.broker.replication.partition import Leader, Partition
-from clusters.broker.replication.purgatory import Appended, produce_outcome
-from nemesis.search.mutants.mutant import POWER, READS, Mutant, rule
+from neaptide.clusters.broker.replication import leading
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.purgatory import Appended, produce_outcome
+from neaptide.nemesis.search.mutants.mutant import POWER, READS, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _refusal = leading._refusal

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import following
-from clusters.broker.replication import log as logs
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.model import Batch, TopicPartition
-from clusters.broker.replication.partition import Follower, Partition
-from nemesis.search.mutants.mutant import rule
+from neaptide.clusters.broker.replication import following
+from neaptide.clusters.broker.replication import log as logs
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.partition import Follower, Partition
+from neaptide.nemesis.search.mutants.mutant import rule
 
 
 def takes_late_answers(broker: Broker, fetcher_id: Any, sequence: int) -> Any:

@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import coordinator, groups, step
-from clusters.broker.replication import effects as do
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.committed import Committed, Positions, with_committed
-from clusters.broker.replication.coordinator import on_positions_read
-from clusters.broker.replication.messages import PositionsRead
-from clusters.simulation import effects
-from clusters.simulation.disk import SimulatedLog
-from clusters.simulation.world import World
-from nemesis.search.mutants.mutant import Mutant, rule
-from nemesis.search.targets import COMMITS
+from neaptide.clusters.broker.replication import coordinator, groups, step
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import Committed, Positions, with_committed
+from neaptide.clusters.broker.replication.coordinator import on_positions_read
+from neaptide.clusters.broker.replication.messages import PositionsRead
+from neaptide.clusters.simulation import effects
+from neaptide.clusters.simulation.disk import SimulatedLog
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.mutants.mutant import Mutant, rule
+from neaptide.nemesis.search.targets import COMMITS
 
 GROUPS: Final = ("kill", "hold", COMMITS)
 

@@ -9,15 +9,18 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import control, controlling, election, leading
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.controller_state import Active
-from clusters.broker.replication.coordination import LeaderAndIsrConflict, LeaderAndIsrWritten
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.messages import PartitionState
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from clusters.simulation.service import Service
-from nemesis.search.mutants.mutant import POWER, rule
+from neaptide.clusters.broker.replication import control, controlling, election, leading
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller_state import Active
+from neaptide.clusters.broker.replication.coordination import (
+    LeaderAndIsrConflict,
+    LeaderAndIsrWritten,
+)
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.messages import PartitionState
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.simulation.service import Service
+from neaptide.nemesis.search.mutants.mutant import POWER, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _next_state = election.next_state

@@ -9,12 +9,12 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import controlling, eligible, partition
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.controller_state import Active
-from clusters.broker.replication.eligible import Eligibility
-from clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from nemesis.search.mutants.mutant import POWER, TORN, V4_0, Mutant, rule
+from neaptide.clusters.broker.replication import controlling, eligible, partition
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller_state import Active
+from neaptide.clusters.broker.replication.eligible import Eligibility
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.nemesis.search.mutants.mutant import POWER, TORN, V4_0, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _next_eligible_state = eligible.next_state

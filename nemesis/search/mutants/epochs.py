@@ -8,19 +8,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import partition
-from clusters.broker.replication.effects import Effect, WriteLeaderEpochCheckpoint
-from clusters.broker.replication.generation import (
+from neaptide.clusters.broker.replication import partition
+from neaptide.clusters.broker.replication.effects import Effect, WriteLeaderEpochCheckpoint
+from neaptide.clusters.broker.replication.generation import (
     GENERATIONS,
     EpochAssignment,
     Generation,
     SameLeader,
 )
-from clusters.broker.replication.model import Batch
-from clusters.broker.replication.partition import Partition
-from clusters.simulation.disk import Disk
-from nemesis.search.mutants.mutant import ONE, V2_0, V2_1, ZOMBIES, row, rule
-from nemesis.search.targets import FOUR
+from neaptide.clusters.broker.replication.model import Batch
+from neaptide.clusters.broker.replication.partition import Partition
+from neaptide.clusters.simulation.disk import Disk
+from neaptide.nemesis.search.mutants.mutant import ONE, V2_0, V2_1, ZOMBIES, row, rule
+from neaptide.nemesis.search.targets import FOUR
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _append_as_follower = partition.append_as_follower

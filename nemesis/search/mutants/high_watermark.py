@@ -9,16 +9,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import partition
-from clusters.broker.replication.broker import StoredReplica
-from clusters.broker.replication.generation import Generation
-from clusters.broker.replication.messages import PartitionState
-from clusters.broker.replication.model import Batch, TopicPartition
-from clusters.broker.replication.partition import Leader, Partition
-from clusters.broker.replication.replica import is_caught_up
-from clusters.simulation.disk import Disk
-from nemesis.search.mutants.isr import without_leaving
-from nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule
+from neaptide.clusters.broker.replication import partition
+from neaptide.clusters.broker.replication.broker import StoredReplica
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.messages import PartitionState
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.replica import is_caught_up
+from neaptide.clusters.simulation.disk import Disk
+from neaptide.nemesis.search.mutants.isr import without_leaving
+from neaptide.nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _partition_truncate_to = partition.truncate_to

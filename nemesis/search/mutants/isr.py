@@ -9,10 +9,15 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import partition
-from clusters.broker.replication.generation import CaughtUp, Generation
-from clusters.broker.replication.partition import CommittedIsr, Leader, Partition, PendingShrinkIsr
-from nemesis.search.mutants.mutant import ONE, V2_1, row, rule
+from neaptide.clusters.broker.replication import partition
+from neaptide.clusters.broker.replication.generation import CaughtUp, Generation
+from neaptide.clusters.broker.replication.partition import (
+    CommittedIsr,
+    Leader,
+    Partition,
+    PendingShrinkIsr,
+)
+from neaptide.nemesis.search.mutants.mutant import ONE, V2_1, row, rule
 
 
 def without_leaving(leader: Leader) -> Collection[int]:

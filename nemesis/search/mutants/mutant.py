@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from clusters.broker.replication.generation import GENERATIONS, Generation
-from nemesis.search.targets import NAMES
+from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.nemesis.search.targets import NAMES
 
 Replaced = tuple[Any, Any, Any]  # in what, by which name, by what
 USUAL: Final = ("kill", "hold", "cut", "pause", "wait")

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import leading, partition, producers, step
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker, StoredReplica
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.generation import Idempotence
-from clusters.broker.replication.messages import ProducedBatch, ProducersRead
-from clusters.broker.replication.model import ProducerSequence, TopicPartition
-from clusters.broker.replication.partition import Partition
-from clusters.broker.replication.producers import (
+from neaptide.clusters.broker.replication import leading, partition, producers, step
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import Idempotence
+from neaptide.clusters.broker.replication.messages import ProducedBatch, ProducersRead
+from neaptide.clusters.broker.replication.model import ProducerSequence, TopicPartition
+from neaptide.clusters.broker.replication.partition import Partition
+from neaptide.clusters.broker.replication.producers import (
     NO_PRODUCERS,
     Checked,
     Duplicate,
@@ -24,10 +24,10 @@ from clusters.broker.replication.producers import (
     Producers,
     Refused,
 )
-from clusters.broker.replication.purgatory import Appended
-from clusters.broker.replication.truncation import on_producers_read
-from clusters.simulation.disk import Disk
-from nemesis.search.mutants.mutant import ONE, Mutant, rule
+from neaptide.clusters.broker.replication.purgatory import Appended
+from neaptide.clusters.broker.replication.truncation import on_producers_read
+from neaptide.clusters.simulation.disk import Disk
+from neaptide.nemesis.search.mutants.mutant import ONE, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _check = producers.check

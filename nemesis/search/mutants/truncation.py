@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from clusters.broker.replication import fetcher as fetchers
-from clusters.broker.replication import following, leading, offsets, step, truncation
-from clusters.broker.replication import log as logs
-from clusters.broker.replication import messages as told
-from clusters.broker.replication.broker import Broker
-from clusters.broker.replication.epochs import EpochEnd
-from clusters.broker.replication.errors import Error
-from clusters.broker.replication.fencing import leader_error
-from clusters.broker.replication.fetcher import Fetching, Truncating
-from clusters.broker.replication.generation import Generation, Truncation
-from clusters.broker.replication.log import Log
-from clusters.broker.replication.messages import FetcherRequestFailed, ListedOffset
-from clusters.broker.replication.partition import Partition
-from nemesis.search.mutants.mutant import ONE, V0_11, V2_1, row, rule
+from neaptide.clusters.broker.replication import fetcher as fetchers
+from neaptide.clusters.broker.replication import following, leading, offsets, step, truncation
+from neaptide.clusters.broker.replication import log as logs
+from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.epochs import EpochEnd
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.fencing import leader_error
+from neaptide.clusters.broker.replication.fetcher import Fetching, Truncating
+from neaptide.clusters.broker.replication.generation import Generation, Truncation
+from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.messages import FetcherRequestFailed, ListedOffset
+from neaptide.clusters.broker.replication.partition import Partition
+from neaptide.nemesis.search.mutants.mutant import ONE, V0_11, V2_1, row, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _truncate = truncation.truncate
