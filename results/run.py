@@ -13,13 +13,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, cast
 
 from neaptide.results.errors import RunUnreadableError
 
 RUN_FILE: Final = "run.json"
 
-Status = Literal["running", "finished", "interrupted"]
+Status = Literal["running", "finished", "interrupted", "not started"]
+IncidentKind = Literal["client", "process", "recorder", "coordination"]
 Kind = Literal["scenario", "random"]
 
 
@@ -50,6 +51,36 @@ class Converged:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one writer wrote to one table; a check compares it with what is there."""
+
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """The brokers that hold a replica of one partition: the log of each is to be read."""
+
+    topic: str
+    partition: int
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What went wrong with the harness's own means, not by a fault; it makes the run unknown.
+
+    client: a process of clients died, hung, or left sends without an answer. process: the gate, a
+    broker or a controller died without a fault. recorder: rows were not written. coordination:
+    ZooKeeper died.
+    """
+
+    kind: IncidentKind
+    why: str  # a sentence
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run, as its `run.json` describes it."""
@@ -71,6 +102,10 @@ class Run:
     final_reads: tuple[FinalRead, ...] = ()
     converged: Converged | None = None
     replicas_written: bool = False
+    # By table and writer (the label in the names of its files); null: the run does not say.
+    written: Mapping[str, Mapping[str, Written]] | None = None
+    assigned: tuple[Assigned, ...] = ()
+    incidents: tuple[Incident, ...] = ()
     disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
     stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
     repeat: str = ""  # the command that repeats this run
@@ -185,9 +220,26 @@ def _converged(value: object) -> Converged:
     return Converged(_flag(item["level"]), _text(item.get("why", "")))
 
 
+def _written(value: object) -> Written:
+    item = _object(value)
+    return Written(_number(item["files"]), _number(item["rows"]))
+
+
+def _assigned(value: object) -> Assigned:
+    item = _object(value)
+    brokers = tuple(_number(broker) for broker in _list(item["brokers"]))
+    return Assigned(_text(item["topic"]), _number(item["partition"]), brokers)
+
+
+def _incident(value: object) -> Incident:
+    item = _object(value)
+    kind = _one_of("client", "process", "recorder", "coordination")(item["kind"])
+    return Incident(cast(IncidentKind, kind), _text(item["why"]))
+
+
 _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "seed": _number,
-    "status": _one_of("running", "finished", "interrupted"),
+    "status": _one_of("running", "finished", "interrupted", "not started"),
     "kind": _one_of("scenario", "random"),
     "brokers": _map_of(_number),
     "source": lambda value: tuple(_text(item) for item in _list(value)),
@@ -197,6 +249,9 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "final_reads": lambda value: tuple(_final_read(item) for item in _list(value)),
     "converged": _or_null(_converged),
     "replicas_written": _flag,
+    "written": _or_null(_map_of(_map_of(_written))),
+    "assigned": lambda value: tuple(_assigned(item) for item in _list(value)),
+    "incidents": lambda value: tuple(_incident(item) for item in _list(value)),
     "disagreements": lambda value: tuple(_text(item) for item in _list(value)),
     "clients": lambda value: value,
     "versions": _map_of(_text),
