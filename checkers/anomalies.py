@@ -34,31 +34,32 @@ class Anomaly:
 
 
 def _cycles(
-    name: str, meaning: str, *, counts: bool = True, jepsen: bool = False
+    name: str, meaning: str, *, counts: bool = True, jepsen: bool = False, realtime: bool = False
 ) -> tuple[Anomaly, ...]:
-    """One kind of cycle: without order, with that of each process, with that of real time."""
-    orders = {
-        "": "",
-        "-process": ", and the order of one process",
-        "-realtime": ", and the order of real time",
-    }
-    return tuple(
-        Anomaly(
-            f"{name}{suffix}",
-            f"{meaning}{order}.",
-            None,
-            counts=counts,
-            jepsen=jepsen,
-            by_time=bool(suffix),
-        )
-        for suffix, order in orders.items()
+    """One kind of cycle: without order, and with that of real time, of which the order of each
+    process is a part."""
+    plain = Anomaly(name, f"{meaning}.", None, counts=counts, jepsen=jepsen)
+    in_time = Anomaly(
+        f"{name}-realtime",
+        f"{meaning}, and the order of real time.",
+        None,
+        counts=counts,
+        jepsen=jepsen,
+        by_time=True,
     )
+    return (plain, in_time) if realtime else (plain,)
 
 
 _ALL: Final = (
     Anomaly(
         "replica-divergence",
         "One offset holds different records on two replicas that called themselves level.",
+        "diverged",
+    ),
+    Anomaly(
+        "replica-hole",
+        "A replica that called itself level lacks a record that another one has, or all lack one "
+        "that was read.",
         "diverged",
     ),
     Anomaly(
@@ -84,6 +85,11 @@ _ALL: Final = (
         "One offset was acknowledged or read with two different records.",
         "lost",
         jepsen=True,
+    ),
+    Anomaly(
+        "moved",
+        "A record was acknowledged at one offset and read at another one only (Jepsen: duplicate).",
+        "reordered",
     ),
     Anomaly(
         "duplicate",
@@ -172,7 +178,7 @@ _ALL: Final = (
         jepsen=True,
     ),
     *_cycles("G0", "A cycle of transactions over ww edges", counts=False, jepsen=True),
-    *_cycles("G1c", "A cycle of transactions over wr edges", jepsen=True),
+    *_cycles("G1c", "A cycle of transactions over wr edges", jepsen=True, realtime=True),
     *_cycles(
         "G1c-ww",
         "A cycle of transactions over ww and wr edges (Jepsen's G1c where asked for ww edges, "
@@ -191,17 +197,10 @@ _ALL: Final = (
     ),
     Anomaly(
         "cycles-unsearched",
-        "More transactions may lie on cycles over wr edges than are searched: "
-        "the run cannot conclude.",
+        "The graph of transactions has more edges than a task can search.",
         None,
         counts=False,
         doubt=True,
-    ),
-    Anomaly(
-        "normal-cycles-unsearched",
-        "More transactions may lie on cycles that never count than are searched.",
-        None,
-        counts=False,
     ),
     Anomaly(
         "phantom",
@@ -225,6 +224,14 @@ _ALL: Final = (
         "unproven-difference",
         "Two replicas differ above the high watermark and were never level: no proof of anything, "
         "but the run cannot conclude.",
+        None,
+        counts=False,
+        doubt=True,
+    ),
+    Anomaly(
+        "unproven-loss",
+        "No final read found an acknowledged record, but it is on a replica's disk where reads do "
+        "not reach, or retention may have deleted it.",
         None,
         counts=False,
         doubt=True,

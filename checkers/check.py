@@ -1,7 +1,7 @@
 """Checks runs with Spark: many run directories in, one verdict each, evidence beside the runs.
 
-Here: the order of the work, and what happens when it fails. What is counted is in `count` and the
-modules that it names, what follows from it in `verdict`.
+Here: the order of the work, and what happens when it fails. What is counted is in `count`, what
+follows from it in `proofs` and `verdict`.
 
 The rule: all runs are judged together. Where that fails, they are halved until the one that makes
 it fail is alone, which is then unknown, with what was found so far; a check never ends in a
@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from neaptide.checkers.count import Counted, TasksFailedError, count
+from neaptide.checkers.count import Check, Counted, TasksFailedError
 from neaptide.checkers.evidence import write_evidence
-from neaptide.checkers.limits import TimeLimit
 from neaptide.checkers.material import Material, open_run
-from neaptide.checkers.verdict import VERDICT_FILE, Counts, RunVerdict, judge
+from neaptide.checkers.pipeline.limits import TimeLimit
+from neaptide.checkers.proofs import Counts
+from neaptide.checkers.verdict import VERDICT_FILE, Options, RunVerdict, judge, unchecked
 from neaptide.results.store import write_json
 
 Verdicts = dict[Path, RunVerdict]
@@ -35,18 +36,15 @@ def check_runs(
     run_directories: Iterable[Path],
     *,
     time_limit_s: float | None = None,
-    thorough: bool = False,
+    options: Options | None = None,
 ) -> list[RunVerdict]:
-    """Judge runs, and write `verdict.json`, `anomalies/` and `measures/` into each.
-
-    `thorough` also takes measures, and looks for what is normal in Kafka and never counts.
-    """
-    directories = [Path(directory).resolve() for directory in run_directories]
+    """Judge runs, and write `verdict.json`, `anomalies/` and `measures/` into each."""
+    directories = [Path(directory).absolute() for directory in run_directories]
     materials = {directory: open_run(directory) for directory in directories}
     verdicts = check_materials(
-        spark, list(materials.values()), time_limit_s=time_limit_s, thorough=thorough
+        spark, list(materials.values()), time_limit_s=time_limit_s, options=options
     )
-    return [verdicts[directory] for directory in directories]
+    return [verdicts[materials[directory].directory] for directory in directories]
 
 
 def check_materials(
@@ -54,13 +52,13 @@ def check_materials(
     materials: Sequence[Material],
     *,
     time_limit_s: float | None = None,
-    thorough: bool = False,
+    options: Options | None = None,
 ) -> Verdicts:
     """The same for runs that were opened already; verdicts by directory."""
-    limit = TimeLimit(spark, time_limit_s)
+    checking = _Checking(spark, TimeLimit(spark, time_limit_s), options or Options())
     verdicts: Verdicts = {}
     for batch in without_namesakes(materials):
-        verdicts |= _check(spark, batch, limit, thorough)
+        verdicts |= checking.check(batch)
     for directory, verdict in verdicts.items():
         if directory.is_dir():
             write_json(directory / VERDICT_FILE, verdict.to_json())
@@ -79,68 +77,57 @@ def without_namesakes(materials: Sequence[Material]) -> list[list[Material]]:
     return [list(batch.values()) for batch in batches]
 
 
-def _check(
-    spark: SparkSession, materials: Sequence[Material], limit: TimeLimit, thorough: bool
-) -> Verdicts:
-    readable = [m for m in materials if any(m.files.values())]
-    bare = [m for m in materials if not any(m.files.values())]
-    verdicts = {m.directory: judge(m, Counts()) for m in bare}
-    if not readable:
-        return verdicts
-    counted = Counted()
-    try:
-        with limit:
-            count(spark, readable, counted, limit, thorough=thorough)
-        write_evidence(counted, readable)
-    except Exception as error:  # whatever Spark or its process failed with, the run is unknown
-        return verdicts | _after_failure(spark, readable, limit, thorough, counted, error)
-    return verdicts | _judged(readable, counted)
+@dataclass(frozen=True, slots=True)
+class _Checking:
+    """What all parts of one check share."""
 
+    spark: SparkSession
+    limit: TimeLimit
+    options: Options
 
-def _judged(materials: Sequence[Material], counted: Counted) -> Verdicts:
-    return {
-        m.directory: judge(_failed(m, counted.failed.get(m.name)), counted.of_run(m.name))
-        for m in materials
-    }
+    def check(self, materials: Sequence[Material]) -> Verdicts:
+        readable = [m for m in materials if any(m.files.values())]
+        verdicts = {m.directory: judge(m, Counts(), self.options) for m in materials}
+        if not readable:
+            return verdicts
+        counted = Counted()
+        check = Check(self.spark, readable, self.limit, self.options.engine, self.options.thorough)
+        try:
+            with self.limit:
+                check.count(counted)
+            write_evidence(self.spark, counted, readable)
+        except Exception as error:  # whatever Spark or its process failed with, the run is unknown
+            return verdicts | self._after_failure(readable, counted, error)
+        return verdicts | {
+            m.directory: judge(m, counted.of_run(number), self.options)
+            for number, m in enumerate(readable)
+        }
 
+    def _after_failure(
+        self, materials: Sequence[Material], counted: Counted, error: Exception
+    ) -> Verdicts:
+        if self.limit.expired or isinstance(error, TimeoutError):
+            reason = f"The check ran out of its {self.limit.limit_s:g} s."
+            return self._found_so_far(materials, counted, reason)
+        if len(materials) == 1:
+            reason = f"The check failed: {_first_line(error)}."
+            return self._found_so_far(materials, counted, reason)
+        middle = len(materials) // 2
+        return self.check(materials[:middle]) | self.check(materials[middle:])
 
-def _failed(material: Material, reason: str | None) -> Material:
-    if reason is None:
-        return material
-    return _not_looked_at(material, f"The check failed: {reason}.")
-
-
-def _not_looked_at(material: Material, reason: str) -> Material:
-    """Of a run that was not read to its end nothing else is to be said."""
-    return replace(material, reasons=(*material.reasons, reason), whole=False)
-
-
-def _after_failure(
-    spark: SparkSession,
-    materials: Sequence[Material],
-    limit: TimeLimit,
-    thorough: bool,
-    counted: Counted,
-    error: Exception,
-) -> Verdicts:
-    if limit.expired or isinstance(error, TimeoutError):
-        reason = f"The check ran out of its {limit.limit_s:g} s."
-        return _found_so_far(materials, counted, reason)
-    if len(materials) == 1:
-        return _found_so_far(materials, counted, f"The check failed: {_first_line(error)}.")
-    middle = len(materials) // 2
-    first = _check(spark, materials[:middle], limit, thorough)
-    return first | _check(spark, materials[middle:], limit, thorough)
-
-
-def _found_so_far(materials: Sequence[Material], counted: Counted, reason: str) -> Verdicts:
-    """Unknown, with what earlier checks of these runs have proved, if it can still be had."""
-    counted.again = None  # it would fail again
-    try:
-        write_evidence(counted, materials)
-    except OSError as error:
-        logging.getLogger(__name__).info("no evidence is written: %s", _first_line(error))
-    return _judged([_not_looked_at(m, reason) for m in materials], counted)
+    def _found_so_far(
+        self, materials: Sequence[Material], counted: Counted, reason: str
+    ) -> Verdicts:
+        """Unknown, with what earlier checks of these runs have proved, if it can still be had."""
+        counted.again = None  # it would fail again
+        try:
+            write_evidence(self.spark, counted, materials)
+        except OSError as error:
+            logging.getLogger(__name__).info("no evidence is written: %s", _first_line(error))
+        return {
+            m.directory: unchecked(m, counted.of_run(number), self.options, reason)
+            for number, m in enumerate(materials)
+        }
 
 
 def _first_line(error: Exception) -> str:

@@ -1,67 +1,67 @@
-"""All checks put together: one job for all anomalies of all runs, and what a verdict needs of them.
+"""All checks put together: from the tables of runs to what a verdict needs of them.
 
-Tasks read the files (`checkers.reading`), Spark brings the rows of each topic partition together,
-tasks judge them (`checkers.judging`). Only cycles of transactions lie across partitions, and are
-searched after that (`neaptide.checkers.cycles`).
+The way, top-down: Spark reads the tables (`pipeline.tables`), one exchange brings the rows of a
+topic partition of a run to one task (`pipeline.exchange`), where DuckDB runs the rules
+(`pipeline.in_tasks`); or Spark SQL runs the same rules over the whole tables (`pipeline.in_spark`).
+Cycles of transactions lie across partitions: their edges come out of the same pass, and go on to
+one task a run (`pipeline.cycles`).
 
 The rule: what is brought to the driver is one row per run and kind of anomaly, one per run and
-partition, and no more anomalies than `neaptide.checkers.limits` allows; never a row per record.
+partition, and no more anomalies than `pipeline.limits` allows; never a row per record.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from neaptide.checkers import (
-    commits,
-    fetch_rounds,
-    measures,
-    offsets,
-    polls,
-    replicas,
-    sends,
-    values,
-    witnesses,
-)
-from neaptide.checkers.blocks import from_bytes
-from neaptide.checkers.frames import TABLES, read_operations, read_table, spark_schema
-from neaptide.checkers.judging import TOLD, Judge, Query, opened
-from neaptide.checkers.limits import (
+from neaptide.checkers.material import Material
+from neaptide.checkers.pipeline import in_spark, output, tables
+from neaptide.checkers.pipeline.exchange import exchanged
+from neaptide.checkers.pipeline.in_tasks import Engine
+from neaptide.checkers.pipeline.limits import (
     TimeLimit,
     anomalies_per_task,
-    is_local,
     judging_tasks,
-    moving_blocks,
-    readers_min,
     sized_for,
     task_memory,
+    threads_of_tasks,
 )
-from neaptide.checkers.material import Material
-from neaptide.checkers.pieces import shared_out
-from neaptide.checkers.reading import EXPIRED, Reader
-from neaptide.checkers.relations import BLOCKS
-from neaptide.checkers.verdict import Counts, PartitionCounts
-from neaptide.results.schema import ANOMALIES
+from neaptide.checkers.proofs import Counts, PartitionCounts
+from neaptide.checkers.rules.conditions import plan
+from neaptide.checkers.verdict import EngineName
+from neaptide.results.schema import TABLES
+
+Place = tuple[int, str, int, int]  # run, topic, partition, offset
 
 
 @dataclass(slots=True)
 class Counted:
-    """What was found so far."""
+    """What was found so far, by the numbers of runs."""
 
-    anomalies: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    partitions: dict[str, list[PartitionCounts]] = field(default_factory=lambda: defaultdict(list))
-    failed: dict[str, str] = field(default_factory=dict)  # why a run's rows were not all there
-    rows: list[dict[str, Any]] = field(default_factory=list)  # columns of `schema.ANOMALIES`
-    again: Callable[[], DataFrame] | None = None  # all rows, where these are not all
+    anomalies: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    partitions: dict[int, list[PartitionCounts]] = field(default_factory=lambda: defaultdict(list))
+    logs: dict[int, set[tuple[str, int, int]]] = field(default_factory=lambda: defaultdict(set))
+    rows: list[dict[str, Any]] = field(default_factory=list)  # anomalies, as in output.OUTPUT
+    replicas: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    rounds: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    again: Callable[[], DataFrame] | None = None  # all anomalies, where these are not all
 
-    def of_run(self, run: str) -> Counts:
-        return Counts(self.anomalies.get(run, {}), tuple(self.partitions.get(run, ())))
+    def of_run(self, run: int) -> Counts:
+        return Counts(
+            self.anomalies.get(run, {}),
+            tuple(self.partitions.get(run, ())),
+            frozenset(self.logs.get(run, ())),
+        )
 
     @property
     def total(self) -> int:
@@ -72,138 +72,133 @@ class TasksFailedError(Exception):
     """A task that judges could not go on; which run made it so is not known."""
 
 
-def count(
-    spark: SparkSession,
-    materials: Sequence[Material],
-    counted: Counted,
-    limit: TimeLimit,
-    *,
-    thorough: bool,
-) -> None:
-    """Run the checks. Raises TimeoutError, TasksFailedError, or what Spark failed with.
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of runs in a session."""
 
-    `thorough` also takes measures, and looks for what is normal in Kafka: skips between sends,
-    cycles over rw edges. What was found before a failure is in `counted` then.
-    """
-    transactional = [material for material in materials if material.transactions]
-    tasks = judging_tasks(materials)
-    reader = Reader(
-        tasks, steps=thorough, deadline_s=limit.deadline_s, owns_process=is_local(spark)
-    )
-    judge = Judge(
-        runs=_runs(materials),
-        queries=_queries(thorough=thorough, transactions=bool(transactional)),
-        witnessed=witnesses.PLACES,
-        with_witnesses=witnesses.WITH_WITNESSES,
-        memory=task_memory(spark),
-        deadline_s=limit.deadline_s,
-        anomalies_max=anomalies_per_task(tasks),
-    )
-    with moving_blocks(spark, materials):
-        told = _job(spark, materials, reader, judge).collect()
-    _take(counted, ((row["what"], row["block"]) for row in told))
-    if len(counted.rows) < counted.total:
-        everything = replace(judge, anomalies_max=None, deadline_s=None)
-        endless = replace(reader, deadline_s=None)
-        counted.again = lambda: _all_rows(_job(spark, materials, endless, everything))
-    if transactional:
-        from neaptide.checkers import cycles  # with networkx
+    spark: SparkSession
+    materials: Sequence[Material]
+    limit: TimeLimit
+    engine: EngineName
+    thorough: bool
 
-        with sized_for(spark, transactional):
-            found = cycles.cycle_anomalies(read_operations(spark, transactional), rw=thorough)
-        for row in found:
-            counted.rows.append(row)
-            counted.anomalies[row["run"]][row["anomaly"]] += 1
+    def count(self, counted: Counted) -> None:
+        """Run the rules. Raises TimeoutError, TasksFailedError, or what Spark failed with; what was
+        found before is in `counted` then."""
+        few = anomalies_per_task(self._tasks)
+        with sized_for(self.spark, self.materials), self._output(few) as rows:
+            graph = rows.persist() if self._transactions else rows
+            try:
+                small = F.col("what").isin(output.EDGE, output.VERTEX)
+                _take(counted, graph.where(~small).toArrow().to_pylist())
+                if self._transactions:
+                    self._search_cycles(counted, graph)
+            finally:
+                if self._transactions:
+                    graph.unpersist()
+        if len(counted.rows) < counted.total:
+            counted.again = self._everything
 
+    @property
+    def _transactions(self) -> bool:
+        return any(material.transactions for material in self.materials)
 
-def _queries(*, thorough: bool, transactions: bool) -> tuple[Query, ...]:
-    queries = [
-        Query(values.PROFILES, table="profiles"),
-        Query(values.ANOMALIES),
-        Query(values.SENDS, view="sends"),
-        Query(values.OUT_OF_ORDER),
-        Query(polls.ODD_STEPS, table="odd_steps"),
-        Query(polls.BACKWARD),
-        Query(offsets.KNOWN, table="known"),
-        Query(offsets.BREAKS, table="breaks"),
-        Query(polls.SKIPS),
-        Query(offsets.INCONSISTENT),
-        Query(commits.REGRESSIONS),
-        Query(replicas.DIFFERENCES),
-        Query(fetch_rounds.TOLD, view="told"),
-        Query(fetch_rounds.REGRESSIONS),
-        Query(fetch_rounds.REGRESSIONS_AT_ELECTION),
-    ]
-    if thorough:
-        queries += [Query(measures.BY_FAULT), Query(measures.OVER_TIME)]
-    if thorough or transactions:
-        queries += [Query(sends.SKIPS, table="send_skips"), Query(sends.INSIDE)]
-    if thorough:
-        queries.append(Query(sends.BETWEEN))
-    if transactions:
-        queries.append(Query(sends.PRECOMMITTED))
-    return tuple(queries)
+    @property
+    def _tasks(self) -> int:
+        return judging_tasks(self.materials)
 
+    def _search_cycles(self, counted: Counted, rows: DataFrame) -> None:
+        from neaptide.checkers.pipeline.cycles import found_cycles  # with SciPy
 
-def _runs(materials: Sequence[Material]) -> dict[str, list[Any]]:
-    return {
-        "run": [m.name for m in materials],
-        "whole": [m.whole for m in materials],
-        "level": [m.level for m in materials],
-        "transactions": [m.transactions for m in materials],
-        "replicas_read": [bool(m.files["replicas"]) for m in materials],
-    }
+        for row in found_cycles(rows):
+            place = {"topic": None, "partition": None, "log_offset": None, "value": None}
+            counted.rows.append({**row, **place, "text": row["evidence"]})
+            counted.anomalies[row["run"]][row["name"]] += 1
 
+    @contextmanager
+    def _output(self, anomalies_max: int | None) -> Iterator[DataFrame]:
+        """Rows of output.OUTPUT."""
+        asked = self._asked
+        frames = self._frames()
+        facts = self._facts()
+        if self.engine == "spark":
+            given = {name: self.spark.createDataFrame(table) for name, table in facts.items()}
+            with in_spark.judged(self.spark, frames | given, asked, anomalies_max) as rows:
+                yield rows
+            return
+        engine = Engine(
+            asked=asked,
+            columns={name: to_arrow_schema(frame.schema) for name, frame in frames.items()},
+            facts=facts,
+            memory=task_memory(self.spark),
+            threads=threads_of_tasks(self.spark, self.materials),
+            deadline_s=self.limit.deadline_s if anomalies_max is not None else None,
+            anomalies_max=anomalies_max,
+        )
+        there = {name: frame for name, frame in frames.items() if self._has(name)}
+        schema = tables.spark_schema(output.OUTPUT)
+        yield exchanged(there, self._tasks).mapInArrow(engine.judge, schema)
 
-def _job(
-    spark: SparkSession, materials: Sequence[Material], reader: Reader, judge: Judge
-) -> DataFrame:
-    """What the tasks that judge tell; few rows are read and judged by one task."""
-    shares = shared_out(materials, readers_min(materials))
-    remote = list(_read_by_spark(spark, reader, materials))
-    numbers = spark.range(len(shares), numPartitions=len(shares))
-    if len(shares) == 1 and not remote and reader.tasks == 1:
-        return numbers.mapInArrow(partial(judge.read_and_judge, reader, shares), spark_schema(TOLD))
-    blocks = numbers.mapInArrow(partial(reader.read_shares, shares), spark_schema(BLOCKS))
-    for frame in remote:
-        blocks = blocks.unionAll(frame)
-    brought = blocks.repartitionById(reader.tasks, "task")
-    return brought.mapInArrow(judge.judge, spark_schema(TOLD))
+    @property
+    def _asked(self) -> output.Asked:
+        there = [name for name in TABLES if self._has(name)]
+        return output.Asked(
+            plan(thorough=self.thorough, transactions=self._transactions, tables=there),
+            transactions=self._transactions,
+            rw=self.thorough,
+        )
 
+    def _has(self, table: str) -> bool:
+        return table not in TABLES or any(m.files[table] for m in self.materials)
 
-def _read_by_spark(
-    spark: SparkSession, reader: Reader, materials: Sequence[Material]
-) -> Iterator[DataFrame]:
-    """Files that only Spark can read, as blocks."""
-    for table in TABLES:
-        files = {m.name: m.files[table] for m in materials if m.is_remote and m.files[table]}
-        if files:
-            rows = read_table(spark, table, files)
-            yield rows.mapInArrow(partial(reader.read_rows, table), spark_schema(BLOCKS))
+    def _frames(self) -> dict[str, DataFrame]:
+        """What is spread over the tasks."""
+        return {
+            "operations": tables.operations(self.spark, self.materials),
+            "replicas": tables.replicas(self.spark, self.materials),
+            "fetch_rounds": tables.fetch_rounds(self.spark, self.materials),
+            "final_reads": tables.final_reads(self.spark, self.materials),
+        }
+
+    def _facts(self) -> dict[str, pa.Table]:
+        """What is said of whole runs: every task has it."""
+        steps = tables.NEMESIS_STEPS.empty_table()
+        if self.thorough:
+            steps = tables.nemesis_steps(self.spark, self.materials)
+        return {"runs": tables.runs(self.materials), "nemesis_steps": steps}
+
+    def _everything(self) -> DataFrame:
+        """All anomalies, found once more: rows of output.OUTPUT."""
+        with self._output(None) as rows:
+            return rows.where(F.col("what") == output.ANOMALY)
 
 
-def _take(counted: Counted, told: Iterable[tuple[str, bytes]]) -> None:
+def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:
     failures = []
-    for what, block in told:
-        rows = from_bytes(block).to_pylist()
-        match what:
-            case "partitions":
-                for row in rows:
-                    counted.partitions[row.pop("run")].append(PartitionCounts(**row))
-            case "counts":
-                for row in rows:
-                    counted.anomalies[row["run"]][row["anomaly"]] += row["count"]
-            case "anomalies":
-                counted.rows += rows
-            case "failed":
-                failures += rows
-    for row in failures:
-        if row["reason"] == EXPIRED:
-            raise TimeoutError("the time is over")
-        if row["run"] is None:
-            raise TasksFailedError(row["reason"])
-        counted.failed[row["run"]] = row["reason"]
+    for row in rows:
+        run = row["run"]
+        match row["what"]:
+            case output.PARTITION:
+                facts = json.loads(row["text"])
+                place = {"topic": row["topic"], "partition": row["partition"]}
+                counted.partitions[run].append(PartitionCounts(**place, **facts))
+            case output.COUNT:
+                counted.anomalies[run][row["name"]] += row["number"]
+            case output.ANOMALY:
+                counted.rows.append(row)
+            case output.REPLICA:
+                counted.replicas[_place(row)].append(json.loads(row["text"]))
+            case output.ROUND:
+                counted.rounds[_place(row)].append(json.loads(row["text"]))
+            case output.LOG:
+                counted.logs[run].add((row["topic"], row["partition"], row["number"]))
+            case output.FAILED:
+                failures.append(row["text"])
+    for reason in failures:
+        if reason == output.EXPIRED:
+            raise TimeoutError(reason)
+        raise TasksFailedError(reason)
 
 
-def _all_rows(told: DataFrame) -> DataFrame:
-    return told.where("what = 'anomalies'").mapInArrow(opened, spark_schema(ANOMALIES))
+def _place(row: dict[str, Any]) -> Place:
+    return row["run"], row["topic"], row["partition"], row["log_offset"]

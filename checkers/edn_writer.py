@@ -20,8 +20,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from neaptide.checkers.frames import read_table
 from neaptide.checkers.material import open_run
+from neaptide.checkers.pipeline.tables import read
 from neaptide.results.errors import RunUnreadableError
 
 FINAL_PROCESSES: Final = 1_000_000
@@ -33,7 +33,7 @@ def export_history(spark: SparkSession, run: Path, path: Path) -> None:
     material = open_run(run)
     if not material.files["operations"]:
         raise RunUnreadableError(" ".join(material.reasons))
-    operations = read_table(spark, "operations", {material.name: material.files["operations"]})
+    operations = read(spark, "operations", [material])
     with tempfile.TemporaryDirectory(prefix=".edn-", dir=path.absolute().parent) as staging:
         parts = Path(staging) / "parts"
         lines(operations).write.text(str(parts))

@@ -9,7 +9,7 @@ read, and never disturbs another run.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,13 +17,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from neaptide.checkers.frames import TABLES
 from neaptide.results.errors import RunUnreadableError
-from neaptide.results.run import FinalRead, Run, read_run
-from neaptide.results.schema import OPERATIONS_OPTIONAL
+from neaptide.results.run import RUN_FILE, FinalRead, Run, Written, read_run
+from neaptide.results.schema import OPERATIONS_OPTIONAL, TABLES
 from neaptide.results.tables import table_files
 
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_OF_WRITER: Final = re.compile(r"part-(?P<writer>.+)-\d+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,25 @@ class Material:
     files: Mapping[str, tuple[Path | str, ...]]  # readable ones, by table; a str is an URI
     reasons: tuple[str, ...]  # why it can only be unknown
     whole: bool  # the record of its operations is complete
-    rows: int = 0  # in all readable files
     transactions: bool = False  # some of its operations are transactions
-    row_groups: Mapping[Path, tuple[int, ...]] = field(default_factory=dict)  # rows of each
+    # What is there, by table and writer, to be compared with what the run says was written.
+    written: Mapping[str, Mapping[str, Written]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.directory.name
 
     @property
-    def is_remote(self) -> bool:
-        """Only Spark can read its files (`neaptide.checkers.remote`)."""
-        return any(isinstance(path, str) for paths in self.files.values() for path in paths)
+    def rows_by_table(self) -> dict[str, int]:
+        """How many rows there are in all readable files."""
+        return {
+            table: sum(written.rows for written in of_table.values())
+            for table, of_table in self.written.items()
+        }
+
+    @property
+    def rows(self) -> int:
+        return sum(self.rows_by_table.values())
 
     @property
     def level(self) -> bool:
@@ -61,8 +68,14 @@ class Material:
 
 
 def open_run(directory: Path) -> Material:
-    """Look at a run directory."""
-    directory = directory.resolve()
+    """Look at a run directory; one that cannot be looked at is no reason to fail."""
+    try:
+        return _open_run(directory.resolve())
+    except (OSError, RuntimeError, RecursionError) as error:
+        return _nothing(directory, f"{directory} cannot be opened: {_first_line(error)}.")
+
+
+def _open_run(directory: Path) -> Material:
     if not directory.is_dir():
         return _nothing(directory, f"{directory} is not a directory.")
     if not PLAIN_NAME.fullmatch(directory.name):
@@ -74,12 +87,12 @@ def open_run(directory: Path) -> Material:
     run, reasons = _read(directory)
     files: dict[str, tuple[Path | str, ...]] = {}
     damaged: dict[str, list[str]] = {}
-    row_groups: dict[Path, tuple[int, ...]] = {}
+    there: dict[str, Mapping[str, Written]] = {}
     transactions = False
     for table in TABLES:
         opened = _open_table(directory, table)
         files[table], damaged[table] = tuple(opened.good), opened.bad
-        row_groups |= opened.good
+        there[table] = by_writer({path.name: rows for path, rows in opened.good.items()})
         transactions = transactions or opened.transactions
     if not files["operations"] and not damaged["operations"]:
         damaged["operations"].append(f"{directory / 'operations'} has no Parquet file.")
@@ -89,8 +102,18 @@ def open_run(directory: Path) -> Material:
         )
     reasons += [sentence for table in TABLES for sentence in damaged[table]]
     whole = run is not None and run.status == "finished" and not damaged["operations"]
-    rows = sum(map(sum, row_groups.values()))
-    return Material(directory, run, files, tuple(reasons), whole, rows, transactions, row_groups)
+    return Material(directory, run, files, tuple(reasons), whole, transactions, there)
+
+
+def by_writer(files: Mapping[str, int]) -> dict[str, Written]:
+    """What each writer wrote, by the names of its files and their rows; empty tables count too."""
+    written: dict[str, Written] = {}
+    for name, rows in files.items():
+        matched = _OF_WRITER.fullmatch(name)
+        writer = matched["writer"] if matched else name
+        before = written.get(writer, Written(0, 0))
+        written[writer] = Written(before.files + 1, before.rows + rows)
+    return written
 
 
 def _nothing(directory: Path, reason: str) -> Material:
@@ -102,43 +125,40 @@ def _read(directory: Path) -> tuple[Run | None, list[str]]:
         run = read_run(directory)
     except RunUnreadableError as error:
         return None, [f"{error}."]
-    return run, list(shortcomings(run))
-
-
-def shortcomings(run: Run) -> Iterator[str]:
-    if run.status != "finished":
-        yield f"The run did not finish: its status is {run.status}."
-    if run.aim is not None and not run.aim.hit:
-        yield f"The faults missed their aim: {run.aim.why or 'no reason was recorded'}."
+    except RecursionError:
+        return None, [f"{directory / RUN_FILE} cannot be read: it is nested too deeply."]
+    return run, []
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    good: dict[Path, tuple[int, ...]]  # the rows of each row group
+    good: dict[Path, int]  # the rows of each file
     bad: list[str]  # sentences
     transactions: bool
 
 
 def _open_table(directory: Path, table: str) -> _Table:
-    good: dict[Path, tuple[int, ...]] = {}
+    good: dict[Path, int] = {}
     bad: list[str] = []
     transactions = False
     for path in table_files(directory / table):
         try:
             footer = pq.read_metadata(path)
         except (OSError, pa.ArrowException) as error:
-            first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-            bad.append(f"{path} is not a whole Parquet file ({first_line}).")
+            bad.append(f"{path} is not a whole Parquet file ({_first_line(error)}).")
             continue
         fault = _fault(footer.schema.to_arrow_schema(), TABLES[table])
         if fault is None:
-            groups = range(footer.num_row_groups)
-            good[path] = tuple(footer.row_group(number).num_rows for number in groups)
+            good[path] = footer.num_rows
             transactions = transactions or _has_values(footer, "mop")
         else:
             bad.append(f"{path} {fault}.")
     bad += [f"{path} was never finished." for path in sorted((directory / table).glob(".*.tmp"))]
     return _Table(good, bad, transactions)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _has_values(footer: pq.FileMetaData, name: str) -> bool:

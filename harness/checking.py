@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from neaptide.checkers.material import Material
-    from neaptide.checkers.verdict import RunVerdict
+    from neaptide.checkers.verdict import Options, RunVerdict
 
 
 _EDN_ROW_BYTES: Final = 60
@@ -52,7 +52,7 @@ class SparkStart:
         self._thread.start()
 
     def _start(self) -> None:
-        from neaptide.checkers.cluster_session import connect_session, master_session
+        from neaptide.checkers.pipeline.cluster_session import connect_session, master_session
 
         try:
             if self._remote is not None:
@@ -80,12 +80,10 @@ class SparkStart:
         self._thread.join()
         if self._session is None:
             return
-        from neaptide.checkers.session import stop_session
-
         try:
             if self._java is not None:
                 self._java.remember(self._session, _say)
-            stop_session(self._session)
+            self._session.stop()
         except Exception as error:  # of a process that is gone, perhaps for want of memory
             output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
 
@@ -106,7 +104,7 @@ class SparkStart:
 
 def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
     """Raises UsageError for what Spark cannot be told."""
-    from neaptide.checkers.cluster_session import is_master, is_remote
+    from neaptide.checkers.pipeline.cluster_session import is_master, is_remote
 
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise UsageError(f"--memory {memory!r} must be a size such as 900m or 4g.")
@@ -146,7 +144,7 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     from neaptide.checkers.edn import SUFFIX
     from neaptide.checkers.edn_reader import import_history
     from neaptide.checkers.material import open_run
-    from neaptide.checkers.remote import is_remote_path, open_remote
+    from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
     from neaptide.results.errors import RunNotFoundError
     from neaptide.results.store import find_run, runs_directory
 
@@ -184,20 +182,20 @@ def check_and_report(
     spark: SparkSession,
     runs: Sequence[Path | Material],
     *,
-    thorough: bool = False,
+    options: Options | None = None,
     plots: bool = False,
     time_limit_s: float | None = None,
 ) -> list[RunVerdict]:
     """Verdicts in the order of the runs; every run that can be read gets a report."""
     from neaptide.checkers.check import check_materials
     from neaptide.checkers.material import open_run
-    from neaptide.checkers.series import write_series
+    from neaptide.checkers.pipeline.series import write_series
     from neaptide.results.errors import NeaptideError
     from neaptide.results.report import write_report
 
     opened = [open_run(run) if isinstance(run, Path) else run for run in runs]
     once = list({material.directory: material for material in opened}.values())
-    verdicts = check_materials(spark, once, time_limit_s=time_limit_s, thorough=thorough)
+    verdicts = check_materials(spark, once, time_limit_s=time_limit_s, options=options)
     if plots:
         try:
             write_series(spark, once)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,6 +51,20 @@ TimeLimit = Annotated[
     float | None,
     typer.Option(min=0, help="Seconds, then the runs are unknown, with what was found so far."),
 ]
+class Engine(StrEnum):
+    """What runs the rules."""
+
+    duckdb = "duckdb"
+    spark = "spark"
+
+
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", help="DuckDB in Spark's tasks, or Spark SQL alone.")
+]
+MinAcked = Annotated[
+    int | None,
+    typer.Option(min=1, help="With fewer acknowledged records a run is unknown."),
+]
 ToEdn = Annotated[Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")]
 
 
@@ -66,9 +81,12 @@ def check(
     to_edn: ToEdn = None,
     memory: Memory = None,
     time_limit: TimeLimit = None,
+    engine: EngineOption = Engine.duckdb,
+    min_acked: MinAcked = None,
     json: Json = False,
 ) -> None:
     """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
+    from neaptide.checkers.verdict import Options
     from neaptide.harness.checking import (
         SparkStart,
         check_and_report,
@@ -95,8 +113,9 @@ def check(
         load()
         # What was followed has more in it now than when it was opened.
         chosen = directories if follow else opened
+        options = Options(engine.value, thorough, min_acked)
         verdicts = check_and_report(
-            spark.session(), chosen, thorough=thorough, plots=plots, time_limit_s=time_limit
+            spark.session(), chosen, options=options, plots=plots, time_limit_s=time_limit
         )
         if to_edn is not None:
             write_history(spark, directories[0], to_edn)

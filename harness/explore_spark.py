@@ -60,8 +60,8 @@ def run_on_spark(
     histories: Path | None,
 ) -> tuple[Campaign, float, tuple[Path, ...]]:
     """As nemesis.search.campaign.run_campaign; and the run directories of what was found."""
-    from neaptide.checkers.cluster_session import is_master, master_session
-    from neaptide.checkers.own_code import send_code
+    from neaptide.checkers.pipeline.cluster_session import is_master, master_session
+    from neaptide.checkers.pipeline.own_code import send_code
 
     if not is_master(master):
         raise UsageError(

@@ -58,7 +58,7 @@ def follow_run(spark: SparkSession, run: Path, *, stop: bool, say: Say) -> list[
     """Returns when the run is over, with what was told meanwhile; `stop` asks it to end then."""
     from pyspark.errors import PySparkException
 
-    from neaptide.checkers.follow import follow
+    from neaptide.checkers.pipeline.follow import follow
 
     followed = Followed(run)
     told: list[Row] = []

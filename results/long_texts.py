@@ -1,6 +1,6 @@
-"""Keys and values that are too long to be told whole: a beginning, the length and a digest.
+"""Keys and values that are too long to be shown whole: a beginning, the length and a digest.
 
-The rule: whoever judges a run, and whoever tells of it, shortens alike, so that what one names the
+The rule: whoever judges a run, and whoever reports on it, shortens alike, so that what one names the
 other finds. The run itself has them whole.
 """
 
@@ -15,6 +15,12 @@ import pyarrow.compute as pc
 LONG_BYTES: Final = 512
 _BEGINNING: Final = 64
 
+# The same in Spark SQL, of a column.
+SHORTENED_SQL: Final = (
+    f"concat(left({{column}}, {_BEGINNING}), '… (', octet_length({{column}}), ' bytes, sha256 ',"
+    " sha2({column}, 256), ')')"
+)
+
 
 def shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The same texts, those longer than `LONG_BYTES` as beginning, length and digest."""
@@ -27,5 +33,5 @@ def shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _short(text: str) -> str:
     content = text.encode()
-    digest = hashlib.blake2b(content, digest_size=16).hexdigest()
-    return f"{text[:_BEGINNING]}… ({len(content)} bytes, blake2b {digest})"
+    digest = hashlib.sha256(content).hexdigest()
+    return f"{text[:_BEGINNING]}… ({len(content)} bytes, sha256 {digest})"

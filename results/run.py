@@ -106,6 +106,7 @@ class Run:
     written: Mapping[str, Mapping[str, Written]] | None = None
     assigned: tuple[Assigned, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    min_acked: int = 1  # fewer acknowledged records prove nothing
     disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
     stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
     repeat: str = ""  # the command that repeats this run
@@ -251,6 +252,7 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "replicas_written": _flag,
     "written": _or_null(_map_of(_map_of(_written))),
     "assigned": lambda value: tuple(_assigned(item) for item in _list(value)),
+    "min_acked": _number,
     "incidents": lambda value: tuple(_incident(item) for item in _list(value)),
     "disagreements": lambda value: tuple(_text(item) for item in _list(value)),
     "clients": lambda value: value,

@@ -7,6 +7,7 @@ compare across the processes of one run. A null means "not known" or "does not a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -106,6 +107,13 @@ REPLICAS: Final = pa.schema(
 
 # Also the columns of `measures/`: what is told about a run without judging it, see
 # checkers/measures.py.
+# What a run records, by the name of the folder.
+TABLES: Final[Mapping[str, pa.Schema]] = {
+    "operations": OPERATIONS_READ,
+    "fetch_rounds": FETCH_ROUNDS,
+    "replicas": REPLICAS,
+}
+
 ANOMALIES: Final = pa.schema(
     [
         pa.field("run", pa.string(), nullable=False),  # name of the run directory

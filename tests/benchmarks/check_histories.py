@@ -92,7 +92,7 @@ def warm(runs: Sequence[Path], times: int) -> list[dict[str, float]]:
     """The same check again and again in one session."""
     from neaptide.checkers.check import check_runs
     from neaptide.checkers.material import open_run
-    from neaptide.checkers.session import local_session
+    from neaptide.checkers.pipeline.session import local_session
 
     spark = local_session(rows=sum(open_run(run).rows for run in runs))
     tree = psutil.Process(os.getpid())

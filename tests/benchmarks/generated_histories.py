@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from neaptide.checkers.anomalies import ANOMALIES
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.session import local_session
+from neaptide.checkers.pipeline.session import local_session
 from tests.checkers import oracle
 from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.session import local_session
+from neaptide.checkers.pipeline.session import local_session
 from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged
 

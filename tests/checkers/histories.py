@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neaptide.results.run import Aim, Converged, FinalRead, Run
+from neaptide.checkers.material import open_run
+from neaptide.results.run import Aim, Assigned, Converged, FinalRead, Run
 from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS_READ, REPLICAS
 from neaptide.results.store import write_run
 from neaptide.results.tables import write_table
@@ -189,8 +190,6 @@ class Story:
     def write(self, directory: Path) -> Path:
         directory.mkdir(parents=True)
         logs = [row for log in self.replicas for row in log]
-        run = run_of(**({"replicas_written": bool(logs)} | self.run))
-        write_run(directory, run)
         rows = [row for n, op in enumerate(self.ops) for row in operation_rows(n, op)]
         write_table(directory / "operations", OPERATIONS_READ, _tuples(OPERATIONS_READ, rows))
         if not rows:
@@ -202,7 +201,17 @@ class Story:
             write_table(
                 directory / "fetch_rounds", FETCH_ROUNDS, _tuples(FETCH_ROUNDS, self.rounds)
             )
+        write_run(directory, run_of(**(self._of_itself(directory, logs) | self.run)))
         return directory
+
+    def _of_itself(self, directory: Path, logs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """What a run says of what it wrote. Without replicas it is like a history of Jepsen's."""
+        brokers: dict[tuple[str, int], set[int]] = {}
+        for row in logs:
+            brokers.setdefault((row["topic"], row["partition"]), set()).add(row["broker"])
+        assigned = tuple(Assigned(*place, tuple(sorted(of))) for place, of in brokers.items())
+        own = {"replicas_written": True, "assigned": assigned} if logs else {"system": "jepsen"}
+        return own | {"written": {t: dict(w) for t, w in open_run(directory).written.items()}}
 
 
 def operation_rows(n: int, op: Op) -> list[dict[str, Any]]:

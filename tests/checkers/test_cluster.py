@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from neaptide.checkers.cluster_session import first_that_listens, master_session
+from neaptide.checkers.pipeline.cluster_session import first_that_listens, master_session
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.checking import check_spark
 from neaptide.harness.exits import Exit, status_of
@@ -71,7 +71,7 @@ def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Pat
 WHERE_THE_CODE_IS = """
 import sys
 import pyarrow as pa
-from neaptide.checkers.cluster_session import connect_session, master_session
+from neaptide.checkers.pipeline.cluster_session import connect_session, master_session
 
 def told(rows):
     from neaptide import checkers

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.follow import follow, judged
+from neaptide.checkers.pipeline.follow import follow, judged
 from neaptide.checkers.frames import spark_schema
 from neaptide.harness.following import Followed, follow_run
 from neaptide.results.run import read_run

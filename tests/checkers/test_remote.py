@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_materials, check_runs
-from neaptide.checkers.remote import is_remote_path, open_remote
+from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
 from neaptide.results.errors import RunNotFoundError, RunUnreadableError
 from tests.checkers.histories import Story, final, poll, send, txn
 from tests.results.losing_run import write_losing_run

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from neaptide.checkers.material import open_run
 from neaptide.checkers.planting import plant
-from neaptide.checkers.series import STRETCHES, width_ns, write_series
+from neaptide.checkers.pipeline.series import STRETCHES, width_ns, write_series
 from neaptide.results.report import write_report
 from tests.checkers.histories import Story, final, poll, send
 from tests.results.losing_run import write_losing_run

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from neaptide.checkers import session
-from neaptide.checkers.limits import TASK_MEMORY
+from neaptide.checkers.pipeline.limits import TASK_MEMORY
 
 
 def test_java_starts_and_prints_nothing() -> None:

@@ -150,7 +150,7 @@ def test_few_rows_are_one_share(tmp_path: Path) -> None:
 def test_many_tasks_find_what_one_finds(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neaptide.checkers.limits.SMALL_ROWS", 0)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.SMALL_ROWS", 0)
     directories = {name: story.write(tmp_path / name) for name, (story, _, _) in STORIES.items()}
     verdicts = check_runs(spark, directories.values())
     found = {

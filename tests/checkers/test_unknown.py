@@ -207,8 +207,8 @@ def test_runs_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
 def test_many_anomalies_are_written_by_spark_itself(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neaptide.checkers.limits.FEW", 1)
-    monkeypatch.setattr("neaptide.checkers.limits.FEW_PER_TASK", 1)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.FEW", 1)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.FEW_PER_TASK", 1)
     loss, good = LOSS.write(tmp_path / "loss"), GOOD.write(tmp_path / "good")
     check_runs(spark, [loss, good])
     names = pq.read_table(loss / "anomalies", schema=ANOMALIES).column("anomaly").to_pylist()
@@ -243,7 +243,7 @@ def test_a_job_that_does_not_end_by_itself_is_interrupted(
         return many.crossJoin(many.withColumnRenamed("id", "other")).where("id + other < 0")
 
     monkeypatch.setattr("neaptide.checkers.count._job", endless)
-    monkeypatch.setattr("neaptide.checkers.limits.GRACE_S", 0.1)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.GRACE_S", 0.1)
     (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=1.0)
     assert verdict.reasons == ("The check ran out of its 1 s.",)
 
@@ -252,8 +252,8 @@ def test_half_a_history_proves_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time was over before all was read."""
-    monkeypatch.setattr("neaptide.checkers.limits.GRACE_S", 60.0)
-    monkeypatch.setattr("neaptide.checkers.limits.time.time", lambda: -100.0)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.GRACE_S", 60.0)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.time.time", lambda: -100.0)
     run = LOSS.write(tmp_path / "slow")
     (verdict,) = check_runs(spark, [run], time_limit_s=50.0)
     assert verdict.reasons == ("The check ran out of its 50 s.",)
@@ -271,8 +271,8 @@ def test_what_earlier_checks_found_stays_when_a_later_one_fails(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, told: str
 ) -> None:
     monkeypatch.setattr("neaptide.checkers.replicas.DIFFERENCES", query)
-    monkeypatch.setattr("neaptide.checkers.limits.TASK_MEMORY_DEFAULT", "100MB")
-    monkeypatch.setattr("neaptide.checkers.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY_DEFAULT", "100MB")
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
     run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
     (verdict,) = check_runs(spark, [run])
     [reason] = verdict.reasons
@@ -286,9 +286,9 @@ def test_a_task_that_cannot_take_its_rows_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_rows: int
 ) -> None:
     """By itself, and among others that could."""
-    monkeypatch.setattr("neaptide.checkers.limits.SMALL_ROWS", small_rows)
-    monkeypatch.setattr("neaptide.checkers.limits.TASK_MEMORY_DEFAULT", "1MB")
-    monkeypatch.setattr("neaptide.checkers.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.SMALL_ROWS", small_rows)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY_DEFAULT", "1MB")
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
     (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
     [reason] = verdict.reasons
     assert reason.startswith("The check failed: OutOfMemoryException: Out of Memory Error")

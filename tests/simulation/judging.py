@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from neaptide.checkers.anomalies import ANOMALIES
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.session import local_session
+from neaptide.checkers.pipeline.session import local_session
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.hosts.place import parse_place
 from neaptide.harness.play import play

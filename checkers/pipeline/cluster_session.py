@@ -1,0 +1,160 @@
+"""A Spark session whose work is done elsewhere: by a cluster, or behind Spark Connect.
+
+Not the cluster: that is started and stopped by whoever owns it. What is set here is what
+`session` sets; the rest comes from `spark-defaults.conf` (`SPARK_CONF_DIR`) or the server.
+
+The rule: who does not answer is told in one sentence within a bounded time. Spark itself would wait
+for executors for ever.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import re
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from neaptide.checkers.pipeline.own_code import send_code
+from neaptide.checkers.pipeline.session import local_session
+from neaptide.results.errors import MissingToolError, SparkUnreachableError
+
+CONNECT_WITHIN_S: Final = 5.0
+WORK_WITHIN_S: Final = 60.0
+CONNECT_PORT: Final = 15_002
+_LOOPBACK: Final = "127.0.0.1"
+_MASTER: Final = re.compile(r"local(\[.+\])?|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+")
+_REMOTE: Final = re.compile(r"sc://(?P<host>[^\s/:;]+)(:(?P<port>\d+))?(/\S*)?")
+_CONNECT_NEEDS: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
+
+Address = tuple[str, int]
+
+
+def is_master(text: str) -> bool:
+    """Whether Spark has masters of this form."""
+    return _MASTER.fullmatch(text) is not None
+
+
+def is_remote(text: str) -> bool:
+    """Whether this is the address of a Spark Connect server."""
+    return _REMOTE.fullmatch(text) is not None
+
+
+def master_session(
+    master: str, *, rows: int = 0, memory: str | None = None, java_options: Sequence[str] = ()
+) -> SparkSession:
+    """A session on a master of any kind. Raises SparkUnreachableError."""
+    if master.startswith("local"):
+        return local_session(master, rows=rows, memory=memory, java_options=java_options)
+    here = _LOOPBACK
+    if master.startswith("spark://"):
+        pairs = (pair.rpartition(":") for pair in master.removeprefix("spark://").split(","))
+        addresses = [(host, int(port)) for host, _, port in pairs]
+        here = _own_address(first_that_listens("Spark master", master, addresses))
+    with _told_as(master):
+        spark = local_session(
+            master, rows=rows, memory=memory, address=here, java_options=java_options
+        )
+    try:
+        _see_it_work(spark, master)
+        send_code(spark)
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
+
+
+def connect_session(remote: str) -> SparkSession:
+    """A session of a Spark Connect server. Raises SparkUnreachableError or MissingToolError."""
+    for needed in _CONNECT_NEEDS:
+        if importlib.util.find_spec(needed.partition(".")[0]) is None:
+            raise MissingToolError(
+                "Spark Connect needs more packages: pip install 'neaptide[connect]'."
+            )
+    matched = _REMOTE.fullmatch(remote)
+    assert matched is not None
+    address = (matched["host"], int(matched["port"] or CONNECT_PORT))
+    first_that_listens("Spark Connect server", remote, [address])
+    with _told_as(remote):
+        spark: SparkSession = SparkSession.Builder().remote(remote).getOrCreate()
+    try:
+        _see_it_work(spark, remote)
+        send_code(spark)
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    except BaseException:
+        spark.stop()
+        raise
+    return spark
+
+
+def first_that_listens(kind: str, name: str, addresses: Sequence[Address]) -> Address:
+    """One of several masters is enough: the others stand by. Raises SparkUnreachableError."""
+    why = ""
+    for address in addresses:
+        try:
+            socket.create_connection(address, CONNECT_WITHIN_S).close()
+            return address
+        except OSError as error:
+            why = error.strerror or str(error)
+    raise SparkUnreachableError(f"No {kind} answers at {name} ({why}): start it, or name another.")
+
+
+def _own_address(of: Address) -> str:
+    """The address of this machine that those at the other one can answer to; nothing is sent."""
+    with socket.socket(_family(of), socket.SOCK_DGRAM) as probe:
+        probe.connect(of)
+        own = str(probe.getsockname()[0])
+    return _LOOPBACK if ipaddress.ip_address(own).is_loopback else own
+
+
+def _family(of: Address) -> socket.AddressFamily:
+    return socket.getaddrinfo(*of, type=socket.SOCK_DGRAM)[0][0]
+
+
+def _see_it_work(spark: SparkSession, name: str) -> None:
+    """Have one row counted: only an executor can."""
+    expired = threading.Event()
+
+    def give_up() -> None:
+        expired.set()
+        spark.interruptAll()
+
+    timer = threading.Timer(WORK_WITHIN_S, give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        with _told_as(name):
+            spark.range(1).collect()
+    except SparkUnreachableError as error:
+        if expired.is_set():
+            raise SparkUnreachableError(
+                f"Spark at {name} has done nothing for {WORK_WITHIN_S:g} s: "
+                "has it workers with cores and memory to spare?"
+            ) from error
+        raise
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _told_as(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (MissingToolError, SparkUnreachableError):
+        raise
+    except Exception as error:  # of Spark, its gateway or its wire: whatever they failed with
+        raise SparkUnreachableError(
+            f"Spark at {name} refuses to work: {_first_line(error)}."
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    """What it is about; the gateway puts a line before that says nothing."""
+    lines = [line.strip(" :.") for line in str(error).splitlines()]
+    telling = [line for line in lines if line and not line.startswith("An error occurred while")]
+    return telling[0] if telling else type(error).__name__

@@ -1,0 +1,59 @@
+"""The engine of Spark alone: the same texts as temporary views, planned by Spark SQL.
+
+Nothing but Spark: what `explain()` of the output shows is all there is. Rules about values are
+spread by value, rules about order by process, rules about the log by offset, as the planner sees
+fit, so that one hot partition uses all cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from neaptide.checkers.pipeline.output import ANOMALY, OUTPUT, Asked, counted
+from neaptide.checkers.rules.conditions import text_of
+from neaptide.checkers.rules.dialects import SparkSql
+
+
+@contextmanager
+def judged(
+    spark: SparkSession, tables: Mapping[str, DataFrame], asked: Asked, anomalies_max: int | None
+) -> Iterator[DataFrame]:
+    """Rows of OUTPUT; the views on the way are given up after the `with`."""
+    views: list[str] = []
+
+    def view(name: str, rows: DataFrame, *, kept: bool = False) -> None:
+        if kept:  # what is stored is planned once, not again with all that looks at it
+            rows = rows.localCheckpoint(eager=False)
+        rows.createOrReplaceTempView(name)
+        views.append(name)
+
+    try:
+        for name, rows in tables.items():
+            view(name, rows)
+        dialect = SparkSql()
+        found = []
+        for relation in asked.plan.relations:
+            view(relation.name, spark.sql(relation.sql), kept=relation.kept)
+            rules = asked.plan.over(relation.name)
+            if rules:
+                found.append(spark.sql(dialect.found(relation.name, rules)))
+        view("found", reduce(DataFrame.unionAll, found), kept=True)
+        view("anomalies", spark.sql(counted("found")))
+        view("witnessed", spark.sql(text_of("witnessed")), kept=True)
+        yield _output(spark, asked, anomalies_max)
+    finally:
+        for name in views:
+            spark.catalog.dropTempView(name)
+
+
+def _output(spark: SparkSession, asked: Asked, anomalies_max: int | None) -> DataFrame:
+    parts = []
+    for what, sql in asked.output(SparkSql(), is_whole=True):
+        rows = spark.sql(sql).select(*(F.col(name) for name in OUTPUT.names))
+        parts.append(rows.limit(anomalies_max) if what == ANOMALY and anomalies_max else rows)
+    return reduce(DataFrame.unionAll, parts)

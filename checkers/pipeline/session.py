@@ -1,0 +1,141 @@
+"""A Spark session on this machine.
+
+Where others do the work: `cluster_session`. `check_runs` only uses DataFrames.
+For few rows the time goes into starting Java and warming it up, so its second compiler stays off.
+What Java and the tasks that judge keep in memory is shared out here: a third for Java, the rest for
+the tasks that are done at once.
+
+The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
+writes to its standard error goes to a file without a name, shown only if Java does not start.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from neaptide.checkers.pipeline.limits import TASK_MEMORY
+from neaptide.results.errors import MissingToolError
+
+_NEEDS_JAVA: Final = (
+    "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
+    "or set JAVA_HOME to where it is."
+)
+# What Java warns of would be on its standard output, where whoever called has the answer.
+_JAVA_ALWAYS: Final = (
+    "-XX:-UsePerfData -Xshare:auto"
+    " -XX:+DisplayVMOutputToStderr -Xlog:disable -Xlog:all=error:stderr"
+)
+# With one compiler Java keeps room for so little code that three minutes of checks fill it: it then
+# compiles no more.
+_JAVA_FIRST_COMPILER: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+)
+# Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
+# sleeps, and is not to be given up.
+_ONE_PROCESS: Final[Mapping[str, str]] = {"spark.network.timeout": "7d"}
+LARGE_ROWS: Final = 8_000_000
+_MEMORY_SMALL: Final = "3g"
+_MEMORY_LARGE: Final = "6g"
+_HEAP_LEAST_MIB: Final = 512  # with less Spark does not start
+_LOCAL: Final = re.compile(r"local\[(?P<cores>\d+|\*)(\s*,\s*\d+)?\]")  # cores, failures of a task
+
+
+def local_session(
+    master: str = "local[2]",
+    *,
+    rows: int = 0,
+    memory: str | None = None,
+    address: str = "127.0.0.1",
+    java_options: Sequence[str] = (),
+) -> SparkSession:
+    """Start, or find, a session in this process, made for so many rows.
+
+    `memory`, as "4g", is for Java and the tasks together; executors elsewhere find the session at
+    `address`; `java_options` come before those that are set here.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    _require_java()
+    if master.startswith("local"):  # the tasks have the Python of this process, and its libraries
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.Builder().master(master).appName("neaptide")
+    given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
+    settings = _settings(given, tasks_at_once(master), address, java_options)
+    for key, value in {**settings, **(_ONE_PROCESS if master.startswith("local") else {})}.items():
+        builder = builder.config(key, value)
+    with tempfile.TemporaryFile() as said, _standard_error_to(said):
+        try:
+            return builder.getOrCreate()
+        except PySparkException as error:
+            if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                raise
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
+            last = f" Its last words: {lines[-1]}" if lines else ""
+            raise MissingToolError(
+                f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
+            ) from error
+
+
+def tasks_at_once(master: str) -> int:
+    """Of those on this machine."""
+    local = _LOCAL.fullmatch(master)
+    if local is None:
+        return 1
+    return (os.cpu_count() or 1) if local["cores"] == "*" else max(1, int(local["cores"]))
+
+
+def _settings(memory: str, tasks: int, address: str, java_options: Sequence[str]) -> dict[str, str]:
+    scratch = tempfile.gettempdir()
+    whole_mib = int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
+    heap_mib = max(_HEAP_LEAST_MIB, whole_mib // 3)
+    return {
+        "spark.driver.memory": f"{heap_mib}m",
+        TASK_MEMORY: f"{max(100, (whole_mib - heap_mib) // tasks)}MiB",
+        "spark.driver.bindAddress": address,
+        "spark.driver.host": address,
+        "spark.driver.extraJavaOptions": " ".join(
+            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_FIRST_COMPILER]
+        ),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": os.path.join(scratch, "neaptide-warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        # Thousands of small files: list them here, not in a job of their own.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    }
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else "java"
+    if shutil.which(java) is None:
+        raise MissingToolError(f"There is no {java}. {_NEEDS_JAVA}")
+
+
+@contextmanager
+def _standard_error_to(file: IO[bytes]) -> Iterator[None]:
+    """Java inherits its standard error when it starts, and keeps it."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(ours, 2)
+        os.close(ours)

@@ -1,0 +1,168 @@
+"""The tables of runs as DataFrames: one way in for paths, URIs, one run or ten thousand.
+
+Every frame has the column `run`, the number of the run among those that are checked together; a
+row's run is told from the path of its file, so that one scan reads all runs. Columns are pruned and
+filtered by Spark: `explain()` shows what is read.
+
+The rule: columns come from `neaptide.results.schema` alone. Long keys and values are shortened here
+as `neaptide.results.long_texts` does it, so that no later step carries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from neaptide.checkers.material import Material
+from neaptide.checkers.rules.conditions import text_of
+from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
+from neaptide.results.schema import TABLES
+
+# What rules see of each table: its own columns under the names of `neaptide.results.schema`, but
+# for words that SQL has taken.
+RENAMED: Final = {"offset": "log_offset", "row": "position"}
+_NOT_READ: Final = {"error", "leader_epoch"}  # of operations
+
+RUNS: Final = pa.schema(
+    [
+        pa.field("run", pa.int32()),
+        pa.field("whole", pa.bool_()),  # all operations were recorded and are readable
+        pa.field("level", pa.bool_()),  # all replicas were level when their logs were read
+        pa.field("transactions", pa.bool_()),  # some of its operations are transactions
+    ]
+)
+NEMESIS_STEPS: Final = pa.schema(
+    [RUNS.field("run"), pa.field("at_ns", pa.int64()), pa.field("fault", pa.string())]
+)
+FINAL_READS: Final = pa.schema(
+    [
+        pa.field("run", pa.int32()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("reached", pa.bool_()),
+        pa.field("start_offset", pa.int64()),
+        pa.field("end_offset", pa.int64()),
+    ]
+)
+
+
+def spark_schema(columns: pa.Schema) -> StructType:
+    """The schema of an Arrow table as Spark has it."""
+    return from_arrow_schema(pa.schema([pa.field(f.name, _plain(f.type)) for f in columns]))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def read(spark: SparkSession, table: str, materials: Sequence[Material]) -> DataFrame:
+    """One table of all runs, with the number of the run."""
+    columns = spark_schema(TABLES[table])
+    having = [(number, m) for number, m in enumerate(materials) if m.files[table]]
+    if not having:
+        return small(spark, pa.schema([*_plain_schema(table), RUNS.field("run")]), [])
+    rows = spark.read.schema(columns).parquet(*(str(p) for _, m in having for p in m.files[table]))
+    if len(having) == 1:  # a constant costs nothing a row
+        return rows.withColumn("run", F.lit(having[0][0]))
+    names = [{"run": number, "name": material.name} for number, material in having]
+    numbers = small(spark, pa.schema([RUNS.field("run"), pa.field("name", pa.string())]), names)
+    before = f"substring_index(_metadata.file_path, '/{table}/', 1)"
+    named = rows.selectExpr("*", f"substring_index({before}, '/', -1) AS name")
+    return named.join(F.broadcast(numbers), "name").drop("name")
+
+
+def _plain_schema(table: str) -> pa.Schema:
+    return pa.schema([pa.field(f.name, _plain(f.type)) for f in TABLES[table]])
+
+
+def operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
+    """The operations as the rules see them: renamed, and with `committed`."""
+    rows = _renamed(read(spark, "operations", materials), _NOT_READ)
+    if not any(material.transactions for material in materials):
+        return rows.withColumn("committed", F.col("type") == "ok")
+    committed = F.broadcast(_committed(spark, rows)).withColumn("is_open", F.lit(True))
+    return (
+        rows.join(committed, ["run", "operation"], "left")
+        .withColumn("committed", (F.col("type") == "ok") | F.coalesce("is_open", F.lit(False)))
+        .drop("is_open")
+    )
+
+
+def _committed(spark: SparkSession, rows: DataFrame) -> DataFrame:
+    """Transactions that must have committed, by `committed.sql`."""
+    open_sends = rows.where(
+        "f = 'send' AND mop IS NOT NULL AND type IN ('info', 'invoke') AND value IS NOT NULL"
+    ).select("run", "topic", "partition", "value", "operation")
+    reads = rows.where("f = 'poll' AND type = 'ok' AND value IS NOT NULL").select(
+        "run", "topic", "partition", "value"
+    )
+    open_sends.hint("broadcast").createOrReplaceTempView("open_sends")
+    reads.createOrReplaceTempView("reads")
+    return spark.sql(text_of("committed"))
+
+
+def replicas(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
+    return _renamed(read(spark, "replicas", materials), {"batch_base_offset", "timestamp_ms"})
+
+
+def fetch_rounds(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
+    return _renamed(
+        read(spark, "fetch_rounds", materials),
+        {"requested_ns", "forwarded_ns", "log_start_offset", "records_bytes", "request_fate",
+         "response_fate", "held_ns"},
+    )  # fmt: skip
+
+
+def nemesis_steps(spark: SparkSession, materials: Sequence[Material]) -> pa.Table:
+    """When which fault began, of all runs: there are few."""
+    steps = read(spark, "operations", materials).where("f = 'nemesis' AND row = 0")
+    return steps.selectExpr("run", "invoked_ns AS at_ns", "value AS fault").toArrow()
+
+
+def final_reads(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
+    """How far the reads after healing got."""
+    rows = [
+        {"run": number, "topic": read.topic, "partition": read.partition, "reached": read.reached,
+         "start_offset": read.start_offset, "end_offset": read.end_offset}
+        for number, material in enumerate(materials)
+        for read in material.final_reads.values()
+    ]  # fmt: skip
+    return small(spark, FINAL_READS, rows)
+
+
+def runs(materials: Sequence[Material]) -> pa.Table:
+    """What a run says of itself."""
+    rows = [
+        {"run": number, "whole": m.whole, "level": m.level, "transactions": m.transactions}
+        for number, m in enumerate(materials)
+    ]
+    return pa.Table.from_pylist(rows, schema=RUNS)
+
+
+def small(
+    spark: SparkSession, schema: pa.Schema, rows: Sequence[Mapping[str, object]]
+) -> DataFrame:
+    """A frame out of the driver's memory."""
+    if not rows:  # without rows there is nothing to send
+        return spark.createDataFrame([], spark_schema(schema))
+    return spark.createDataFrame(pa.Table.from_pylist([*rows], schema=schema))
+
+
+def _renamed(rows: DataFrame, left_out: set[str]) -> DataFrame:
+    columns = []
+    for name in rows.columns:
+        if name in left_out:
+            continue
+        if name in ("key", "value"):
+            shortened = SHORTENED_SQL.format(column=name)
+            column = F.expr(f"IF(octet_length({name}) > {LONG_BYTES}, {shortened}, {name})")
+            columns.append(column.alias(name))
+        else:
+            columns.append(F.col(f"`{name}`").alias(RENAMED.get(name, name)))
+    return rows.select(*columns)

@@ -1,0 +1,340 @@
+"""What had to hold for a run to be called valid: each yes, no, or not needed.
+
+Plain values. A proof that is "no" is a reason why the run is unknown; the sentence says what to
+look at. docs/checkers.md prints the table of them.
+
+The rule: fail closed. What a run does not say is "no", unless the run has nothing of the kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from neaptide.checkers.material import Material
+
+_NAMED_MAX: Final = 3
+EDN_SYSTEM: Final = "jepsen"  # of a history that Jepsen recorded: it has no replicas' logs
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCounts:
+    """What was counted in one partition; without topic: operations that are about none."""
+
+    topic: str | None
+    partition: int | None
+    operations: int
+    sends: int
+    acked: int
+    polled: int  # records that polls returned
+    complete: bool  # its final reads are all there is to read
+    final_records: int
+    backward_operation: int | None = None  # one that completed before it was invoked
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What was counted in one run."""
+
+    anomalies: Mapping[str, int] = field(default_factory=dict)
+    partitions: tuple[PartitionCounts, ...] = ()
+    logs: frozenset[tuple[str, int, int]] = frozenset()  # topic, partition, broker: were read
+
+    @property
+    def acked(self) -> int:
+        return sum(p.acked for p in self.partitions)
+
+    @property
+    def sends(self) -> int:
+        return sum(p.sends for p in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a proof may rest on."""
+
+    material: Material
+    counts: Counts
+    min_acked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """One thing that had to hold: `reasons` yields why it does not, `needed` whether it has to.
+
+    Where it does not hold a run is unknown, unless an anomaly is proved all the same; where it
+    `blocks`, no anomaly is: what is missing could take it back.
+    """
+
+    name: str
+    meaning: str
+    reasons: Callable[[Seen], Iterator[str]]
+    needed: Callable[[Seen], bool] = lambda seen: True
+    blocks: Callable[[Seen], bool] = lambda seen: True
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What could be proved of a run."""
+
+    held: Mapping[str, bool | None]  # each proof: yes, no, or (null) not needed
+    reasons: tuple[str, ...]  # why those that are "no" do not hold
+    blocked: bool  # an anomaly proves nothing
+
+
+def proved(seen: Seen) -> Proved:
+    held: dict[str, bool | None] = {}
+    reasons: list[str] = []
+    blocked = False
+    for proof in PROOFS:
+        if not proof.needed(seen):
+            held[proof.name] = None
+            continue
+        why = list(proof.reasons(seen))
+        held[proof.name] = not why
+        reasons += why
+        blocked = blocked or (bool(why) and proof.blocks(seen))
+    return Proved(held, tuple(reasons), blocked)
+
+
+def not_looked_at() -> dict[str, bool | None]:
+    """Of a run that could not be checked nothing is proved."""
+    return {proof.name: False for proof in PROOFS}
+
+
+def _never(seen: Seen) -> bool:
+    return False
+
+
+# --- each proof ----------------------------------------------------------------------------------
+
+
+def _readable(seen: Seen) -> Iterator[str]:
+    yield from seen.material.reasons
+
+
+def _finished(seen: Seen) -> Iterator[str]:
+    run = seen.material.run
+    if run is not None and run.status != "finished":
+        why = f" ({run.stopped_early.rstrip('.')})" if run.stopped_early else ""
+        yield f"The run did not finish: its status is {run.status}{why}."
+
+
+def _aims_hit(seen: Seen) -> Iterator[str]:
+    run = seen.material.run
+    if run is not None and run.aim is not None and not run.aim.hit:
+        yield f"The faults missed their aim: {run.aim.why or 'no reason was recorded'}."
+
+
+def _has_aim(seen: Seen) -> bool:
+    return seen.material.run is not None and seen.material.run.aim is not None
+
+
+def _enough_acknowledged(seen: Seen) -> Iterator[str]:
+    acked = seen.counts.acked
+    if acked == 0:
+        yield "Nothing was acknowledged, so nothing could be lost."
+    elif acked < seen.min_acked:
+        yield f"Only {acked} records were acknowledged, fewer than --min-acked {seen.min_acked}."
+
+
+def _rows_there(seen: Seen) -> Iterator[str]:
+    """Compares what writers say they wrote with what is there."""
+    run = seen.material.run
+    if run is None:
+        return
+    if run.written is None:
+        yield "run.json does not say how many rows each writer wrote, so that some may be missing."
+        return
+    for table in sorted({*run.written, *seen.material.written}):
+        there = seen.material.written.get(table, {})
+        said = run.written.get(table, {})
+        for writer in sorted({*there, *said}):
+            if writer not in said:
+                yield f"{table}/ has files of the writer {writer!r}, which run.json does not name."
+            elif there.get(writer) != said[writer]:
+                found = there.get(writer)
+                files, rows = (found.files, found.rows) if found else (0, 0)
+                yield (
+                    f"{table}/ has {rows} rows in {files} files of the writer {writer!r}, which"
+                    f" wrote {said[writer].rows} rows in {said[writer].files} files."
+                )
+
+
+def _read_to_the_end(seen: Seen) -> Iterator[str]:
+    """A partition that was written to, also with unknown result, or read from."""
+    where = sorted(
+        (p.topic, p.partition, p)
+        for p in seen.counts.partitions
+        if (p.sends or p.polled) and not p.complete and p.topic is not None
+        and p.partition is not None
+    )  # fmt: skip
+    for topic, partition, counts in where[:_NAMED_MAX]:
+        final_read = seen.material.final_reads.get((topic, partition))
+        if final_read is None:
+            why = "there were no final reads of it"
+        elif not final_read.reached:
+            why = "its final reads did not reach the log end"
+        else:
+            why = "its final reads reached the log end but none was recorded"
+        what = f"{counts.acked} acknowledged writes" if counts.acked else "The records"
+        yield f"{what} of {topic}-{partition} cannot be judged: {why}."
+    if len(where) > _NAMED_MAX:
+        yield f"{len(where) - _NAMED_MAX} more partitions cannot be judged for like reasons."
+
+
+def _placed(seen: Seen) -> Iterator[str]:
+    unplaced = sum(p.sends for p in seen.counts.partitions if p.partition is None)
+    if unplaced:
+        yield f"{unplaced} sends do not name their partition."
+
+
+def _has_replicas(seen: Seen) -> bool:
+    return seen.material.run is None or seen.material.run.system != EDN_SYSTEM
+
+
+def _replicas_read(seen: Seen) -> Iterator[str]:
+    run = seen.material.run
+    if run is None:
+        return
+    if not run.replicas_written:
+        yield "The replicas' logs were not read at the end."
+        return
+    if not run.assigned:
+        yield "run.json does not say which brokers hold which partition: logs may be missing."
+        return
+    missing = [
+        f"{one.topic}-{one.partition} of broker {broker}"
+        for one in run.assigned
+        for broker in one.brokers
+        if (one.topic, one.partition, broker) not in seen.counts.logs
+    ]
+    if missing:
+        more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
+        yield f"The logs of these replicas were not read: {', '.join(missing[:_NAMED_MAX])}{more}."
+
+
+def _replicas_level(seen: Seen) -> Iterator[str]:
+    run = seen.material.run
+    if run is None:
+        return
+    unproven = seen.counts.anomalies.get("unproven-difference", 0)
+    why = f" ({run.converged.why.rstrip('.')})" if run.converged and run.converged.why else ""
+    if unproven:
+        yield (
+            f"The replicas differ at {unproven} offsets but never were level{why}, so that a"
+            " truncation may still have been due."
+        )
+    elif run.converged is None:
+        yield "run.json does not say whether the replicas became level."
+    elif not run.converged.level:
+        yield f"The replicas never were level{why}."
+
+
+def _by_themselves(kinds: Collection[str]) -> Callable[[Seen], Iterator[str]]:
+    def reasons(seen: Seen) -> Iterator[str]:
+        run = seen.material.run
+        for incident in run.incidents if run is not None else ():
+            if incident.kind in kinds:
+                yield f"{incident.why.rstrip('.')}."
+
+    return reasons
+
+
+def _in_order(seen: Seen) -> Iterator[str]:
+    backward = went_back(seen.counts)
+    if backward is not None:
+        yield (
+            f"The clock went back: operation {backward} completed before it was invoked, "
+            "so that no order can be told."
+        )
+
+
+def went_back(counts: Counts) -> int | None:
+    """The first operation that completed before it was invoked."""
+    backward = (p.backward_operation for p in counts.partitions)
+    return min((n for n in backward if n is not None), default=None)
+
+
+def _cycles_searched(seen: Seen) -> Iterator[str]:
+    if "cycles-unsearched" in seen.counts.anomalies:
+        yield (
+            "The graph of transactions has more edges than a task can search (its evidence says how"
+            " many): check a shorter run."
+        )
+
+
+def _losses_proved(seen: Seen) -> Iterator[str]:
+    unproven = seen.counts.anomalies.get("unproven-loss", 0)
+    if unproven:
+        yield (
+            f"{unproven} acknowledged records were not read at the end, but may not be lost: they"
+            " are on a replica's disk above the high watermark, or retention may have deleted them."
+        )
+
+
+PROOFS: Final = (
+    Proof("readable", "run.json and every file of the run can be read.", _readable),
+    Proof("finished", "The run ended by itself, not cut short.", _finished),
+    Proof(
+        "enough-acknowledged",
+        "At least `--min-acked` records were acknowledged (1 unless said otherwise).",
+        _enough_acknowledged,
+        blocks=_never,
+    ),
+    Proof("rows", "Every row that a writer wrote is there, and no other.", _rows_there),
+    Proof("placed", "Every send names its partition.", _placed),
+    Proof(
+        "final-reads",
+        "Every partition that was written to or read from was read to its end after healing.",
+        _read_to_the_end,
+        blocks=_never,
+    ),
+    Proof(
+        "replicas-read",
+        "The log of every assigned replica was read from its disk (not of Jepsen's histories).",
+        _replicas_read,
+        _has_replicas,
+        # What is missing in a log that is not read may stand above the high watermark.
+        blocks=lambda seen: not seen.material.level,
+    ),
+    Proof(
+        "replicas-level",
+        "All replicas were level when their logs were read (not of Jepsen's histories).",
+        _replicas_level,
+        _has_replicas,
+        blocks=_never,
+    ),
+    Proof("aims", "Every fault that was aimed hit its aim.", _aims_hit, _has_aim),
+    Proof(
+        "clients",
+        "The clients ended by themselves, with an answer to everything that they sent.",
+        _by_themselves(("client",)),
+    ),
+    Proof(
+        "processes",
+        "Gate, recorder, brokers and coordination lived as long as no fault ended them.",
+        _by_themselves(("process", "recorder", "coordination")),
+    ),
+    Proof("clock", "No operation completed before it was invoked.", _in_order),
+    Proof(
+        "losses",
+        "Of every acknowledged record that no final read found it is known whether it is lost.",
+        _losses_proved,
+        blocks=_never,
+    ),
+    Proof(
+        "cycles",
+        "The graph of transactions was searched in full (only of runs with transactions).",
+        _cycles_searched,
+        lambda seen: seen.material.transactions,
+        blocks=_never,
+    ),
+)
+
+
+def table() -> str:
+    """The proofs as a Markdown table: what docs/checkers.md prints."""
+    lines = ["| proof | yes means |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {p.name} | {p.meaning} |" for p in PROOFS)]) + "\n"

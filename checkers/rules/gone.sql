@@ -1,0 +1,32 @@
+-- gone: acknowledged values that no final read found, although the final reads are all there is.
+--
+-- `above_all_reads`: nobody read it, nor anything behind it. `deleted`: retention took it;
+-- `may_be_deleted`: it has no offset, and retention took something. `on_disk`: replicas that have the
+-- record at its offset.
+WITH reach AS (
+    SELECT run, topic, partition, max(least) AS highest_read
+    FROM profiles
+    WHERE ok_reads > 0
+    GROUP BY run, topic, partition
+),
+missing AS (
+    SELECT
+        profiles.*, highest_read, start_offset, end_offset,
+        coalesce(greatest > coalesce(highest_read, -1), false) AS above_all_reads,
+        coalesce(greatest < start_offset, false) AS deleted,
+        greatest IS NULL AND start_offset > 0 AS may_be_deleted
+    FROM profiles
+    JOIN partitions USING (run, topic, partition)
+    LEFT JOIN reach USING (run, topic, partition)
+    WHERE complete AND profiles.acked > 0 AND profiles.final_reads = 0
+),
+copies AS (
+    SELECT run, topic, partition, value, count(*) AS on_disk
+    FROM missing
+    JOIN replicas USING (run, topic, partition, value)
+    WHERE replicas.log_offset = missing.acked_offset
+    GROUP BY run, topic, partition, value
+)
+SELECT missing.*, coalesce(on_disk, 0) AS on_disk
+FROM missing
+LEFT JOIN copies USING (run, topic, partition, value)
