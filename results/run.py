@@ -106,6 +106,7 @@ class Run:
     written: Mapping[str, Mapping[str, Written]] | None = None
     assigned: tuple[Assigned, ...] = ()
     incidents: tuple[Incident, ...] = ()
+    min_acked: int = 1  # how many sends must have been acknowledged for the run to count
     disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
     stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
     repeat: str = ""  # the command that repeats this run
@@ -252,6 +253,7 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "written": _or_null(_map_of(_map_of(_written))),
     "assigned": lambda value: tuple(_assigned(item) for item in _list(value)),
     "incidents": lambda value: tuple(_incident(item) for item in _list(value)),
+    "min_acked": _number,
     "disagreements": lambda value: tuple(_text(item) for item in _list(value)),
     "clients": lambda value: value,
     "versions": _map_of(_text),

@@ -307,8 +307,14 @@ def _without_bytecode(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _unpack(archive: Path, directory: Path) -> None:
-    """The directory holds what the archive has, and nothing else."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+    """The directory holds what the archive has, and nothing else; until then, what it had."""
+    new, old = (directory.with_name(f".{directory.name}.{word}") for word in ("new", "old"))
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
+    new.mkdir(parents=True)
     with tarfile.open(archive, "r:gz") as packed:
-        packed.extractall(directory, filter="data")
+        packed.extractall(new, filter="data")
+    if directory.exists():
+        directory.rename(old)
+    new.rename(directory)
+    shutil.rmtree(old, ignore_errors=True)
