@@ -123,6 +123,10 @@ def test_a_writer_that_failed_for_a_moment_takes_no_rows_any_more(
 
 
 def test_what_failed_in_a_with_is_what_is_raised(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), TableWriter(tmp_path, SMALL) as writer:
-        writer.append((None, "a"))
-        raise ZeroDivisionError
+    def work() -> None:
+        with TableWriter(tmp_path, SMALL) as writer:
+            writer.append((None, "a"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
