@@ -186,7 +186,8 @@ def _played(document: str, system: str, seed: int) -> Iterator[pa.RecordBatch]:
     scenario = parse_scenario(f"found-{seed}", document, f"found-{seed}.toml")
     [parsed] = parse_systems([system])
     with tempfile.TemporaryDirectory() as name:
-        os.environ["NEAPTIDE_RUNS"] = name
+        os.environ["NEAPTIDE_RUNS"] = str(Path(name) / "runs")
+        os.environ["NEAPTIDE_STATE"] = str(Path(name) / "state")  # no home is needed there
         place = parse_place("simulation")
         run = asyncio.run(play(scenario, parsed, seed, "found.toml", lambda line: None, place)).run
         for file in sorted(path for path in run.rglob("*") if path.is_file()):

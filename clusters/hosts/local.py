@@ -71,15 +71,8 @@ class RunningProcess:
         if status is None:
             return f"{who} is stopped: somebody sent it a SIGSTOP." if self.is_stopped else None
         how = f"was ended by {_signal_name(-status)}" if status < 0 else f"ended, status {status}"
-        return f"{who} {how}; its log {self.spec.stdout_log} says last: {self.last_words()}"
-
-    def last_words(self) -> str:
-        """The last line of its log."""
-        try:
-            log = self.spec.stdout_log.read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return "nothing"
-        return next(reversed(log.strip().splitlines()), "nothing")
+        log = self.spec.stdout_log
+        return f"{who} {how}; its log {log} says last: {last_line(log)}"
 
     def terminate(self) -> None:
         """Ask it to end (SIGTERM)."""
@@ -109,6 +102,15 @@ class RunningProcess:
         # poll() reaps under a lock, so that the pid cannot have passed to somebody else.
         if self.popen.poll() is None:
             self.popen.send_signal(number)
+
+
+def last_line(log: Path) -> str:
+    """What a process said last, for a sentence about its end."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "nothing"
 
 
 def _signal_name(number: int) -> str:
