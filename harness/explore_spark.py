@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from neaptide.clusters.errors import UsageError
+from neaptide.harness.spark_java import SparkHome
 from neaptide.nemesis.search.campaign import Campaign, Clock, Tell, Until, as_they_end, collect
 from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
 
@@ -67,7 +68,9 @@ def run_on_spark(
         raise UsageError(
             f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS."
         )
-    spark = master_session(master)
+    home = SparkHome()
+    with home.starting():
+        spark = master_session(master, java_options=home.java_options)
     # Spark's own speaks to Java in the midst of what is being said to it; ours ends the session.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -82,6 +85,7 @@ def run_on_spark(
         return campaign, seconds, runs
     finally:
         spark.stop()
+        home.close()
 
 
 # --- exploring -----------------------------------------------------------------------------------
