@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, replace
 from neaptide.results.run import Assigned, Incident, Run, Written
 
 
-def _nobody(_: Account) -> None:
-    """A run that has no `run.json`."""
-
-
 @dataclass(slots=True)
 class Account:
-    """`on_started` is called once, when all that a run needs is there and its work begins."""
+    """`on_started` is called once, when all that a run needs is there and its work begins;
+    `on_incident` as soon as one is known."""
 
-    on_started: Callable[[Account], None] = _nobody
+    on_started: Callable[[Account], None] = lambda _: None
+    on_incident: Callable[[Incident], None] = lambda _: None
     written: dict[str, dict[str, Written]] = field(default_factory=dict)
     assigned: tuple[Assigned, ...] = ()
     incidents: tuple[Incident, ...] = ()
@@ -37,6 +35,7 @@ class Account:
         """None, and what is known already, change nothing."""
         if incident is not None and incident not in self.incidents:
             self.incidents = (*self.incidents, incident)
+            self.on_incident(incident)
 
     def of(self, run: Run) -> Run:
         """The record with all that is known."""

@@ -177,7 +177,6 @@ def _run_scenario(
     spark = SparkStart()
     with output.telling(len(scenario.steps)) as teller:
         played = asyncio.run(play(scenario, system, seed, where, teller.tell, place, min_acked))
-        _tell_incidents(played.run)
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
@@ -203,20 +202,11 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
 
     with output.telling(asked.time_s) as teller:
         directory = asyncio.run(run_random(asked, tell))
-        _tell_incidents(directory)
         teller.tell("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
     _finish_run(directory, verdict, (), json)
-
-
-def _tell_incidents(run: Path) -> None:
-    """At once: the verdict comes when Spark is there."""
-    from neaptide.results.run import read_run
-
-    for incident in read_run(run).incidents:
-        _tell_line(f"the run ends: {incident.why}")
 
 
 def _settings(given: list[str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from neaptide.clusters.hosts.ledger import Ledger
+from neaptide.harness import output
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending
 from neaptide.harness.exits import RUN_FAILURES
@@ -22,7 +23,7 @@ from neaptide.harness.left_behind import RUN
 from neaptide.harness.systems import System, fetch
 from neaptide.harness.version import VERSION
 from neaptide.results.errors import RunUnreadableError, StoreError
-from neaptide.results.run import Aim, Kind, Run, Status, read_run
+from neaptide.results.run import Aim, Incident, Kind, Run, Status, read_run
 from neaptide.results.store import create_run, write_run
 
 
@@ -63,7 +64,7 @@ async def record(
         directory = create_run(run.name, run.system, run.seed, datetime.now(UTC))
         enter(directory)
         write_run(directory, run)
-        account = Account(lambda known: write_run(directory, known.of(run)))
+        account = Account(lambda known: write_run(directory, known.of(run)), _report)
         try:
             check_space(directory, FREE_TO_START)
             done = await work(directory, account)
@@ -90,6 +91,11 @@ async def record(
         )
         write_run(directory, finished)
         return directory, finished
+
+
+def _report(incident: Incident) -> None:
+    """At once: it takes a while to end all that a run has, and to judge it."""
+    output.err.print(f"the run can only be unknown: {incident.why}", markup=False)
 
 
 def _cut_short(run: Run, account: Account, why: str) -> Run:

@@ -242,7 +242,7 @@ class RunRecorder:
         outcomes: list[tuple[Send, Outcome | None]] = list(clients.sends.values())
         outcomes += [(send, None) for send in clients.unsettled]
         fresh = 1 + max((row["process"] for row in self._rows), default=PRODUCER)
-        processes = _processes(outcomes, max(fresh, PRODUCER + 1))
+        processes = sent_by(outcomes, max(fresh, PRODUCER + 1))
         for send, outcome in sorted(outcomes, key=lambda item: item[0].number):
             self.sent(send, outcome, processes[send.number])
         written = {
@@ -256,7 +256,7 @@ class RunRecorder:
         return written
 
 
-def _processes(outcomes: list[tuple[Send, Outcome | None]], fresh: int) -> dict[int, int]:
+def sent_by(outcomes: list[tuple[Send, Outcome | None]], fresh: int) -> dict[int, int]:
     """The logical process of each send, by its number; `fresh` and those above are nobody's.
 
     As in `neaptide.workloads.sending`: what completes after a send that nobody knows the end of is

@@ -115,11 +115,29 @@ def test_sigkill_leaves_nothing_after_the_next_command(harness: Harness) -> None
     assert "ended what an earlier run left behind" in listed.stderr
     json.loads(listed.stdout)
     assert harness.left_running() == []
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
     checked = harness.neaptide("check", str(run), "--json")
     assert checked.returncode == UNKNOWN, checked.stderr
     [verdict] = json.loads(checked.stdout)["runs"]
     assert verdict["verdict"] == "unknown"
     assert verdict["operations"] > 0
+
+
+def test_a_run_that_was_killed_while_it_started_says_so_after_the_next_command(
+    harness: Harness,
+) -> None:
+    while not (found := list(harness.runs.glob("20*/logs/zookeeper.log"))):
+        assert harness.process.poll() is None
+    harness.process.kill()
+    harness.process.wait()
+    record = found[0].parent.parent / "run.json"
+    assert json.loads(record.read_text())["status"] == "running"
+    listed = harness.neaptide("list", "--json")
+    assert "ended what an earlier run left behind" in listed.stderr
+    recorded = json.loads(record.read_text())
+    assert recorded["status"] == "not started"
+    assert recorded["aim"]["why"] == "neaptide was killed while it went on"
+    assert harness.left_running() == []
 
 
 def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path) -> None:
