@@ -53,6 +53,11 @@ async def guarded(
         if not task.done():
             await watch
         return await task
+    except Exception as error:
+        incident = None if isinstance(error, IncidentError) else find_incident()
+        if incident is None:
+            raise
+        raise IncidentError(incident) from error  # of which that is only a consequence
     finally:
         for each in (task, watch):
             each.cancel()

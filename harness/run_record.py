@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts.ledger import Ledger
 from neaptide.harness import output
 from neaptide.harness.account import Account
@@ -57,7 +58,8 @@ async def record(
 ) -> tuple[Path, Run]:
     """Does the work of a run in a directory of its own; that directory, and the record in it.
 
-    What fails one run and no other does not raise: its verdict is unknown, and says why.
+    What fails one run and no other does not raise: its verdict is unknown, and says why. Raises
+    MissingPartError and StoreError where no run could go on.
     """
     await asyncio.to_thread(fetch, system)
     with _entered_in_ledger() as enter:
@@ -71,6 +73,8 @@ async def record(
         except RUN_FAILURES as error:
             failed = _cut_short(run, account, str(error))
             write_run(directory, failed)
+            if failed.status == "not started" and _lacks_coordination(account):
+                raise MissingPartError(f"The run cannot start: {error}") from error
             return directory, failed
         except OSError as error:
             why = f"The run cannot go on: {error}."
@@ -91,6 +95,10 @@ async def record(
         )
         write_run(directory, finished)
         return directory, finished
+
+
+def _lacks_coordination(account: Account) -> bool:
+    return any(incident.kind == "coordination" for incident in account.incidents)
 
 
 def _report(incident: Incident) -> None:

@@ -20,7 +20,7 @@ from neaptide.clusters.hosts.place import LOCAL, Place, open_host
 from neaptide.clusters.observer import Observer
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.account import Account
-from neaptide.harness.guard import IncidentError
+from neaptide.harness.guard import IncidentError, guarded
 from neaptide.harness.holds import Holds
 from neaptide.harness.systems import System, client_settings, make_cluster, topic_id
 from neaptide.nemesis.gate.client import Gate
@@ -105,7 +105,7 @@ class Stage:
 
     async def __aenter__(self) -> Stage:
         try:
-            await self._open()
+            await guarded(self._open(), self.run, self.find_incident)
         except BaseException as error:
             await self._close_after(error)
             raise

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow.parquet as pq
@@ -16,6 +17,7 @@ import pytest
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts import zookeeper
+from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness import ending
 from neaptide.harness.account import Account
@@ -190,6 +192,25 @@ def test_a_zookeeper_that_does_not_start_is_one_sentence_and_the_run_says_so(
     assert run.status == "not started"
     assert run.aim is not None
     assert "ZooKeeper cannot be had" in run.aim.why
+    assert psutil.Process().children() == []
+
+
+def test_a_zookeeper_that_dies_while_a_run_starts_is_one_sentence_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = ZooKeeperObserver.create_topic
+
+    async def create_without(observer: ZooKeeperObserver, *args: Any, **named: Any) -> str | None:
+        processes(ZOOKEEPER)[0].kill()
+        return await create(observer, *args, **named)
+
+    monkeypatch.setattr(ZooKeeperObserver, "create_topic", create_without)
+    with pytest.raises(MissingPartError, match="The run cannot start: The process zookeeper"):
+        asyncio.run(run_random(ASKED, lambda *_: None))
+    [directory] = (tmp_path / "runs").glob("20*")
+    run = read_run(directory)
+    assert run.status == "not started"
+    assert [incident.kind for incident in run.incidents] == ["coordination"]
     assert psutil.Process().children() == []
 
 
