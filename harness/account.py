@@ -38,5 +38,10 @@ class Account:
             self.on_incident(incident)
 
     def of(self, run: Run) -> Run:
-        """The record with all that is known."""
-        return replace(run, written=self.written, assigned=self.assigned, incidents=self.incidents)
+        """The record with all that is known; a writer counts when it is closed."""
+        return replace(
+            run,
+            written=self.written or None,
+            assigned=self.assigned,
+            incidents=self.incidents,
+        )

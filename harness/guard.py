@@ -21,6 +21,7 @@ T = TypeVar("T")
 MIB: Final = 2**20
 FREE_TO_START: Final = 256 * MIB
 FREE_TO_GO_ON: Final = 64 * MIB
+_CAUSE_WITHIN_S: Final = 1.0
 _LOOK_S: Final = 0.25  # nothing tells that a disk fills up, or that a process stands still
 
 
@@ -52,12 +53,14 @@ async def guarded(
         await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             await watch
+        error = task.exception()
+        if isinstance(error, Exception):
+            # A process that dies closes its connections first: what is seen of it comes before it.
+            await asyncio.wait((watch,), timeout=_CAUSE_WITHIN_S)
+            cause = watch.exception() if watch.done() else None
+            if isinstance(cause, IncidentError):
+                raise cause from error
         return await task
-    except Exception as error:
-        incident = None if isinstance(error, IncidentError) else find_incident()
-        if incident is None:
-            raise
-        raise IncidentError(incident) from error  # of which that is only a consequence
     finally:
         for each in (task, watch):
             each.cancel()

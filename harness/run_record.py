@@ -80,6 +80,11 @@ async def record(
             why = f"The run cannot go on: {error}."
             write_run(directory, _cut_short(run, account, why))
             raise StoreError(why) from error
+        except StoreError as error:
+            if account.has_started:
+                account.note(Incident("recorder", str(error)))
+            write_run(directory, _cut_short(run, account, str(error)))
+            raise
         except BaseException as error:
             write_run(directory, _cut_short(run, account, _why(error)))
             raise

@@ -24,6 +24,7 @@ from neaptide.harness.guard import IncidentError, guarded
 from neaptide.harness.holds import Holds
 from neaptide.harness.systems import System, client_settings, make_cluster, topic_id
 from neaptide.nemesis.gate.client import Gate
+from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import (
     COORDINATION,
     Endpoint,
@@ -36,8 +37,9 @@ from neaptide.nemesis.gate.model import (
 from neaptide.nemesis.gate.recorder import TABLE as ROUNDS_TABLE
 from neaptide.nemesis.gate.recorder import WRITER as ROUNDS_WRITER
 from neaptide.results.errors import StoreError
-from neaptide.results.run import Assigned, Incident
+from neaptide.results.run import Assigned, Incident, IncidentKind
 from neaptide.workloads.clients import Clients
+from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.kafka_clients import settings_of
 from neaptide.workloads.protocol import ClientsConfig
 from neaptide.workloads.recorder import TABLE as OPERATIONS_TABLE
@@ -122,6 +124,9 @@ class Stage:
         if isinstance(error, IncidentError):
             self.account.note(error.incident)
         self.account.note(self.find_incident())
+        if not self.account.incidents and isinstance(error, ClientsError | GateError):
+            kind: IncidentKind = "client" if isinstance(error, ClientsError) else "process"
+            self.account.note(Incident(kind, str(error)))
         try:
             await self.close()
         except Exception as failed:

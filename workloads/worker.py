@@ -212,9 +212,12 @@ class Worker:
             try:
                 self._recorder.flush()
             except StoreError as error:
-                self.say({"event": "recorder_failed", "why": str(error)})
+                self._say_failed(error)
                 return
             self._say_written()
+
+    def _say_failed(self, error: StoreError) -> None:
+        self.say({"event": "recorder_failed", "why": str(error)})
 
     def _say_written(self) -> None:
         written = self._recorder.written
@@ -232,6 +235,9 @@ class Worker:
             sender.close()
         try:
             self._recorder.close()
+        except StoreError as error:
+            self._say_failed(error)
+            raise
         finally:
             self._say_written()
 

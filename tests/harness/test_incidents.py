@@ -25,6 +25,7 @@ from neaptide.harness.exits import Exit, status_of
 from neaptide.harness.random_run import RandomRun, run_random
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import parse_systems
+from neaptide.results.errors import StoreError
 from neaptide.results.run import Incident, Run, Written, read_run
 from neaptide.results.tables import hidden_name, table_files
 from neaptide.workloads import clients as clients_module
@@ -128,20 +129,35 @@ def test_a_run_to_which_nothing_happens_says_what_was_written_and_assigned(tmp_p
     assert assigned <= found
 
 
-def test_clients_that_could_not_write_for_a_moment_end_the_run(tmp_path: Path) -> None:
-    def obstruct(run: Path) -> None:
-        """What comes next cannot be opened; what comes after that could be."""
-        files = len(table_files(run / "operations"))
-        for number in range(files, files + 3):
-            name = f"part-c1-{number:05d}.parquet"
-            hidden_name(run / "operations" / name).mkdir()
+def obstruct(run: Path, table: str, writer: str) -> None:
+    """What comes next cannot be opened; what comes after that could be."""
+    files = rows_there(run, table, writer).files
+    for number in range(files, files + 3):
+        hidden_name(run / table / f"part-{writer}-{number:05d}.parquet").mkdir()
 
-    directory, run = played(tmp_path, obstruct)
+
+@pytest.mark.parametrize(("table", "writer"), [("operations", "c1"), ("fetch_rounds", "gate")])
+def test_a_process_that_could_not_write_for_a_moment_ends_the_run(
+    tmp_path: Path, table: str, writer: str
+) -> None:
+    directory, run = played(tmp_path, lambda run: obstruct(run, table, writer))
     assert run.status == "interrupted"
     assert [incident.kind for incident in run.incidents] == ["recorder"]
     assert "Is a directory" in run.incidents[0].why
     assert run.written is not None
-    assert run.written["operations"]["c1"] == rows_there(directory, "operations", "c1")
+    assert run.written[table][writer] == rows_there(directory, table, writer)
+
+
+def test_a_harness_that_cannot_write_what_it_saw_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Is a directory"):
+        played(tmp_path, lambda run: obstruct(run, "operations", "c0"), replace(ASKED, time_s=2))
+    [directory] = (tmp_path / "runs").glob("20*")
+    run = read_run(directory)
+    assert run.status == "interrupted"
+    assert [incident.kind for incident in run.incidents] == ["recorder"]
+    assert run.written is not None
+    assert run.written["operations"]["c0"] == Written(0, 0)
+    assert psutil.Process().children() == []
 
 
 @pytest.mark.spark
@@ -217,9 +233,11 @@ def test_a_zookeeper_that_dies_while_a_run_starts_is_one_sentence_too(
 # --- the process of clients ----------------------------------------------------------------------
 
 
-def on_stage(tmp_path: Path, work: Callable[[Stage], Awaitable[None]]) -> Account:
+def on_stage(
+    tmp_path: Path, work: Callable[[Stage], Awaitable[None]], account: Account | None = None
+) -> Account:
     """One broker and clients, without load."""
-    account = Account()
+    account = account or Account()
 
     async def play() -> None:
         async with Stage(tmp_path / "run", SYSTEM, ONE_BROKER, account=account) as stage:
@@ -266,8 +284,20 @@ def test_a_command_that_is_not_answered_has_a_deadline_and_a_reason(
         await stage.clients.process.pause()
         await stage.clients.do("flush")
 
+    account = Account()
     with pytest.raises(ClientsError, match="sent it a SIGSTOP"):
-        on_stage(tmp_path, work)
+        on_stage(tmp_path, work, account)
+    assert [incident.kind for incident in account.incidents] == ["client"]
+
+
+def test_an_error_of_a_command_is_an_incident(tmp_path: Path) -> None:
+    async def work(stage: Stage) -> None:
+        await stage.clients.do("produce", topic="t")
+
+    account = Account()
+    with pytest.raises(ClientsError, match="missing 3 required"):
+        on_stage(tmp_path, work, account)
+    assert [incident.kind for incident in account.incidents] == ["client"]
 
 
 @pytest.mark.parametrize("left", [0, 3])
