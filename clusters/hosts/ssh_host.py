@@ -231,7 +231,7 @@ class SshHost:
         with tempfile.TemporaryDirectory() as scratch:
             packed = Path(scratch) / "get.tar.gz"
             await asyncio.to_thread(there.connection.download, archive, packed)
-            await asyncio.to_thread(_unpack, packed, directory)
+            await asyncio.to_thread(unpack, packed, directory)
 
     def refresh(self, node: int, file: Path) -> None:
         connection, there = self._nodes[node].connection, str(self.path(node, file))
@@ -306,7 +306,7 @@ def _without_bytecode(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if entry.name.endswith("__pycache__") else entry
 
 
-def _unpack(archive: Path, directory: Path) -> None:
+def unpack(archive: Path, directory: Path) -> None:
     """The directory holds what the archive has, and nothing else; until then, what it had."""
     new, old = (directory.with_name(f".{directory.name}.{word}") for word in ("new", "old"))
     for left in (new, old):
