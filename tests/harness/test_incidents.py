@@ -17,6 +17,7 @@ import pytest
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts import zookeeper
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness import ending
@@ -52,9 +53,13 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
 
 
-def processes(what: str) -> list[psutil.Process]:
-    """Those that this process has started, by what they run."""
-    return [p for p in psutil.Process().children() if what in " ".join(p.cmdline())]
+def processes(what: str = "") -> list[psutil.Process]:
+    """Those of runs that this process has started, by what they run."""
+    return [
+        process
+        for process in psutil.Process().children()
+        if TOKEN_VARIABLE in process.environ() and what in " ".join(process.cmdline())
+    ]
 
 
 def sends(number: signal.Signals, what: str) -> Mischief:
@@ -76,7 +81,7 @@ def played(tmp_path: Path, mischief: Mischief, asked: RandomRun = ASKED) -> tupl
 
     directory = asyncio.run(run_random(asked, progress))
     assert done
-    assert psutil.Process().children() == []
+    assert processes() == []
     return directory, read_run(directory)
 
 
@@ -157,7 +162,7 @@ def test_a_harness_that_cannot_write_what_it_saw_says_so(tmp_path: Path) -> None
     assert [incident.kind for incident in run.incidents] == ["recorder"]
     assert run.written is not None
     assert run.written["operations"]["c0"] == Written(0, 0)
-    assert psutil.Process().children() == []
+    assert processes() == []
 
 
 @pytest.mark.spark
@@ -208,7 +213,7 @@ def test_a_zookeeper_that_does_not_start_is_one_sentence_and_the_run_says_so(
     assert run.status == "not started"
     assert run.aim is not None
     assert "ZooKeeper cannot be had" in run.aim.why
-    assert psutil.Process().children() == []
+    assert processes() == []
 
 
 def test_a_zookeeper_that_dies_while_a_run_starts_is_one_sentence_too(
@@ -227,7 +232,7 @@ def test_a_zookeeper_that_dies_while_a_run_starts_is_one_sentence_too(
     run = read_run(directory)
     assert run.status == "not started"
     assert [incident.kind for incident in run.incidents] == ["coordination"]
-    assert psutil.Process().children() == []
+    assert processes() == []
 
 
 # --- the process of clients ----------------------------------------------------------------------
@@ -334,4 +339,4 @@ def test_what_cannot_be_closed_leaves_nothing_else_open(
 
     with pytest.raises(ZeroDivisionError):
         on_stage(tmp_path, work)
-    assert psutil.Process().children() == []
+    assert processes() == []
