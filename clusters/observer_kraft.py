@@ -91,6 +91,13 @@ class KraftObserver:
         self._show(Image())
         return urlsafe_b64encode(created.topic_id.bytes).decode().rstrip("=")
 
+    async def assignment(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        """Returns when the topic is in the metadata log as it was read so far."""
+        async with asyncio.timeout(_CREATE_WITHIN_S):
+            while not (found := _assignment(self.image, topic)):
+                await asyncio.sleep(_ASK_AGAIN_S)
+        return found
+
     async def fence(self, broker: int) -> None:
         """Has a dead broker's session end now, or as soon as there is an active controller."""
         known = self.image.brokers.get(broker)
@@ -205,6 +212,14 @@ class KraftObserver:
                             want_shut_down=False,
                         )
                     )
+
+
+def _assignment(image: Image, topic: str) -> Mapping[int, tuple[int, ...]]:
+    return {
+        partition: state.replicas
+        for (of, partition), state in image.partitions.items()
+        if image.topics.get(of) == topic
+    }
 
 
 def _view(partition: int, state: PartitionState) -> PartitionView:

@@ -7,6 +7,7 @@ again are seen as one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,10 @@ class ZooKeeperObserver:
             named = TopicPartition(topic.name, partition)
             self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
         return topic_id
+
+    async def assignment(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        data, _ = await asyncio.to_thread(self._kazoo.get, znodes.topic_path(topic))
+        return znodes.decode_topic(topic, data, None).assignment
 
     async def close(self) -> None:
         await asyncio.to_thread(self._kazoo.stop)

@@ -100,6 +100,9 @@ class PlacedCluster(ABC):
             address=self._host.harness_address,
         )
 
+    def find_lost_coordination(self) -> str | None:
+        return None if self._zookeeper is None else self._zookeeper.process.trouble()
+
     async def start(self, broker: int, through: Listeners) -> None:
         """Starts a broker process; whether it has registered is for the caller to see."""
         for claim in self._claimed(broker):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from neaptide.clusters.errors import UsageError
 from neaptide.harness import output
-from neaptide.harness.spark_java import SparkJava
+from neaptide.harness.spark_java import SparkHome, SparkJava
 from neaptide.harness.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class SparkStart:
         self._remote = remote
         self._session: SparkSession | None = None
         self._java: SparkJava | None = None
+        self._home: SparkHome | None = None
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._start, daemon=True)
         self._thread.start()
@@ -59,12 +60,15 @@ class SparkStart:
                 self._session = connect_session(self._remote)
             else:
                 self._java = SparkJava.found()
-                self._session = master_session(
-                    self._master,
-                    rows=self._rows,
-                    memory=self._memory,
-                    java_options=self._java.options if self._java is not None else (),
-                )
+                archived = self._java.options if self._java is not None else ()
+                self._home = SparkHome()
+                with self._home.starting():
+                    self._session = master_session(
+                        self._master,
+                        rows=self._rows,
+                        memory=self._memory,
+                        java_options=(*archived, *self._home.java_options),
+                    )
         except Exception as error:
             self._error = error
 
@@ -86,6 +90,8 @@ class SparkStart:
             self._session.stop()
         except Exception as error:  # of a process that is gone, perhaps for want of memory
             output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
+        if self._home is not None:
+            self._home.close()
 
     def __enter__(self) -> Self:
         return self

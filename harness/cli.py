@@ -20,9 +20,10 @@ import typer
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import reap_orphans
-from neaptide.clusters.hosts.place import PLACES, REMOVERS, Place, check_place, parse_place
+from neaptide.clusters.hosts.place import PLACES, Place, check_place, parse_place
 from neaptide.harness import cli_check, cli_replay, cli_search, output
 from neaptide.harness.exits import Exit, status_of, verdict_status
+from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
 from neaptide.harness.version import VERSION
 
@@ -110,6 +111,9 @@ def run(
     image: Image = None,
     nodes: Nodes = None,
     kafka_home: KafkaHome = None,
+    min_acked: Annotated[
+        int, typer.Option(min=0, help="Fewer acknowledged sends prove nothing: unknown.")
+    ] = 1,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
@@ -123,11 +127,12 @@ def run(
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))
-        _run_scenario(file, workload, chosen, number, json, place)
+        _run_scenario(file, workload, chosen, number, json, place, min_acked)
     else:
         from neaptide.harness.random_run import (
             RandomRun,
             check_acks,
+            check_faults,
             check_idempotence,
             check_workload,
         )
@@ -146,11 +151,20 @@ def run(
             _settings(setting or []),
             place,
             idempotence,
+            min_acked,
         )
-        _run_workload(check_idempotence(asked), json)
+        _run_workload(check_faults(check_idempotence(asked)), json)
 
 
-def _run_scenario(file: Path, where: str, system: Any, seed: int, json: bool, place: Place) -> None:
+def _run_scenario(
+    file: Path,
+    where: str,
+    system: Any,
+    seed: int,
+    json: bool,
+    place: Place,
+    min_acked: int,
+) -> None:
     """`where`: what the command was given, so that it can be repeated."""
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.play import play
@@ -162,7 +176,7 @@ def _run_scenario(file: Path, where: str, system: Any, seed: int, json: bool, pl
     output.err.print(f"seed {seed}")
     spark = SparkStart()
     with output.telling(len(scenario.steps)) as teller:
-        played = asyncio.run(play(scenario, system, seed, where, teller.tell, place))
+        played = asyncio.run(play(scenario, system, seed, where, teller.tell, place, min_acked))
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()

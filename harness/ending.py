@@ -61,9 +61,11 @@ async def end(stage: Stage) -> Ending:
         for row in await stage.cluster.read_replicas(broker)
     ]
     names = [field.name for field in REPLICAS]
-    write_table(
+    written = write_table(
         stage.run / "replicas", REPLICAS, (tuple(row[name] for name in names) for row in rows)
     )
+    for writer, count in written.items():
+        stage.account.wrote("replicas", writer, count)
     return Ending(converged, final_reads, replicas_written=True)
 
 
@@ -90,12 +92,24 @@ async def _converge(stage: Stage) -> Converged:
             "every replica is in the ISR and level",
         )
     except TimeoutError as error:
-        late = [str(partition) for partition in partitions if not is_level(partition)]
-        return Converged(False, f"{error} (partitions {', '.join(late)})")
+        late = [partition for partition in partitions if not is_level(partition)]
+        return Converged(False, f"{error}: {'; '.join(_lag(stage, one) for one in late)}")
     finally:
         withdrawn.cancel()
         await asyncio.wait([withdrawn])
     return Converged(True) if withdrawn.cancelled() else Converged(False, withdrawn.result())
+
+
+def _lag(stage: Stage, partition: int) -> str:
+    """What a partition lacks, as the coordination service knows it."""
+    view = stage.view(partition)
+    if view is None or view.leader is None:
+        return f"partition {partition} has no leader"
+    out = sorted(set(stage.spec.topic.assignment[partition]) - set(view.isr))
+    if not out:
+        return f"partition {partition} has a replica that is not level"
+    brokers = ", ".join(map(str, out))
+    return f"partition {partition} lacks {'broker' if len(out) == 1 else 'brokers'} {brokers}"
 
 
 async def first_withdrawn(stage: Stage) -> str:

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from neaptide.clusters.errors import HostError, MissingPartError, RefusedError, UsageError
-from neaptide.harness.guard import ProcessEndedError
+from neaptide.harness.guard import IncidentError
 from neaptide.nemesis.gate.errors import GateError
 from neaptide.results.errors import (
     MissingToolError,
@@ -34,7 +34,7 @@ class Exit(IntEnum):
 # What fails one run and no other: it is kept, and its verdict is unknown.
 RUN_FAILURES: Final = (
     TimeoutError,
-    ProcessEndedError,
+    IncidentError,
     GateError,
     ClientsError,
     HostError,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from neaptide.clusters.errors import UsageError
+from neaptide.harness.spark_java import SparkHome
 from neaptide.nemesis.search.campaign import Campaign, Clock, Tell, Until, as_they_end, collect
 from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
 
@@ -67,7 +68,9 @@ def run_on_spark(
         raise UsageError(
             f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS."
         )
-    spark = master_session(master)
+    home = SparkHome()
+    with home.starting():
+        spark = master_session(master, java_options=home.java_options)
     # Spark's own speaks to Java in the midst of what is being said to it; ours ends the session.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -82,6 +85,7 @@ def run_on_spark(
         return campaign, seconds, runs
     finally:
         spark.stop()
+        home.close()
 
 
 # --- exploring -----------------------------------------------------------------------------------
@@ -186,7 +190,8 @@ def _played(document: str, system: str, seed: int) -> Iterator[pa.RecordBatch]:
     scenario = parse_scenario(f"found-{seed}", document, f"found-{seed}.toml")
     [parsed] = parse_systems([system])
     with tempfile.TemporaryDirectory() as name:
-        os.environ["NEAPTIDE_RUNS"] = name
+        os.environ["NEAPTIDE_RUNS"] = str(Path(name) / "runs")
+        os.environ["NEAPTIDE_STATE"] = str(Path(name) / "state")  # no home is needed there
         place = parse_place("simulation")
         run = asyncio.run(play(scenario, parsed, seed, "found.toml", lambda line: None, place)).run
         for file in sorted(path for path in run.rglob("*") if path.is_file()):

@@ -10,6 +10,7 @@ from typing import Any, Final, assert_never
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
@@ -47,6 +48,7 @@ async def play(
     where: str,
     progress: Progress,
     place: Place = LOCAL,
+    min_acked: int = 1,
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
     run = replace(
@@ -58,17 +60,22 @@ async def play(
         expected=expected_outcome(scenario, str(system)),
         host=place.name,
         clients=_clients(scenario),
+        min_acked=min_acked,
         repeat=" ".join(
-            [f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}", *place.options]
+            [
+                f"neaptide run {shlex.quote(where)} {system.options} --seed {seed}",
+                *([f"--min-acked {min_acked}"] if min_acked != 1 else []),
+                *place.options,
+            ]
         ),
     )
 
     check_system_on(system, place)
 
-    async def work(directory: Path) -> Finished:
+    async def work(directory: Path, account: Account) -> Finished:
         if place.name == "simulation":
-            return await play_simulated(scenario, str(system), directory)
-        player = _Player(scenario, system, directory, progress, place)
+            return await play_simulated(scenario, str(system), directory, account)
+        player = _Player(scenario, system, directory, progress, place, account)
         done = await player.play()
         seen = (*player.disagreements, *round_disagreements(scenario, directory))
         return replace(done, disagreements=seen)
@@ -118,12 +125,13 @@ class _Player:
         directory: Path,
         progress: Progress,
         place: Place,
+        account: Account,
     ) -> None:
         self._scenario = scenario
         self._ids = scenario.brokers
         self._names = {number: name for name, number in scenario.brokers.items()}
         self._progress = progress
-        self._stage = Stage(directory, system, cluster_spec(scenario), place)
+        self._stage = Stage(directory, system, cluster_spec(scenario), place, account)
         self._faults = Faults(self._stage, self._names)
         self._rules: list[str] = []
         self._holds: list[str] = []
@@ -134,7 +142,7 @@ class _Player:
         async with self._stage as stage:
             await stage.start_clients(self._scenario.producer)
             await stage.watch_rounds()
-            return await guarded(self._play_all(), stage.run, stage.find_ended)
+            return await guarded(self._play_all(), stage.run, stage.find_incident)
 
     async def _play_all(self) -> Finished:
         aim = await self._play_steps()
@@ -151,9 +159,9 @@ class _Player:
                 )
                 await self._play_step(number, scheduled)
         except _MissedError as missed:
-            return Aim(False, str(missed))
-        finally:
             await self._stop_load()
+            return Aim(False, str(missed))
+        await self._stop_load()
         system = str(self._stage.system)
         self.disagreements += unseen_sights(self._scenario, system, StageObserved(self._stage))
         problems = list(self._stage.problems)
@@ -275,7 +283,7 @@ class _Player:
     async def _stop_load(self) -> None:
         if self._loading:
             self._loading = False
-            await self._stage.clients.do("stop_load")
+            await self._stage.stop_load()
 
     def _node(self, node: steps.Node, where: str) -> int:
         """Who is meant, at this moment."""

@@ -16,6 +16,7 @@ from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
+from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
@@ -65,6 +66,7 @@ class RandomRun:
     settings: Mapping[str, str] = field(default_factory=dict)
     place: Place = LOCAL
     idempotence: bool = False
+    min_acked: int = 1
 
     def repeat(self) -> str:
         options = [
@@ -76,6 +78,7 @@ class RandomRun:
             *(["--idempotence"] if self.idempotence else []),
             f"--brokers {self.brokers}",
             f"--partitions {self.partitions}",
+            *([f"--min-acked {self.min_acked}"] if self.min_acked != 1 else []),
             *(
                 f"--set {shlex.quote(f'{name}={value}')}"
                 for name, value in sorted(self.settings.items())
@@ -99,6 +102,15 @@ def check_acks(acks: str) -> str:
     if acks not in ("0", "1", "all"):
         raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
     return acks
+
+
+def check_faults(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where a fault needs more brokers than there are."""
+    if "cut" in asked.faults and asked.brokers < 2:
+        raise UsageError(
+            "--nemesis cut is between two brokers: it needs --brokers 2 or more, or leave it out."
+        )
+    return asked
 
 
 def check_idempotence(asked: RandomRun) -> RandomRun:
@@ -135,6 +147,7 @@ async def run_random(
         host=asked.place.name,
         schedule=[scheduled.to_json() for scheduled in schedule],
         brokers={str(broker): broker for broker in brokers},
+        min_acked=asked.min_acked,
         repeat=asked.repeat(),
         clients={
             "client": "confluent-kafka",
@@ -148,11 +161,13 @@ async def run_random(
     )
     spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **asked.settings}, topic)
 
-    async def work(directory: Path) -> Finished:
-        async with Stage(directory, asked.system, spec, asked.place) as stage:
+    async def work(directory: Path, account: Account) -> Finished:
+        async with Stage(directory, asked.system, spec, asked.place, account) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
             ending = await guarded(
-                _load_and_end(stage, faults, asked, schedule, progress), directory, stage.find_ended
+                _load_and_end(stage, faults, asked, schedule, progress),
+                directory,
+                stage.find_incident,
             )
         aim = Aim(not stage.problems, "; ".join(stage.problems))
         return Finished(aim, ending, stopped_early=asked_to_stop(directory) or "")
@@ -218,7 +233,7 @@ async def _load(
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await telling
-    await stage.clients.do("stop_load")
+    await stage.stop_load()
 
 
 async def _until_s(moment: float, stopping: asyncio.Event) -> None:

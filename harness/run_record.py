@@ -1,23 +1,30 @@
 """Opens and closes the record of a run: its directory, and the `run.json` that says how it went.
 
-Whatever happens to the run, its record says so: finished, or interrupted and why. Not what a run
-does; that is handed in.
+Whatever happens to the run, its record says so: finished, or interrupted or not started, and why.
+Not what a run does; that is handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.ledger import Ledger
+from neaptide.harness import output
+from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending
 from neaptide.harness.exits import RUN_FAILURES
 from neaptide.harness.guard import FREE_TO_START, check_space
+from neaptide.harness.left_behind import RUN
 from neaptide.harness.systems import System, fetch
 from neaptide.harness.version import VERSION
-from neaptide.results.run import Aim, Kind, Run
+from neaptide.results.errors import RunUnreadableError, StoreError
+from neaptide.results.run import Aim, Incident, Kind, Run, Status, read_run
 from neaptide.results.store import create_run, write_run
 
 
@@ -47,34 +54,93 @@ def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
 
 
 async def record(
-    run: Run, system: System, work: Callable[[Path], Awaitable[Finished]]
+    run: Run, system: System, work: Callable[[Path, Account], Awaitable[Finished]]
 ) -> tuple[Path, Run]:
     """Does the work of a run in a directory of its own; that directory, and the record in it.
 
-    What fails one run and no other does not raise: its verdict is unknown, and says why.
+    What fails one run and no other does not raise: its verdict is unknown, and says why. Raises
+    MissingPartError and StoreError where no run could go on.
     """
     await asyncio.to_thread(fetch, system)
-    directory = create_run(run.name, run.system, run.seed, datetime.now(UTC))
-    write_run(directory, run)
-    check_space(directory, FREE_TO_START)
+    with _entered_in_ledger() as enter:
+        directory = create_run(run.name, run.system, run.seed, datetime.now(UTC))
+        enter(directory)
+        write_run(directory, run)
+        account = Account(lambda known: write_run(directory, known.of(run)), _report)
+        try:
+            check_space(directory, FREE_TO_START)
+            done = await work(directory, account)
+        except RUN_FAILURES as error:
+            failed = _cut_short(run, account, str(error))
+            write_run(directory, failed)
+            if failed.status == "not started" and _lacks_coordination(account):
+                raise MissingPartError(f"The run cannot start: {error}") from error
+            return directory, failed
+        except OSError as error:
+            why = f"The run cannot go on: {error}."
+            write_run(directory, _cut_short(run, account, why))
+            raise StoreError(why) from error
+        except StoreError as error:
+            if account.has_started:
+                account.note(Incident("recorder", str(error)))
+            write_run(directory, _cut_short(run, account, str(error)))
+            raise
+        except BaseException as error:
+            write_run(directory, _cut_short(run, account, _why(error)))
+            raise
+        finished = replace(
+            account.of(run),
+            status="finished",
+            aim=done.aim,
+            converged=done.ending.converged,
+            final_reads=done.ending.final_reads,
+            replicas_written=done.ending.replicas_written,
+            disagreements=done.disagreements,
+            stopped_early=done.stopped_early,
+        )
+        write_run(directory, finished)
+        return directory, finished
+
+
+def _lacks_coordination(account: Account) -> bool:
+    return any(incident.kind == "coordination" for incident in account.incidents)
+
+
+def _report(incident: Incident) -> None:
+    """At once: it takes a while to end all that a run has, and to judge it."""
+    output.err.print(f"the run can only be unknown: {incident.why}", markup=False)
+
+
+def _cut_short(run: Run, account: Account, why: str) -> Run:
+    status: Status = "interrupted" if account.has_started else "not started"
+    return replace(account.of(run), status=status, aim=Aim(False, why))
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt | asyncio.CancelledError):
+        return "it was interrupted"
+    return str(error) or type(error).__name__
+
+
+@contextmanager
+def _entered_in_ledger() -> Iterator[Callable[[Path], None]]:
+    """Should this process be killed, the next command says in the record that the run is over."""
+    ledger = Ledger()
+    runs: list[Path] = []
+
+    def enter(directory: Path) -> None:
+        runs.append(directory)
+        ledger.intend_resource(RUN, str(directory))
+
     try:
-        done = await work(directory)
-    except RUN_FAILURES as error:
-        failed = replace(run, status="interrupted", aim=Aim(False, str(error)))
-        write_run(directory, failed)
-        return directory, failed
-    except BaseException:
-        write_run(directory, replace(run, status="interrupted"))
-        raise
-    finished = replace(
-        run,
-        status="finished",
-        aim=done.aim,
-        converged=done.ending.converged,
-        final_reads=done.ending.final_reads,
-        replicas_written=done.ending.replicas_written,
-        disagreements=done.disagreements,
-        stopped_early=done.stopped_early,
-    )
-    write_run(directory, finished)
-    return directory, finished
+        yield enter
+    finally:
+        if all(_says_its_end(directory) for directory in runs):
+            ledger.close()
+
+
+def _says_its_end(directory: Path) -> bool:
+    try:
+        return read_run(directory).status != "running"
+    except RunUnreadableError:
+        return True

@@ -1,14 +1,18 @@
-"""The Java of a Spark on this machine: what its first check loaded is archived for the later ones.
+"""The Java of a Spark on this machine: in the ledger, with a directory of its own for what it keeps
+for a while; and what its first check loaded is archived for the later ones.
 
-The rule: an archive is a convenience. Whatever is wrong with it, Spark starts as it always did, and
-no check fails for it.
+The rule: both are a convenience. Whatever is wrong with them, Spark starts as it always did, and no
+check fails for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -16,9 +20,66 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from neaptide.clusters import shared_archive
 from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
+from neaptide.harness.left_behind import SCRATCH, SCRATCH_PREFIX, remove_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class SparkHome:
+    """What a Spark of this process leaves should the process be killed: the next command ends it.
+
+    `close` once Spark has been stopped; it is done at the end of the process otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._ledger: Ledger | None = None
+        self._scratch: Path | None = None
+        self._environment: dict[str, str] = {}
+        with contextlib.suppress(MissingPartError, OSError):
+            self._open()
+        atexit.register(self.close)
+
+    def _open(self) -> None:
+        self._ledger = Ledger()
+        token = self._ledger.intend("Spark's Java", Path.cwd())
+        scratch = Path(tempfile.gettempdir()) / f"{SCRATCH_PREFIX}{token}"
+        self._ledger.intend_resource(SCRATCH, str(scratch))
+        scratch.mkdir()
+        self._scratch = scratch
+        self._environment = {TOKEN_VARIABLE: token, "TMPDIR": str(scratch)}
+        tempfile.tempdir = str(scratch)  # PySpark and Spark's settings ask there
+
+    @property
+    def java_options(self) -> tuple[str, ...]:
+        return () if self._scratch is None else (f"-Djava.io.tmpdir={self._scratch}",)
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """What is started meanwhile, and what that starts, is known by the token it carries."""
+        before = {name: os.environ.get(name) for name in self._environment}
+        os.environ.update(self._environment)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+    def close(self) -> None:
+        """Idempotent. What cannot be removed yet stays in the ledger."""
+        if self._ledger is None:
+            return
+        ledger, self._ledger = self._ledger, None
+        if self._scratch is not None:
+            if tempfile.tempdir == str(self._scratch):
+                tempfile.tempdir = None
+            if not remove_scratch(str(self._scratch)):
+                return
+        ledger.close()
 
 
 # Raised when checks come to need other classes of Java: an archive of the former ones helps less.

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
-from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.hosts.local import LocalHost, last_line
 from neaptide.clusters.hosts.place import LOCAL, Place, open_host
 from neaptide.clusters.observer import Observer
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.harness.guard import ProcessEndedError
+from neaptide.harness.account import Account
+from neaptide.harness.guard import IncidentError, guarded
 from neaptide.harness.holds import Holds
 from neaptide.harness.systems import System, client_settings, make_cluster, topic_id
 from neaptide.nemesis.gate.client import Gate
+from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import (
     COORDINATION,
     Endpoint,
@@ -32,15 +34,22 @@ from neaptide.nemesis.gate.model import (
     cluster_links,
     quorum_links,
 )
+from neaptide.nemesis.gate.recorder import TABLE as ROUNDS_TABLE
+from neaptide.nemesis.gate.recorder import WRITER as ROUNDS_WRITER
+from neaptide.results.errors import StoreError
+from neaptide.results.run import Assigned, Incident, IncidentKind
 from neaptide.workloads.clients import Clients
+from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.kafka_clients import settings_of
 from neaptide.workloads.protocol import ClientsConfig
-from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.recorder import TABLE as OPERATIONS_TABLE
+from neaptide.workloads.recorder import Recorder, writer_label
 
 NEMESIS_PROCESS = -1
 OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
 _START_WITHIN_S = 90.0
+_INCIDENT_LOOK_S = 0.25
 _FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
 
 
@@ -59,8 +68,16 @@ class Sends:
 class Stage:
     """Make one with `async with Stage.open(…)`."""
 
-    def __init__(self, run: Path, system: System, spec: ClusterSpec, place: Place = LOCAL) -> None:
+    def __init__(
+        self,
+        run: Path,
+        system: System,
+        spec: ClusterSpec,
+        place: Place = LOCAL,
+        account: Account | None = None,
+    ) -> None:
         self.run = run
+        self.account = account or Account()
         self.system = system
         self.spec = spec
         self.origin_ns = time.monotonic_ns()
@@ -83,20 +100,37 @@ class Stage:
         self.clients: Clients
         self.observer: Observer
         self._started: set[int] = set()
+        self._assigned: list[Assigned] = []
         self._changed = asyncio.Event()
 
     # --- beginning and ending --------------------------------------------------------------------
 
     async def __aenter__(self) -> Stage:
         try:
-            await self._open()
-        except BaseException:
-            await self.close()
+            await guarded(self._open(), self.run, self.find_incident)
+        except BaseException as error:
+            await self._close_after(error)
             raise
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._close_after(error)
+
+    async def _close_after(self, error: BaseException) -> None:
+        """What is raised already is why the run ends; that, and what fails now, is noted."""
+        if isinstance(error, IncidentError):
+            self.account.note(error.incident)
+        self.account.note(self.find_incident())
+        if not self.account.incidents and isinstance(error, ClientsError | GateError):
+            kind: IncidentKind = "client" if isinstance(error, ClientsError) else "process"
+            self.account.note(Incident(kind, str(error)))
+        try:
+            await self.close()
+        except Exception as failed:
+            self.account.note(Incident("process", f"Not all could be ended in order: {failed}."))
 
     async def _open(self) -> None:
         brokers = tuple(self.spec.brokers)
@@ -134,6 +168,12 @@ class Stage:
             _START_WITHIN_S,
             "every partition has a leader",
         )
+        self._assigned = [
+            Assigned(topic.name, partition, brokers)
+            for topic in (self.spec.topic, self.spec.offsets)
+            if topic is not None
+            for partition, brokers in sorted((await self.observer.assignment(topic.name)).items())
+        ]
 
     async def _create_topic(self, topic: TopicSpec) -> None:
         """The gate knows a topic's id before the first Fetch, also where the cluster chose it."""
@@ -188,6 +228,14 @@ class Stage:
             settings_of(options),
         )
         self.clients = await Clients.start(self.host, config, self._on_client_event)
+        self.account.started(self._assigned)
+
+    async def stop_load(self) -> None:
+        """Sends that nobody answered in time are an incident: their ends are not known."""
+        left = (await self.clients.do("stop_load"))["left"]
+        if left:
+            why = f"{left} sends were never answered, nor did they time out."
+            self.account.note(Incident("client", why))
 
     async def watch_rounds(self) -> None:
         """Has every fetch round reported: conditions ask for them."""
@@ -195,19 +243,54 @@ class Stage:
         self.holds.see_rounds()
 
     async def close(self) -> None:
-        """Ends everything. What was recorded is on disk after this."""
+        """Ends everything, whatever of it fails; then raises what failed first.
+
+        What was recorded is on disk after this, and `account` says how much that is.
+        """
+        failures: list[BaseException] = []
+        for step in (
+            self._close_clients,
+            self._close_gate,
+            self._close_observer,
+            self.machines.close,
+            self._close_cluster,
+            self._close_recorder,
+            self.host.close,
+        ):
+            try:
+                await step()
+            except BaseException as error:  # also where somebody does not want to wait for it
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    async def _close_clients(self) -> None:
         if hasattr(self, "clients"):
-            await self.clients.close()
+            self.account.note(await self.clients.close())
+            self.account.wrote(OPERATIONS_TABLE, self.clients.writer, self.clients.written)
+
+    async def _close_gate(self) -> None:
         if hasattr(self, "gate"):
             await self.gate.close()
+            self.account.note(self._gate_incident(has_ended=True))
+            self.account.wrote(ROUNDS_TABLE, ROUNDS_WRITER, self.gate.written)
+
+    async def _close_observer(self) -> None:
         if hasattr(self, "observer"):
             await self.observer.close()
+
+    async def _close_cluster(self) -> None:
+        self.cluster.close()
+
+    async def _close_recorder(self) -> None:
         try:
-            await self.machines.close()
-        finally:
-            self.cluster.close()
             self.recorder.close()
-            await self.host.close()
+        except StoreError as error:
+            self.account.note(Incident("recorder", str(error)))
+            raise
+        finally:
+            writer = writer_label(_HARNESS_RECORDER)
+            self.account.wrote(OPERATIONS_TABLE, writer, self.recorder.written)
 
     def sever(self, node: int) -> None:
         """A step ends the node: from here on its connections may close."""
@@ -242,17 +325,39 @@ class Stage:
     def view(self, partition: int = 0) -> PartitionView | None:
         return self.observer.views.get(partition)
 
-    def find_ended(self) -> str | None:
-        """A broker that ended although no fault ended it: what its log said last."""
+    def find_incident(self) -> Incident | None:
+        """What has failed although no fault did it; the clients and the cluster need the gate."""
+        if self.recorder.failure is not None:
+            return Incident("recorder", str(self.recorder.failure))
+        gate = self._gate_incident() if hasattr(self, "gate") else None
+        clients = self.clients.find_incident() if hasattr(self, "clients") else None
+        lost = self.cluster.find_lost_coordination()
+        ended = self._find_ended_node()
+        return (
+            gate
+            or clients
+            or (None if lost is None else Incident("coordination", lost))
+            or (None if ended is None else Incident("process", ended))
+        )
+
+    def _gate_incident(self, *, has_ended: bool = False) -> Incident | None:
+        if self.gate.recorder_failure is not None:
+            return Incident("recorder", self.gate.recorder_failure)
+        if has_ended and self.gate.process.returncode == 0:
+            return None
+        trouble = self.gate.process.trouble()
+        return None if trouble is None else Incident("process", trouble)
+
+    def _find_ended_node(self) -> str | None:
+        """A broker or controller that ended although no fault ended it: what its log said last."""
         for broker in self.nodes:
             known = broker in self._started and broker not in self.severed
             if known and not self.cluster.is_up(broker):
                 kind = "controller" if broker in self.cluster.controllers else "broker"
                 log = self.cluster.logs()[f"{kind}-{broker}"]
-                lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                said = lines[-1] if lines else "nothing"
                 return (
-                    f"{kind.capitalize()} {broker} ended by itself; its log {log} says last: {said}"
+                    f"{kind.capitalize()} {broker} ended by itself; its log {log} says last:"
+                    f" {last_line(log)}"
                 )
         return None
 
@@ -278,10 +383,13 @@ class Stage:
     async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
         """Returns as soon as the condition holds. Raises TimeoutError that says what did not."""
         deadline = time.monotonic() + within_s
+        look_at = time.monotonic()
         while not condition():
-            ended = self.find_ended()
-            if ended is not None:
-                raise ProcessEndedError(ended)
+            if time.monotonic() >= look_at:
+                look_at = time.monotonic() + _INCIDENT_LOOK_S
+                incident = self.find_incident()
+                if incident is not None:
+                    raise IncidentError(incident)
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError(f"after {within_s:g} s it is still not so that {what}")

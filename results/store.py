@@ -28,6 +28,7 @@ __all__ = [
     "runs_directory",
     "write_json",
     "write_run",
+    "write_text",
 ]
 
 LATEST: Final = "latest"
@@ -79,12 +80,21 @@ def _point_latest_at(directory: Path) -> None:
 
 def write_json(path: Path, document: Mapping[str, Any]) -> None:
     """Write a JSON file so that readers see the old one or the new one, never half of it."""
+    write_text(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole, beside the old one, which is there until the new one takes its place.
+
+    Raises StoreError.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(
-            json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-        temporary.replace(path)
+        try:
+            temporary.write_text(text, encoding="utf-8")
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"Cannot write {path}: {error.strerror}.") from error
 

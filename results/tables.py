@@ -5,13 +5,17 @@ into columns a chunk at a time, each chunk is one row group, and a file is close
 final name when it is full or at `flush()`: memory stays bounded, and a reader sees whole files
 only. Several processes may write to one table when each has a `writer` label of its own.
 
+The rule: a writer that failed once is dead. Rows that it had are lost, so it takes no others: every
+later call raises what the first one raised, and `written` counts what has its final name.
+
 Not thread-safe: one writer belongs to one thread.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, Self
@@ -20,9 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from neaptide.results.errors import StoreError
+from neaptide.results.run import Written
 
 CHUNK_ROWS: Final = 32_768
 FILE_ROWS: Final = 2_000_000
+WHOLE: Final = "0"  # the label of a writer that has the table to itself
 
 Row = Sequence[object]
 
@@ -35,7 +41,7 @@ class TableWriter:
         directory: Path,
         schema: pa.Schema,
         *,
-        writer: str = "0",
+        writer: str = WHOLE,
         chunk_rows: int = CHUNK_ROWS,
         file_rows: int = FILE_ROWS,
     ) -> None:
@@ -45,9 +51,9 @@ class TableWriter:
         self._chunk_rows = chunk_rows
         self._file_rows = file_rows
         self._rows: list[Row] = []
-        self._files = 0
         self._open: _OpenFile | None = None
-        self.rows_written = 0
+        self._failure: StoreError | None = None
+        self.written = Written(files=0, rows=0)
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -55,9 +61,11 @@ class TableWriter:
 
     def append(self, row: Row) -> None:
         """Add one row; cheap: the work is done once a chunk."""
+        self._check()
         self._rows.append(row)
         if len(self._rows) >= self._chunk_rows:
-            self._write_chunk()
+            with self._dying():
+                self._write_chunk()
 
     def extend(self, rows: Iterable[Row]) -> None:
         """Add many rows."""
@@ -66,13 +74,15 @@ class TableWriter:
 
     def write_table(self, table: pa.Table) -> None:
         """Add rows that are columns already, as one row group."""
-        self._write_chunk()
-        self._write(table)
+        with self._dying():
+            self._write_chunk()
+            self._write(table)
 
     def flush(self) -> None:
         """Make all rows so far visible to readers."""
-        self._write_chunk()
-        self._close_file()
+        with self._dying():
+            self._write_chunk()
+            self._close_file()
 
     def close(self) -> None:
         """Flush; the writer may not be used afterwards."""
@@ -87,7 +97,30 @@ class TableWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:  # what is raised already says more
+            with suppress(Exception):
+                self.close()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    @contextmanager
+    def _dying(self) -> Iterator[None]:
+        """Whatever goes wrong in it is the end of this writer."""
+        self._check()
+        try:
+            yield
+        except OSError as error:
+            self._failure = _store_error(self._directory, error)
+            raise self._failure from error
+        except BaseException as error:
+            self._failure = StoreError(
+                f"Rows of {self._directory} were not written ({type(error).__name__}: {error})."
+            )
+            raise
 
     def _write_chunk(self) -> None:
         if not self._rows:
@@ -100,29 +133,21 @@ class TableWriter:
         self._write(pa.Table.from_arrays(arrays, schema=self._schema))
 
     def _write(self, table: pa.Table) -> None:
-        try:
-            if self._open is None:
-                self._open = _OpenFile(self._next_path(), self._schema)
-            self._open.write(table)
-        except OSError as error:
-            raise _store_error(self._directory, error) from error
-        self.rows_written += table.num_rows
+        if self._open is None:
+            self._open = _OpenFile(self._next_path(), self._schema)
+        self._open.write(table)
         if self._open.rows >= self._file_rows:
             self._close_file()
 
     def _next_path(self) -> Path:
-        path = self._directory / f"part-{self._writer}-{self._files:05d}.parquet"
-        self._files += 1
-        return path
+        return self._directory / f"part-{self._writer}-{self.written.files:05d}.parquet"
 
     def _close_file(self) -> None:
         if self._open is None:
             return
         opened, self._open = self._open, None
-        try:
-            opened.finish()
-        except OSError as error:
-            raise _store_error(self._directory, error) from error
+        opened.finish()
+        self.written = Written(self.written.files + 1, self.written.rows + opened.rows)
 
 
 class _OpenFile:
@@ -152,10 +177,20 @@ def hidden_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.tmp")
 
 
-def write_table(directory: Path, schema: pa.Schema, rows: Iterable[Row]) -> None:
-    """Write a whole table at once; it exists afterwards even if it has no rows."""
+def write_table(directory: Path, schema: pa.Schema, rows: Iterable[Row]) -> dict[str, Written]:
+    """Write a whole table at once; its directory is there even if it has no rows.
+
+    Returns what was written, by writer, as `run.json` says it.
+    """
     with TableWriter(directory, schema) as writer:
         writer.extend(rows)
+    return {WHOLE: writer.written}
+
+
+def written_by(directory: Path, writer: str) -> Written:
+    """What is there of one writer, for one that did not live to say it."""
+    rows = [pq.read_metadata(path).num_rows for path in directory.glob(f"part-{writer}-*.parquet")]
+    return Written(len(rows), sum(rows))
 
 
 def table_files(directory: Path) -> list[Path]:

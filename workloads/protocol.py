@@ -6,14 +6,16 @@ Harness → clients, each with an `id` that the answer repeats:
     consume_as  group, topic, partition           as a consumer of a group, which then commits
     position  group, topic, partition             asks where a group goes on, at the end of a run
     load      topic, partitions, acks, rate       sends and polls until stop_load
-    stop_load                                     answered when every send has completed
+    stop_load                                     answered when every send has completed; `left`:
+                                                  how many had not when it was given up
     flush                                         what was recorded can be read
 Clients → harness:
     {"id", "ok", "result" | "error"}              answers
     {"event": "sent", "value", "type", "offset", "error"}       a scripted send has completed
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
     {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
-    {"event": "progress", "acked", "failed", "unknown", "polled"}   now and then, under load
+    {"event": "written", "files", "rows"}          what can be read now: each second, and last
+    {"event": "recorder_failed", "why"}            rows were lost; nothing is recorded any more
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Writes the operations of one process of clients: rows of results.schema.OPERATIONS.
 
-Safe for several threads. Operation ids are unique in the run because each recorder has its own
+Safe for several threads. A recorder that could not write takes no rows any more: `write` passes
+over that, for its callers are callbacks of a client library, and `flush`, `close` and `failure` say
+it. Operation ids are unique in the run because each recorder has its own
 number; times are nanoseconds since the run's clock origin, on CLOCK_MONOTONIC, which all processes
 of a machine share.
 """
@@ -9,13 +11,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
+from neaptide.results.errors import StoreError
+from neaptide.results.run import Written
 from neaptide.results.schema import OPERATIONS
 from neaptide.results.tables import TableWriter
 
 _IDS_PER_RECORDER = 1 << 40
 NO_ROW = 0
+TABLE: Final = "operations"
+
+
+def writer_label(number: int) -> str:
+    """In the names of the files of a recorder."""
+    return f"c{number}"
 
 
 class Recorder:
@@ -24,7 +37,18 @@ class Recorder:
         self._first_id = number * _IDS_PER_RECORDER
         self._count = 0
         self._lock = threading.Lock()
-        self._table = TableWriter(run / "operations", OPERATIONS, writer=f"c{number}")
+        self._table = TableWriter(run / TABLE, OPERATIONS, writer=writer_label(number))
+        self._failure: StoreError | None = None
+
+    @property
+    def failure(self) -> StoreError | None:
+        """Why rows were lost, if any were."""
+        return self._failure
+
+    @property
+    def written(self) -> Written:
+        with self._lock:
+            return self._table.written
 
     def now_ns(self) -> int:
         return time.monotonic_ns() - self._origin_ns
@@ -55,7 +79,7 @@ class Recorder:
         error: str | None = None,
     ) -> None:
         """One row, in the order of the schema's columns."""
-        with self._lock:
+        with self._lock, suppress(StoreError), self._noting():
             self._table.append(
                 (
                     operation, row, process, f, type, invoked_ns, completed_ns, topic, partition,
@@ -64,10 +88,19 @@ class Recorder:
             )  # fmt: skip
 
     def flush(self) -> None:
-        """Makes the rows so far visible to readers."""
-        with self._lock:
+        """Makes the rows so far visible to readers. Raises StoreError."""
+        with self._lock, self._noting():
             self._table.flush()
 
     def close(self) -> None:
-        with self._lock:
+        """Raises StoreError."""
+        with self._lock, self._noting():
             self._table.close()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except StoreError as error:
+            self._failure = self._failure or error
+            raise

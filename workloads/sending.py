@@ -1,4 +1,9 @@
-"""Sends: unique values, appended by librdkafka; every completion is recorded."""
+"""Sends: unique values, appended by librdkafka; every completion is recorded.
+
+The rule: what completes after a send that nobody knows the end of is of another process, as in
+Jepsen. Such a send may be appended at any later time, so it says nothing of the order of those that
+completed after it.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +25,15 @@ _QUEUE_FULL_S = 0.01
 
 
 class Sender:
-    """One logical process that sends, by one producer; completions come on its own thread."""
+    """One client that sends, by one producer; completions come on its own thread.
+
+    `new_process` gives the number of a logical process that nobody else has.
+    """
 
     def __init__(
         self,
         recorder: Recorder,
-        process: int,
+        new_process: Callable[[], int],
         bootstrap: str,
         acks: str,
         settings: Mapping[str, str],
@@ -33,7 +41,9 @@ class Sender:
     ) -> None:
         self.counts = {"ok": 0, "fail": 0, "info": 0}
         self._recorder = recorder
-        self._process = process
+        self._new_process = new_process
+        self._process = new_process()
+        self._completing = threading.Lock()  # completions may come on the caller's thread, too
         self._acks = acks
         self._on_completed = on_completed
         self._producer: Producer = producer(bootstrap, acks, settings)
@@ -84,10 +94,14 @@ class Sender:
     ) -> None:
         name = None if error is None else str(error.name())
         kind = completion_type(name)
-        self.counts[kind] += 1
+        with self._completing:
+            self.counts[kind] += 1
+            process = self._process
+            if kind == "info":
+                self._process = self._new_process()
         self._recorder.write(
             operation=operation,
-            process=self._process,
+            process=process,
             f="send",
             type=kind,
             invoked_ns=invoked_ns,

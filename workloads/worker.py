@@ -6,11 +6,13 @@ standard input is the end of the process. What it records it writes itself, into
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from neaptide.results.forgone import forgo
 if __name__ == "__main__":
     forgo()
 
-from neaptide.results.errors import NeaptideError
+from neaptide.results.errors import NeaptideError, StoreError
 from neaptide.workloads.groups import GroupConsumer
 from neaptide.workloads.polling import Poller, read_to_end
 from neaptide.workloads.protocol import ClientsConfig
@@ -29,7 +31,7 @@ from neaptide.workloads.sending import Sender
 _FLUSH_INTERVAL_S = 1.0
 _DRAIN_TIMEOUT_S = 30.0
 _BURST = 50
-PROCESSES_PER_WORKER = 100
+PROCESSES_PER_WORKER = 10_000_000  # each send without an answer takes one
 # It asks nobody else who leads, unless it is refused.
 _KNOWS_ONE_BROKER = {"topic.metadata.refresh.interval.ms": "-1"}
 
@@ -40,7 +42,8 @@ class Worker:
         self._recorder = Recorder(config.directory, config.number, config.clock_origin_ns)
         self._output = threading.Lock()
         self._senders: dict[tuple[str, str], Sender] = {}  # by bootstrap and acks
-        self._next_process = config.number * PROCESSES_PER_WORKER
+        self._processes = itertools.count((config.number - 1) * PROCESSES_PER_WORKER + 1)
+        self._said = self._recorder.written
         self._loads: list[_Load] = []
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_flushing, daemon=True)
@@ -70,9 +73,7 @@ class Worker:
             self.say({"id": number, "ok": False, "error": f"{type(error).__name__}: {error}"})
 
     def _process(self) -> int:
-        with self._output:
-            self._next_process += 1
-            return self._next_process
+        return next(self._processes)
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ class Worker:
     ) -> Sender:
         return Sender(
             self._recorder,
-            self._process(),
+            self._process,
             bootstrap,
             acks,
             {**self._config.settings, **self._config.producer, **settings},
@@ -201,22 +202,44 @@ class Worker:
 
     def do_flush(self) -> None:
         self._recorder.flush()
+        self._say_written()
 
     # --- ends ------------------------------------------------------------------------------------
 
     def _keep_flushing(self) -> None:
         """So that a run that is cut short can still be checked up to its last second."""
         while not self._closing.wait(_FLUSH_INTERVAL_S):
-            self._recorder.flush()
+            try:
+                self._recorder.flush()
+            except StoreError as error:
+                self._say_failed(error)
+                return
+            self._say_written()
+
+    def _say_failed(self, error: StoreError) -> None:
+        self.say({"event": "recorder_failed", "why": str(error)})
+
+    def _say_written(self) -> None:
+        written = self._recorder.written
+        if written != self._said:
+            self._said = written
+            self.say({"event": "written", **asdict(written)})
 
     def close(self) -> None:
+        """Raises StoreError."""
         self._closing.set()
         self._keeper.join()
         for load in self._loads:
             load.stop()
         for sender in [*self._senders.values(), *(load.sender for load in self._loads)]:
             sender.close()
-        self._recorder.close()
+        try:
+            self._recorder.close()
+        except StoreError as error:
+            self._say_failed(error)
+            raise
+        finally:
+            self._say_written()
 
 
 class _Load:

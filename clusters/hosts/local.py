@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
 
 TERM_GRACE_S: Final = 5.0
@@ -52,6 +54,26 @@ class RunningProcess:
         """None while it runs; minus the signal's number if a signal ended it."""
         return self.popen.poll()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether all its threads stand still, as after `pause`."""
+        if self.popen.poll() is not None:
+            return False
+        try:
+            return bool(psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
+        except psutil.NoSuchProcess:
+            return False
+
+    def trouble(self) -> str | None:
+        """A sentence if it does not run: how it ended and what it said last, or that it stands."""
+        who = f"The process {self.spec.name} (pid {self.pid})"
+        status = self.returncode
+        if status is None:
+            return f"{who} is stopped: somebody sent it a SIGSTOP." if self.is_stopped else None
+        how = f"was ended by {_signal_name(-status)}" if status < 0 else f"ended, status {status}"
+        log = self.spec.stdout_log
+        return f"{who} {how}; its log {log} says last: {last_line(log)}"
+
     def terminate(self) -> None:
         """Ask it to end (SIGTERM)."""
         self._signal(signal.SIGTERM)
@@ -80,6 +102,22 @@ class RunningProcess:
         # poll() reaps under a lock, so that the pid cannot have passed to somebody else.
         if self.popen.poll() is None:
             self.popen.send_signal(number)
+
+
+def last_line(log: Path) -> str:
+    """What a process said last, for a sentence about its end."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1] if lines else "nothing"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _stopped(pid: int) -> bool:

@@ -231,7 +231,7 @@ class SshHost:
         with tempfile.TemporaryDirectory() as scratch:
             packed = Path(scratch) / "get.tar.gz"
             await asyncio.to_thread(there.connection.download, archive, packed)
-            await asyncio.to_thread(_unpack, packed, directory)
+            await asyncio.to_thread(unpack, packed, directory)
 
     def refresh(self, node: int, file: Path) -> None:
         connection, there = self._nodes[node].connection, str(self.path(node, file))
@@ -306,9 +306,15 @@ def _without_bytecode(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if entry.name.endswith("__pycache__") else entry
 
 
-def _unpack(archive: Path, directory: Path) -> None:
-    """The directory holds what the archive has, and nothing else."""
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
+def unpack(archive: Path, directory: Path) -> None:
+    """The directory holds what the archive has, and nothing else; until then, what it had."""
+    new, old = (directory.with_name(f".{directory.name}.{word}") for word in ("new", "old"))
+    for left in (new, old):
+        shutil.rmtree(left, ignore_errors=True)
+    new.mkdir(parents=True)
     with tarfile.open(archive, "r:gz") as packed:
-        packed.extractall(directory, filter="data")
+        packed.extractall(new, filter="data")
+    if directory.exists():
+        directory.rename(old)
+    new.rename(directory)
+    shutil.rmtree(old, ignore_errors=True)

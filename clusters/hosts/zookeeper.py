@@ -99,7 +99,10 @@ class ZooKeeper:
         address: str = LOOPBACK,
         deadline_s: float = 30.0,
     ) -> ZooKeeper:
-        """Start a server with its data below `directory`; returns when it serves."""
+        """Start a server with its data below `directory`; returns when it serves.
+
+        Raises MissingPartError where it does not.
+        """
         java, class_path = find_java(), zookeeper_class_path()
         directory = directory.absolute()
         directory.mkdir(parents=True, exist_ok=True)
@@ -132,11 +135,12 @@ class ZooKeeper:
     async def _until_it_serves(self, deadline_s: float) -> None:
         deadline = time.monotonic() + deadline_s
         while not await serves(self.address, self.port):
-            log = self.process.spec.stdout_log
-            if self.process.returncode is not None:
-                raise RuntimeError(f"ZooKeeper ended before it served: see {log}")
+            ended = self.process.trouble()
+            if ended is not None:
+                raise MissingPartError(f"ZooKeeper cannot be had. {ended}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"ZooKeeper did not serve in {deadline_s} s: see {log}")
+                log = self.process.spec.stdout_log
+                raise MissingPartError(f"ZooKeeper did not serve in {deadline_s:g} s: see {log}")
             await asyncio.sleep(0.01)
 
 

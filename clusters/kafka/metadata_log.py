@@ -36,6 +36,7 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[int, ...]
     elr: tuple[int, ...] = ()  # eligible leader replicas, KIP-966
+    replicas: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def _remove_topic(image: Image, fields: _Fields, version: int) -> Image:
 
 def _partition(image: Image, fields: _Fields, version: int) -> Image:
     partition, topic = fields.int32(), fields.uuid()
-    _int32s(fields)  # replicas
+    replicas = _int32s(fields)
     isr = _int32s(fields)
     _int32s(fields)  # being removed
     _int32s(fields)  # being added
@@ -192,7 +193,8 @@ def _partition(image: Image, fields: _Fields, version: int) -> Image:
     if version >= 1:
         fields.array(fields.uuid)  # directories
     elr = fields.tagged().get(1)
-    state = PartitionState(leader, leader_epoch, isr, () if elr is None else _int32s(elr))
+    eligible = () if elr is None else _int32s(elr)
+    state = PartitionState(leader, leader_epoch, isr, eligible, replicas)
     return _with_partition(image, (topic, partition), state)
 
 
@@ -205,6 +207,8 @@ def _change_partition(image: Image, fields: _Fields, version: int) -> Image:
         state = replace(state, leader=leader, leader_epoch=state.leader_epoch + 1)
     if 0 in tagged:
         state = replace(state, isr=_int32s(tagged[0]))
+    if 2 in tagged:
+        state = replace(state, replicas=_int32s(tagged[2]))
     if 6 in tagged:
         state = replace(state, elr=_int32s(tagged[6]))
     return _with_partition(image, (topic, partition), state)

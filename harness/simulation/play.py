@@ -8,6 +8,7 @@ from typing import Any
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.world import World
+from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending
 from neaptide.harness.predictions import round_disagreements, unseen_sights
 from neaptide.harness.run_record import Finished
@@ -17,18 +18,21 @@ from neaptide.nemesis.search.play import simulate
 from neaptide.results.run import Aim, Converged, FinalRead
 
 
-async def play_simulated(scenario: Scenario, system: str, directory: Path) -> Finished:
+async def play_simulated(
+    scenario: Scenario, system: str, directory: Path, account: Account
+) -> Finished:
     """Plays a scenario on `neaptide:<generation>`, and writes the tables of its run."""
-    return await asyncio.to_thread(_play, scenario, system, directory)
+    return await asyncio.to_thread(_play, scenario, system, directory, account)
 
 
-def _play(scenario: Scenario, system: str, directory: Path) -> Finished:
+def _play(scenario: Scenario, system: str, directory: Path, account: Account) -> Finished:
     recorders: list[RunRecorder] = []
 
     def record(world: World) -> Any:
         recorder = RunRecorder(world)
         world.recorder = recorder
         recorders.append(recorder)
+        account.started(recorder.assigned())
         return recorder.note_nemesis
 
     simulated = simulate(
@@ -37,7 +41,9 @@ def _play(scenario: Scenario, system: str, directory: Path) -> Finished:
         record,
         lambda observed: unseen_sights(scenario, system, observed),
     )
-    recorders[0].write(directory)
+    for table, written in recorders[0].write(directory).items():
+        for writer, count in written.items():
+            account.wrote(table, writer, count)
     ended = simulated.ended
     final_read = FinalRead(
         scenario.topic.name, 0, ended.end_offset, ended.final is not None, ended.start_offset

@@ -19,6 +19,7 @@ from neaptide.clusters.simulation.network import Entry
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import log_of
 from neaptide.nemesis.search.observed import assigned
+from neaptide.results.run import Assigned, Written
 from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS, REPLICAS
 from neaptide.results.tables import write_table
 
@@ -119,11 +120,11 @@ class RunRecorder:
             phase=done.phase,
         )
 
-    def sent(self, send: Send, outcome: Outcome | None) -> None:
+    def sent(self, send: Send, outcome: Outcome | None, process: int) -> None:
         kind = "invoke" if outcome is None else outcome.kind
         completed = None if outcome is None else (outcome.completed_us - self._origin_us) * 1_000
         self._write(
-            PRODUCER,
+            process,
             "send",
             kind,
             (send.invoked_us - self._origin_us) * 1_000,
@@ -228,23 +229,55 @@ class RunRecorder:
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def write(self, run: Path) -> None:
+    def assigned(self) -> list[Assigned]:
+        spec = self._world.spec
+        return [
+            Assigned(spec.topic, partition, tuple(brokers))
+            for partition, brokers in sorted(spec.configuration.assignment.items())
+        ]
+
+    def write(self, run: Path) -> dict[str, dict[str, Written]]:
         """Sends have their rows last: how they ended is known only now."""
         clients = self._world.clients
         outcomes: list[tuple[Send, Outcome | None]] = list(clients.sends.values())
         outcomes += [(send, None) for send in clients.unsettled]
+        fresh = 1 + max((row["process"] for row in self._rows), default=PRODUCER)
+        processes = sent_by(outcomes, max(fresh, PRODUCER + 1))
         for send, outcome in sorted(outcomes, key=lambda item: item[0].number):
-            self.sent(send, outcome)
-        _write(run / "operations", OPERATIONS, self._rows)
-        _write(run / "fetch_rounds", FETCH_ROUNDS, self._rounds)
-        _write(run / "replicas", REPLICAS, _replica_rows(self._world))
+            self.sent(send, outcome, processes[send.number])
+        written = {
+            "operations": _write(run / "operations", OPERATIONS, self._rows),
+            "fetch_rounds": _write(run / "fetch_rounds", FETCH_ROUNDS, self._rounds),
+            "replicas": _write(run / "replicas", REPLICAS, _replica_rows(self._world)),
+        }
         logs = run / "logs"
         logs.mkdir(exist_ok=True)
         (logs / EVENT_LOG).write_text("\n".join(self._events) + "\n", encoding="utf-8")
+        return written
 
 
-def _write(directory: Path, schema: Any, rows: list[dict[str, Any]]) -> None:
-    write_table(directory, schema, (tuple(row[name] for name in schema.names) for row in rows))
+def sent_by(outcomes: list[tuple[Send, Outcome | None]], fresh: int) -> dict[int, int]:
+    """The logical process of each send, by its number; `fresh` and those above are nobody's.
+
+    As in `neaptide.workloads.sending`: what completes after a send that nobody knows the end of is
+    of another process. Those that never completed come last.
+    """
+    never = max((done.completed_us for _, done in outcomes if done is not None), default=0) + 1
+    ended = [
+        (never if done is None else done.completed_us, send.number, done) for send, done in outcomes
+    ]
+    process, processes = PRODUCER, {}
+    for _, number, done in sorted(ended, key=lambda item: item[:2]):
+        processes[number] = process
+        if done is None or done.kind == "info":
+            process, fresh = fresh, fresh + 1
+    return processes
+
+
+def _write(directory: Path, schema: Any, rows: list[dict[str, Any]]) -> dict[str, Written]:
+    return write_table(
+        directory, schema, (tuple(row[name] for name in schema.names) for row in rows)
+    )
 
 
 def _replica_rows(world: World) -> list[dict[str, Any]]:

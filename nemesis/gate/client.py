@@ -29,11 +29,13 @@ from neaptide.nemesis.gate.model import (
     Subscription,
     Target,
 )
+from neaptide.results.run import Written
 
 _HISTORY_EVENTS_MAX: Final = 100_000
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 _START_DEADLINE_S: Final = 30.0
 _COMMAND_DEADLINE_S: Final = 30.0
+_CLOSE_WITHIN_S: Final = 10.0
 # Every answer that passes is a large buffer, made and freed again. By itself glibc gives its pages
 # back each time, and to get them anew, zeroed, cost the gate half of its processor time.
 _KEEP_PAGES: Final = {
@@ -65,6 +67,8 @@ class Gate:
         self.positions: dict[tuple[int, str, int], Position] = {}
         # the same → the error of the last Fetch or OffsetForLeaderEpoch response delivered to it
         self.answered: dict[tuple[int, str, int], int | None] = {}
+        self.written = Written(0, 0)  # to fetch_rounds, as the gate last said
+        self.recorder_failure: str | None = None
         self._history: list[Event] = []
         self._forgotten = 0  # how many events came before the first in the history
         self._listeners: list[Callable[[Event], None]] = []
@@ -238,7 +242,7 @@ class Gate:
 
     async def flush(self) -> None:
         """Have all rounds that are over on disk."""
-        await self._do("flush")
+        self.written = Written(**await self._do("flush"))
 
     async def state(self) -> dict[str, Any]:
         """Rules, holds, connections and severed brokers, as the gate has them."""
@@ -247,8 +251,9 @@ class Gate:
     async def close(self) -> None:
         """End the process: its connections close, its records are written. Idempotent."""
         self._writer.close()
+        self.process.resume()  # one that stands still would never end
         try:
-            await self.process.wait(10.0)
+            await self.process.wait(_CLOSE_WITHIN_S)
         except TimeoutError:
             self.process.kill()
             await self.process.wait()
@@ -270,13 +275,17 @@ class Gate:
             self._answers.pop(number, None)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
-        while line := await reader.readline():
-            row = json.loads(line)
-            if "event" in row:
-                self._take(row)
-            else:
-                self._answer(row)
-        self._failure = f"the gate has ended (see {self.process.spec.stdout_log})"
+        try:
+            while line := await reader.readline():
+                row = json.loads(line)
+                if "event" in row:
+                    self._take(row)
+                else:
+                    self._answer(row)
+            self._failure = f"the gate has ended (see {self.process.spec.stdout_log})"
+        except ValueError as error:  # no JSON, or a line that is too long: it is no gate any more
+            self._failure = f"the gate cannot be understood ({error})"
+            self.process.kill()
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(GateError(self._failure))
@@ -288,11 +297,18 @@ class Gate:
             return
         if row["ok"]:
             answer.set_result(row["result"])
+        elif "failed" in row:
+            answer.set_exception(GateError(row["failed"]))
         else:
             answer.set_exception(UsageError(row["error"]))
 
     def _take(self, event: Event) -> None:
         match event["event"]:
+            case "written":
+                self.written = Written(event["files"], event["rows"])
+                return
+            case "recorder_failed":
+                self.recorder_failure = event["why"]
             case "hold_started":
                 self.held[event["hold"]] = event
             case "hold_sender_closed":

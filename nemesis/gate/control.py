@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
 from neaptide.clusters.errors import UsageError
 from neaptide.nemesis.gate.model import Cut, Rule, Subscription, Target, from_dict
 from neaptide.nemesis.gate.recorder import RoundRecorder
 from neaptide.nemesis.gate.switch import Switch
+from neaptide.results.errors import StoreError
 
 Arguments = dict[str, Any]
 
@@ -44,6 +45,8 @@ async def obey(controls: Controls, line: bytes) -> dict[str, Any]:
         if name not in COMMANDS:
             raise UsageError(f"{name!r} is no command: must be one of {', '.join(COMMANDS)}")
         result = await COMMANDS[name](controls, request)
+    except StoreError as error:  # not the fault of whoever asked
+        return {"id": request_id, "ok": False, "failed": str(error)}
     except (UsageError, ValueError, KeyError, TypeError, AttributeError) as error:
         return {"id": request_id, "ok": False, "error": str(error) or repr(error)}
     return {"id": request_id, "ok": True, "result": result}
@@ -111,8 +114,9 @@ async def _name_topics(controls: Controls, arguments: Arguments) -> None:
     controls.switch.topic_names.update(arguments["names"])
 
 
-async def _flush(controls: Controls, _: Arguments) -> None:
+async def _flush(controls: Controls, _: Arguments) -> dict[str, int]:
     controls.recorder.roll()
+    return asdict(controls.recorder.written)
 
 
 async def _state(controls: Controls, _: Arguments) -> dict[str, Any]:

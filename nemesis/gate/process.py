@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Final, cast
 
 from neaptide.clusters.errors import UsageError
@@ -23,6 +23,7 @@ from neaptide.nemesis.gate.model import GateConfig, LinkSpec, Target
 from neaptide.nemesis.gate.recorder import RoundRecorder
 from neaptide.nemesis.gate.side import Side
 from neaptide.nemesis.gate.switch import Switch
+from neaptide.results.errors import StoreError
 
 UNREPORTED_BYTES_MAX: Final = 32 * 1024 * 1024  # of events that the harness has not read
 COMMAND_BYTES_MAX: Final = 1024 * 1024
@@ -125,6 +126,16 @@ class _Refusal(asyncio.Protocol):
         cast(asyncio.Transport, transport).abort()
 
 
+class _Output(asyncio.BaseProtocol):
+    """Standard output; `closed` once all that was said is written, or nobody reads any more."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
 def _abort(side: Side) -> None:
     if side.transport is not None:
         side.transport.abort()
@@ -137,14 +148,14 @@ async def serve(config: GateConfig) -> None:
     def clock_ns() -> int:
         return time.monotonic_ns() - config.clock_origin_ns
 
-    output, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout.buffer)
+    output, said = await loop.connect_write_pipe(_Output, sys.stdout.buffer)
     stream = EventStream(output, clock_ns)
     recorder = RoundRecorder(config.run)
     switch = Switch(clock_ns, stream.emit, recorder)
     listeners = Listeners(switch, config.listen)
     ports = {link.name: await listeners.open(link) for link in config.links}
     stream.emit({"event": "ready", "at_ns": clock_ns(), "ports": ports})
-    ticking = loop.create_task(_tick(recorder, clock_ns))
+    ticking = loop.create_task(_tick(recorder, stream, clock_ns))
     obeying = loop.create_task(_obey_all(Controls(switch, recorder, listeners), stream))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, obeying.cancel)
@@ -155,8 +166,19 @@ async def serve(config: GateConfig) -> None:
     finally:
         ticking.cancel()
         listeners.close()
-        switch.close()
-        output.close()
+        try:
+            switch.close()
+        except StoreError as error:
+            stream.emit({"event": "recorder_failed", "at_ns": clock_ns(), "why": str(error)})
+            raise
+        finally:
+            stream.emit(_written(recorder))
+            output.close()
+            await said.closed.wait()
+
+
+def _written(recorder: RoundRecorder) -> Event:
+    return {"event": "written", **asdict(recorder.written)}
 
 
 async def _obey_all(controls: Controls, stream: EventStream) -> None:
@@ -168,7 +190,11 @@ async def _obey_all(controls: Controls, stream: EventStream) -> None:
         stream.emit(answer)
 
 
-async def _tick(recorder: RoundRecorder, clock_ns: Callable[[], int]) -> None:
+async def _tick(recorder: RoundRecorder, stream: EventStream, clock_ns: Callable[[], int]) -> None:
+    said = recorder.written
     while True:
         await asyncio.sleep(_TICK_S)
         recorder.tick(clock_ns())
+        if recorder.written != said:
+            said = recorder.written
+            stream.emit(_written(recorder))

@@ -15,12 +15,12 @@ import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neaptide.results.errors import StoreError
 from neaptide.results.report import evidence, over_time, plots
 from neaptide.results.report.diagram import draw
 from neaptide.results.report.layout import lay_out
 from neaptide.results.report.rows import Row, RunData, load
 from neaptide.results.report.story import Line, Story
+from neaptide.results.store import write_text
 
 REPORT_FILE: Final = "report.html"
 _STORY_OPERATIONS_MAX: Final = 400
@@ -33,10 +33,7 @@ def write_report(run_directory: Path) -> Path:
     data = load(run_directory)
     page = environment().get_template("report.html").render(**_page(data))
     path = run_directory / REPORT_FILE
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"Cannot write {path}: {error.strerror}.") from error
+    write_text(path, page)
     return path
 
 

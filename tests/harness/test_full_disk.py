@@ -44,6 +44,21 @@ def test_a_full_disk_is_said_before_anything_starts(tmp_path: Path, small_disk: 
     assert done.returncode == MISSING, done.stderr
     assert printed is None
     assert "MiB are needed: free some, or set NEAPTIDE_RUNS" in done.stderr.splitlines()[-1]
+    [run] = small_disk.glob("20*/run.json")
+    recorded = json.loads(run.read_text())
+    assert recorded["status"] == "not started"
+    assert "MiB are needed" in recorded["aim"]["why"]
+
+
+def test_a_full_disk_for_the_ledger_is_said_before_anything_starts(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    (small_disk / "filler").write_bytes(b"x" * shutil.disk_usage(small_disk).free)
+    stores = {"NEAPTIDE_STATE": str(small_disk), "NEAPTIDE_RUNS": str(tmp_path / "elsewhere")}
+    done, printed = neaptide(tmp_path, "run", "append", "--time", "5", "--json", **stores)
+    assert done.returncode == MISSING, done.stderr
+    assert printed is None
+    assert "set NEAPTIDE_STATE to a directory" in done.stderr.splitlines()[-1]
 
 
 def test_a_disk_that_fills_up_ends_the_run_in_time(tmp_path: Path, disk: Path) -> None:

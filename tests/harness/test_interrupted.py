@@ -115,6 +115,7 @@ def test_sigkill_leaves_nothing_after_the_next_command(harness: Harness) -> None
     assert "ended what an earlier run left behind" in listed.stderr
     json.loads(listed.stdout)
     assert harness.left_running() == []
+    assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
     checked = harness.neaptide("check", str(run), "--json")
     assert checked.returncode == UNKNOWN, checked.stderr
     [verdict] = json.loads(checked.stdout)["runs"]
@@ -122,11 +123,28 @@ def test_sigkill_leaves_nothing_after_the_next_command(harness: Harness) -> None
     assert verdict["operations"] > 0
 
 
+def test_a_run_that_was_killed_while_it_started_says_so_after_the_next_command(
+    harness: Harness,
+) -> None:
+    while not (found := list(harness.runs.glob("20*/logs/zookeeper.log"))):
+        assert harness.process.poll() is None
+    harness.process.kill()
+    harness.process.wait()
+    record = found[0].parent.parent / "run.json"
+    assert json.loads(record.read_text())["status"] == "running"
+    listed = harness.neaptide("list", "--json")
+    assert "ended what an earlier run left behind" in listed.stderr
+    recorded = json.loads(record.read_text())
+    assert recorded["status"] == "not started"
+    assert recorded["aim"]["why"] == "neaptide was killed while it went on"
+    assert harness.left_running() == []
+
+
 def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path) -> None:
     """A shell gives it an ignored SIGINT."""
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);"
-        " from harness.cli import main; main()"
+        " from neaptide.harness.cli import main; main()"
     )
     search = ("explore", "--system", "neaptide:2.1", "--time", "600", "--workers", "1")
     process = subprocess.Popen(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from neaptide.checkers.planting import plant
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.shared_archive import RECORDING
-from neaptide.harness.spark_java import SparkJava
-from tests.harness.command import neaptide
+from neaptide.harness.spark_java import SparkHome, SparkJava
+from tests.harness.command import COMMAND, neaptide
 
 
 @pytest.fixture
@@ -47,3 +52,66 @@ def test_a_first_check_writes_it_and_one_that_is_broken_changes_nothing(tmp_path
     assert "writing down" not in second.stderr
     assert told["runs"] == again["runs"]
     assert told["runs"][0]["anomalies"]["lost-write"] == 1
+
+
+def carrying_a_token(directory: Path) -> list[psutil.Process]:
+    """Processes that a command of this test has started, and that what it started has."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            environ = process.environ()
+            ours = environ.get("NEAPTIDE_TEST") == str(directory)
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            if ours and TOKEN_VARIABLE in environ and alive:
+                found.append(process)
+    return found
+
+
+@pytest.mark.live
+@pytest.mark.spark
+def test_a_java_that_outlives_a_killed_command_is_ended_by_the_next(tmp_path: Path) -> None:
+    plant(tmp_path / "run", 100, {}, partitions=1, seed=1)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    stores = {"NEAPTIDE_STATE": str(tmp_path / "state"), "TMPDIR": str(scratch)}
+    environ = {**os.environ, **stores, "NEAPTIDE_TEST": str(tmp_path)}
+    command = subprocess.Popen(
+        [*COMMAND, "check", "run"], cwd=tmp_path, env=environ, stdout=subprocess.DEVNULL
+    )
+    try:
+        while not (left := [p for p in carrying_a_token(tmp_path) if p.name() == "java"]):
+            assert command.poll() is None
+        for process in left:
+            process.suspend()  # or it might end by itself, some time after
+    finally:
+        command.kill()
+        command.wait()
+    listed, _ = neaptide(tmp_path, "list", "--json", **stores)
+    assert "ended what an earlier run left behind: Spark's Java" in listed.stderr
+    assert carrying_a_token(tmp_path) == []
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.live
+@pytest.mark.spark
+def test_a_command_that_ends_well_leaves_no_directory_and_no_ledger(tmp_path: Path) -> None:
+    plant(tmp_path / "run", 100, {}, partitions=1, seed=1)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    done, _ = neaptide(tmp_path, "check", "run", "--json", TMPDIR=str(scratch))
+    assert done.returncode == 0, done.stderr
+    assert list(scratch.iterdir()) == []
+    assert list((tmp_path / "state" / "ledger").glob("*.jsonl")) == []
+
+
+def test_where_no_ledger_can_be_written_spark_starts_as_always(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "file"))
+    before = dict(os.environ)
+    home = SparkHome()
+    with home.starting():
+        assert dict(os.environ) == before
+    assert home.java_options == ()
+    home.close()

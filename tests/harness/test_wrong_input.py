@@ -39,6 +39,10 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
         (("repro", "--host", "moon"), "There is no host 'moon'; it must be one of local"),
         (("run", "shop"), "There is no workload 'shop'; it must be one of append"),
         (("run", "append", "--nemesis", "boom"), "There is no fault 'boom'; it must be one of"),
+        (
+            ("run", "append", "--brokers", "1", "--nemesis", "kill,cut"),
+            "--nemesis cut is between two brokers: it needs --brokers 2 or more",
+        ),
         (("run", "append", "--acks", "2"), "--acks '2' must be 0, 1 or all"),
         (("run", "append", "--idempotence", "--acks", "1"), "--idempotence needs --acks all"),
         (
@@ -57,6 +61,17 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
 def test_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     done = neaptide(*arguments, NEAPTIDE_RUNS=str(tmp_path), NEAPTIDE_STATE=str(tmp_path / "s"))
     assert_one_sentence(done, USAGE, says)
+
+
+@pytest.mark.live
+def test_a_state_directory_that_cannot_be_written_is_said_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    stores = {"NEAPTIDE_RUNS": str(tmp_path / "runs"), "NEAPTIDE_STATE": str(tmp_path / "file")}
+    done = neaptide("run", "append", "--time", "5", **stores)
+    assert_one_sentence(done, MISSING, "set NEAPTIDE_STATE to a directory that you may write to")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_broken_toml_file_names_its_line(tmp_path: Path) -> None:

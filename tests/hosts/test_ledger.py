@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
 import pytest
 
-from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger, ProcessIdentity, reap_orphans
+from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.ledger import (
+    TOKEN_VARIABLE,
+    Ledger,
+    ProcessIdentity,
+    Whereabouts,
+    reap_orphans,
+)
 
 _SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -167,3 +176,62 @@ def test_resources_of_the_living_are_left_alone(tmp_path: Path) -> None:
     ledger.intend_resource("network", "n")
     assert reap_orphans(tmp_path, {"network": lambda _: pytest.fail("it is in use")}) == []
     ledger.close()
+
+
+def _ledger_of(directory: Path, **owner: object) -> Path:
+    """Of an owner whose pid and start are those of nobody here."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "7-7-0.jsonl"
+    mine = {"pid": 7, "started": 7.0, **asdict(Whereabouts.here()), **owner}
+    path.write_text(json.dumps({"owner": mine}) + "\n" + json.dumps(_NODE) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"host": "another", "boot": "another"},
+        {"host": "another"},
+        {"pids": "pid:[1]"},
+        {"boot": "another", "pids": "pid:[1]"},
+    ],
+)
+def test_an_owner_in_another_container_or_machine_is_left_alone(
+    tmp_path: Path, elsewhere: dict[str, object]
+) -> None:
+    path = _ledger_of(tmp_path, **elsewhere)
+    assert reap_orphans(tmp_path, {"node": lambda _: pytest.fail("it may live there")}) == []
+    assert path.exists()
+
+
+def test_a_dead_owner_of_this_container_is_not(tmp_path: Path) -> None:
+    path = _ledger_of(tmp_path)
+    assert reap_orphans(tmp_path, {"node": lambda _: True}) == ["node a"]
+    assert not path.exists()
+
+
+def test_what_ran_before_a_machine_was_started_anew_is_over() -> None:
+    here = Whereabouts("h", "now", "pid:[4026531836]")
+    assert Whereabouts("h", "before", "pid:[4026531836]").is_over(here)
+    assert not Whereabouts("h", "before", "pid:[5]").is_over(here)
+    assert not Whereabouts("g", "before", "pid:[4026531836]").is_over(here)
+    assert not here.is_over(here)
+
+
+def test_a_ledger_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(MissingPartError, match="set NEAPTIDE_STATE to a directory"):
+        Ledger(tmp_path / "file" / "ledger")
+
+
+def test_a_ledger_on_a_full_disk_is_one_sentence_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fsync", full)
+        with pytest.raises(MissingPartError, match="No space left on device"):
+            Ledger(tmp_path)
+    assert list(tmp_path.iterdir()) == []

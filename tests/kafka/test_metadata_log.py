@@ -84,17 +84,17 @@ def test_a_change_that_is_of_something_else_leaves_it_as_it_is() -> None:
 
 def test_each_election_is_a_new_epoch_and_a_change_of_the_isr_is_none() -> None:
     first = image(partition((1, 2, 3), leader=1))
-    assert first.partitions[KEY] == PartitionState(1, 0, (1, 2, 3))
+    assert first.partitions[KEY] == PartitionState(1, 0, (1, 2, 3), (), (1, 2, 3))
     shrunk = first.apply(change(isr=(1, 2)))
-    assert shrunk.partitions[KEY] == PartitionState(1, 0, (1, 2))
+    assert shrunk.partitions[KEY] == PartitionState(1, 0, (1, 2), (), (1, 2, 3))
     elected = shrunk.apply(change(isr=(2,), leader=2))
-    assert elected.partitions[KEY] == PartitionState(2, 1, (2,))
+    assert elected.partitions[KEY] == PartitionState(2, 1, (2,), (), (1, 2, 3))
     assert elected.apply(change(leader=2)).partitions[KEY].leader_epoch == 2
 
 
 def test_a_partition_without_leader_keeps_its_eligible_leader_replicas() -> None:
     left = image(partition((1,), leader=1), change(isr=(), leader=-1, elr=(1,)))
-    assert left.partitions[KEY] == PartitionState(-1, 1, (), (1,))
+    assert left.partitions[KEY] == PartitionState(-1, 1, (), (1,), (1, 2, 3))
 
 
 def test_older_versions_of_a_partition_have_no_directories() -> None:

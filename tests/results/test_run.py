@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from neaptide.results.errors import RunUnreadableError
-from neaptide.results.run import Aim, Converged, FinalRead, Run, parse_run, read_run
+from neaptide.results.run import (
+    Aim,
+    Assigned,
+    Converged,
+    FinalRead,
+    Incident,
+    Run,
+    Written,
+    parse_run,
+    read_run,
+)
 from neaptide.results.store import write_run
 
 RUN = Run(
@@ -29,6 +39,10 @@ RUN = Run(
     final_reads=(FinalRead("t", 0, 1, True),),
     converged=Converged(True, "all at 1"),
     replicas_written=True,
+    written={"operations": {"c1": Written(2, 70)}},
+    assigned=(Assigned("t", 0, (0, 1, 2)),),
+    incidents=(Incident("coordination", "ZooKeeper ended."),),
+    min_acked=5,
     repeat="neaptide replay x",
     clients={"producer": "librdkafka"},
     versions={"python": "3.11"},

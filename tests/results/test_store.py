@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from neaptide.results.errors import RunNotFoundError, StoreError
-from neaptide.results.store import create_run, find_run, list_runs, write_json
+from neaptide.results.store import create_run, find_run, list_runs, write_json, write_text
 
 NOON = datetime(2025, 11, 21, 12, 0, 5, tzinfo=UTC)
 
@@ -67,3 +68,19 @@ def test_writing_json_leaves_nothing_beside_it(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"a": 1})
     write_json(tmp_path / "a.json", {"a": 2})
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_cannot_be_written_leaves_the_old_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path / "page", "old")
+
+    def full(path: Path, text: str, encoding: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(Path, "write_text", full)
+        with pytest.raises(StoreError, match="No space left on device"):
+            write_text(tmp_path / "page", "new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]

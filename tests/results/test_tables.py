@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from neaptide.results.errors import StoreError
+from neaptide.results.run import Written
 from neaptide.results.schema import OPERATIONS
-from neaptide.results.tables import TableWriter, hidden_name, table_files, write_table
+from neaptide.results.tables import TableWriter, hidden_name, table_files, write_table, written_by
 
 SMALL = pa.schema(
     [
@@ -30,7 +32,7 @@ def test_rows_come_back_in_order(tmp_path: Path) -> None:
     with TableWriter(tmp_path, SMALL, chunk_rows=7, file_rows=20) as writer:
         writer.extend(rows)
     assert rows_of(tmp_path) == rows
-    assert writer.rows_written == 100
+    assert writer.written == Written(5, 100)
     assert len(table_files(tmp_path)) == 5  # files of three chunks, 21 rows
 
 
@@ -84,3 +86,47 @@ def test_a_full_disk_is_one_clear_sentence(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, SMALL, chunk_rows=1)
     with pytest.raises(StoreError, match=r"is full: free some space, or set NEAPTIDE_RUNS"):
         writer.extend((n, "w") for n in range(10_000))
+
+
+def test_rows_count_once_their_file_has_its_name(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, SMALL, writer="c1", chunk_rows=2)
+    writer.extend((n, "w") for n in range(5))
+    assert writer.written == Written(0, 0)
+    writer.flush()
+    assert writer.written == Written(1, 5) == written_by(tmp_path, "c1")
+    writer.append((6, "w"))
+    writer.close()
+    assert writer.written == Written(2, 6) == written_by(tmp_path, "c1")
+    assert written_by(tmp_path, "c2") == Written(0, 0)
+
+
+def test_a_writer_that_failed_for_a_moment_takes_no_rows_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that it had are gone: were it to go on, a table with a gap would look whole."""
+    writer = TableWriter(tmp_path, SMALL, chunk_rows=2)
+    writer.extend([(1, "a"), (2, "b")])
+    writer.flush()
+    with monkeypatch.context() as failing:
+
+        def fail(*_: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        failing.setattr(pq.ParquetWriter, "write_table", fail)
+        with pytest.raises(StoreError, match="Input/output error"):
+            writer.extend([(3, "c"), (4, "d")])
+    for call in (lambda: writer.append((5, "e")), writer.flush, writer.close):
+        with pytest.raises(StoreError, match="Input/output error"):
+            call()
+    assert rows_of(tmp_path) == [(1, "a"), (2, "b")]
+    assert writer.written == Written(1, 2)
+
+
+def test_what_failed_in_a_with_is_what_is_raised(tmp_path: Path) -> None:
+    def work() -> None:
+        with TableWriter(tmp_path, SMALL) as writer:
+            writer.append((None, "a"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()

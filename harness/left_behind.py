@@ -1,0 +1,50 @@
+"""What a harness that was killed has left, beside processes and what hosts made: how it is ended.
+
+A run whose harness is dead says so in its `run.json`; a scratch directory is removed. Loads little:
+every command begins with it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from neaptide.clusters.hosts import place
+from neaptide.clusters.hosts.ledger import Remover
+from neaptide.results.errors import NeaptideError
+from neaptide.results.run import Aim, Status, read_run
+from neaptide.results.store import write_run
+
+RUN: Final = "unfinished run"
+SCRATCH: Final = "scratch directory"
+SCRATCH_PREFIX: Final = "neaptide-"
+
+
+def end_run(directory: str) -> bool:
+    """A run that has an assignment had begun."""
+    path = Path(directory)
+    try:
+        run = read_run(path)
+        if run.status == "running":
+            status: Status = "interrupted" if run.assigned else "not started"
+            why = Aim(False, "neaptide was killed while it went on")
+            write_run(path, replace(run, status=status, aim=why))
+    except NeaptideError:  # it had not come to its `run.json`, or somebody has removed it
+        return True
+    return True
+
+
+def remove_scratch(directory: str) -> bool:
+    path = Path(directory)
+    if path.name.startswith(SCRATCH_PREFIX):
+        shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
+
+
+REMOVERS: Final[dict[str, Remover]] = {
+    **place.REMOVERS,
+    RUN: end_run,
+    SCRATCH: remove_scratch,
+}
