@@ -154,7 +154,7 @@ class Check:
     def _frames(self) -> dict[str, DataFrame]:
         """What is spread over the tasks."""
         return {
-            "operations": tables.operations(self.spark, self.materials),
+            tables.RECORDED: tables.operations(self.spark, self.materials),
             "replicas": tables.replicas(self.spark, self.materials),
             "fetch_rounds": tables.fetch_rounds(self.spark, self.materials),
             "final_reads": tables.final_reads(self.spark, self.materials),

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from neaptide.checkers.pipeline.output import ANOMALY, OUTPUT, Asked, counted
+from neaptide.checkers.pipeline.tables import RECORDED, operations_view
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.checkers.rules.dialects import SparkSql
 
@@ -35,6 +36,7 @@ def judged(
     try:
         for name, rows in tables.items():
             view(name, rows)
+        view("operations", spark.sql(operations_view(tables[RECORDED].columns)))
         dialect = SparkSql()
         found = []
         for relation in asked.plan.relations:

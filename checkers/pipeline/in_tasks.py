@@ -31,6 +31,7 @@ from neaptide.checkers.pipeline.output import (
     reason_of,
     table_of,
 )
+from neaptide.checkers.pipeline.tables import RECORDED, operations_view
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.checkers.rules.dialects import DuckDb
 
@@ -94,6 +95,7 @@ class Engine:
         names = {name: schema.names for name, schema in self.columns.items()}
         for name, rows in unpacked(batches, names):
             tables.from_arrow(rows).insert_into(name)
+        tables.execute(f"CREATE VIEW operations AS {operations_view(names[RECORDED])}")
 
     def _ask(self, tables: duckdb.DuckDBPyConnection) -> str | None:
         """Run the rules; why that ended before the last one."""

@@ -37,13 +37,13 @@ _JAVA_ALWAYS: Final = (
 )
 # With one compiler Java keeps room for so little code that three minutes of checks fill it: it then
 # compiles no more.
-_JAVA_FIRST_COMPILER: Final = (
-    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-)
+_JAVA_CODE: Final = "-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+_JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
 # sleeps, and is not to be given up.
 _ONE_PROCESS: Final[Mapping[str, str]] = {"spark.network.timeout": "7d"}
 LARGE_ROWS: Final = 8_000_000
+COMPILED_ROWS: Final = 4_000_000  # from here on Java's second compiler pays
 _MEMORY_SMALL: Final = "3g"
 _MEMORY_LARGE: Final = "6g"
 _HEAP_LEAST_MIB: Final = 512  # with less Spark does not start
@@ -71,7 +71,9 @@ def local_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
     given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
-    settings = _settings(given, tasks_at_once(master), address, java_options)
+    compilers = [] if rows > COMPILED_ROWS else [_JAVA_FIRST_COMPILER]
+    options = [*java_options, *compilers]
+    settings = _settings(given, tasks_at_once(master), address, options)
     for key, value in {**settings, **(_ONE_PROCESS if master.startswith("local") else {})}.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
@@ -106,7 +108,7 @@ def _settings(memory: str, tasks: int, address: str, java_options: Sequence[str]
         "spark.driver.bindAddress": address,
         "spark.driver.host": address,
         "spark.driver.extraJavaOptions": " ".join(
-            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_FIRST_COMPILER]
+            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_CODE]
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

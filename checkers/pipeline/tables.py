@@ -10,7 +10,7 @@ as `neaptide.results.long_texts` does it, so that no later step carries them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -81,17 +81,33 @@ def _plain_schema(table: str) -> pa.Schema:
     return pa.schema([pa.field(f.name, _plain(f.type)) for f in TABLES[table]])
 
 
+# Of runs without transactions these columns say nothing, and do not travel.
+OF_TRANSACTIONS: Final[Mapping[str, str]] = {
+    "mop": "CAST(NULL AS INT)",
+    "committed": "type = 'ok'",
+}
+
+
 def operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     """The operations as the rules see them: renamed, and with `committed`."""
     rows = _renamed(read(spark, "operations", materials), _NOT_READ)
     if not any(material.transactions for material in materials):
-        return rows.withColumn("committed", F.col("type") == "ok")
+        return rows.drop(*OF_TRANSACTIONS)
     committed = F.broadcast(_committed(spark, rows)).withColumn("is_open", F.lit(True))
     return (
         rows.join(committed, ["run", "operation"], "left")
         .withColumn("committed", (F.col("type") == "ok") | F.coalesce("is_open", F.lit(False)))
         .drop("is_open")
     )
+
+
+RECORDED: Final = "recorded_operations"  # what travels
+
+
+def operations_view(columns: Collection[str]) -> str:
+    """The `operations` of the rules out of what travelled."""
+    lacking = [f"{sql} AS {name}" for name, sql in OF_TRANSACTIONS.items() if name not in columns]
+    return f"SELECT {', '.join(['*', *lacking])} FROM {RECORDED}"
 
 
 def _committed(spark: SparkSession, rows: DataFrame) -> DataFrame:

@@ -6,54 +6,66 @@
 -- that did not moves nobody. What was reassigned during an operation is not judged inside it.
 WITH moves AS (
     SELECT
-        run, topic, partition, process, operation, value, type = 'ok' AS settled,
+        run, topic, partition, process, operation, position, invoked_ns, value,
+        type = 'ok' AS settled,
         phase = 'final' AS is_final, coalesce(rebalanced, false) AS rebalanced,
-        CASE WHEN f = 'poll' THEN log_offset END AS log_offset,
-        row_number() OVER (
-            PARTITION BY run, topic, partition, process, phase = 'final'
-            ORDER BY invoked_ns, operation, position
-        ) AS turn
+        CASE WHEN f = 'poll' THEN log_offset END AS log_offset
     FROM operations
     WHERE partition IS NOT NULL AND (f = 'seek' OR (f = 'poll' AND log_offset IS NOT NULL))
 ),
-numbered AS (
+in_turn AS (
     SELECT
         moves.*,
-        count(CASE WHEN settled THEN 1 END) OVER (
-            PARTITION BY run, topic, partition, process, is_final ORDER BY turn
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) AS settled_before,
-        lag(operation) OVER in_turn AS previous_operation,
-        lag(log_offset) OVER in_turn AS previous_offset,
-        lag(value) OVER in_turn IS NOT NULL AS previous_known,
-        lag(settled) OVER in_turn AS previous_settled
+        lag(operation) OVER turn AS previous_operation,
+        lag(log_offset) OVER turn AS previous_offset,
+        lag(value IS NOT NULL) OVER turn AS previous_known,
+        lag(settled) OVER turn AS previous_settled
     FROM moves
-    WINDOW in_turn AS (PARTITION BY run, topic, partition, process, is_final ORDER BY turn)
+    WINDOW turn AS (
+        PARTITION BY run, topic, partition, process, is_final
+        ORDER BY invoked_ns, operation, position
+    )
+),
+-- Few consumers have reads of operations that did not succeed: only their moves are counted.
+unsettled AS (
+    SELECT DISTINCT run, topic, partition, process, is_final FROM moves WHERE NOT settled
+),
+counted AS (
+    SELECT
+        in_turn.*,
+        count(CASE WHEN settled THEN 1 END) OVER (
+            PARTITION BY run, topic, partition, process, is_final
+            ORDER BY invoked_ns, operation, position
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS settled_before
+    FROM in_turn
+    SEMI JOIN unsettled USING (run, topic, partition, process, is_final)
 ),
 settled_moves AS (
     SELECT
-        run, topic, partition, process, is_final, operation, log_offset, value,
-        settled_before + 1 AS number
-    FROM numbered
+        run, topic, partition, process, is_final, operation AS settled_operation,
+        log_offset AS settled_offset, value IS NOT NULL AS settled_known,
+        settled_before + 1 AS settled_before
+    FROM counted
     WHERE settled
 ),
 followed AS (
     SELECT
         run, topic, partition, process, operation, value, log_offset, rebalanced,
         previous_operation, previous_offset, previous_known
-    FROM numbered
+    FROM in_turn
     WHERE previous_operation = operation OR previous_settled
     UNION ALL
     SELECT
-        run, topic, partition, process, numbered.operation, numbered.value, numbered.log_offset,
-        rebalanced, settled_moves.operation, settled_moves.log_offset,
-        settled_moves.value IS NOT NULL
-    FROM numbered
-    JOIN settled_moves USING (run, topic, partition, process, is_final)
-    WHERE previous_operation <> numbered.operation AND NOT previous_settled
-        AND settled_moves.number = settled_before
+        run, topic, partition, process, operation, value, log_offset, rebalanced,
+        settled_operation, settled_offset, settled_known
+    FROM counted
+    JOIN settled_moves USING (run, topic, partition, process, is_final, settled_before)
+    WHERE previous_operation <> operation AND NOT previous_settled
 )
-SELECT followed.*, operation = previous_operation AS inside
+SELECT
+    run, topic, partition, process, operation, value, log_offset, previous_operation,
+    previous_offset, previous_known, operation = previous_operation AS inside
 FROM followed
 WHERE log_offset IS NOT NULL AND previous_offset IS NOT NULL
     AND log_offset <> previous_offset + 1

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from neaptide.checkers import session
+from neaptide.checkers.pipeline import session
 from neaptide.checkers.pipeline.limits import TASK_MEMORY
 
 

@@ -12,10 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from neaptide.checkers import cycles
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.frames import read_operations
-from neaptide.checkers.material import open_run
+from neaptide.checkers.verdict import Options
 from neaptide.results.run import FinalRead
 from neaptide.results.schema import ANOMALIES, OPERATIONS
 from neaptide.results.tables import write_table
@@ -36,6 +34,8 @@ from tests.checkers.histories import (
 from tests.checkers.reading import Judged, judged
 
 pytestmark = pytest.mark.spark
+
+THOROUGH = Options(thorough=True)
 
 AB = final((0, "a"), (1, "b"))
 ABC = final((0, "a"), (1, "b"), (2, "c"))
@@ -219,7 +219,7 @@ def test_what_is_normal_is_found_where_it_is_asked_for(spark: SparkSession, tmp_
         final((0, "y"), (1, "y2"), partition=1), **TWO,
     ).write(tmp_path / "fork")  # fmt: skip
     (quiet,) = check_runs(spark, [fork])
-    (asked,) = check_runs(spark, [fork], thorough=True)
+    (asked,) = check_runs(spark, [fork], options=THOROUGH)
     assert (quiet.verdict, dict(quiet.anomalies)) == ("valid", {})
     assert asked.verdict == "valid"
     assert dict(asked.anomalies) == {"G-single": 1, "send-skip": 1}
@@ -229,33 +229,23 @@ def test_what_is_normal_is_found_where_it_is_asked_for(spark: SparkSession, tmp_
 def test_too_many_edges_make_the_run_unknown(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neaptide.checkers.cycles.EDGES_MAX", 1)
+    monkeypatch.setattr("neaptide.checkers.pipeline.cycles.EDGES_MAX", 1)
     run = STORIES["two-transactions-read-each-other"][0].write(tmp_path / "many")
     (verdict,) = check_runs(spark, [run])
     assert verdict.verdict == "unknown"
-    assert "may lie on cycles" in verdict.reasons[0]
+    assert "more edges than a task can search" in verdict.reasons[0]
 
 
-def test_too_many_edges_of_what_never_counts_do_not(
+def test_what_is_trimmed_first_is_searched(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neaptide.checkers.cycles.SMALL_EDGES", 0)
-    monkeypatch.setattr("neaptide.checkers.cycles.EDGES_MAX", 1)
-    run = STORIES["two-transactions-write-before-each-other"][0].write(tmp_path / "many")
+    """More edges than a task may hold, of which few can lie on a cycle."""
+    monkeypatch.setattr("neaptide.checkers.pipeline.cycles.EDGES_MAX", 2)
+    first, both = STORIES["two-transactions-read-each-other"][0], Op("poll", 7, "ok", ())
+    more = [txn(("send", 9, "z"), process=5), txn(("poll", 9, "z"), process=6), both]
+    run = Story([*first.ops[:2], *more[:2], *first.ops[2:]], run=first.run).write(tmp_path / "run")
     (verdict,) = check_runs(spark, [run])
-    assert verdict.verdict == "valid"
-    assert "normal-cycles-unsearched" in verdict.anomalies
-
-
-def test_no_window_counts_what_follows_anew_for_each_row(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = STORIES["two-transactions-write-before-each-other"][0].write(tmp_path / "run")
-    operations = read_operations(spark, [open_run(run)])
-    cycles.data_edges(operations, rw=True).explain("extended")
-    plan = capsys.readouterr().out
-    assert "unboundedpreceding$(), -1" in plan
-    assert "unboundedfollowing" not in plan
+    assert verdict.anomalies.get("G1c") == 1
 
 
 def measures_of(run: Path, name: str) -> list[dict[str, Any]]:
@@ -270,7 +260,7 @@ def test_a_partition_without_acks_is_measured_by_fault(spark: SparkSession, tmp_
         send("a", 0), nemesis('{"kill":"A"}'), send("b", type="fail"), send("c", type="info"),
         nemesis('{"restart":"A"}'), send("d", 1), final((0, "a"), (1, "d")),
     ).write(tmp_path / "run")  # fmt: skip
-    (verdict,) = check_runs(spark, [run], thorough=True)
+    (verdict,) = check_runs(spark, [run], options=THOROUGH)
     assert (verdict.verdict, dict(verdict.anomalies)) == ("valid", {})
     windows = sorted(measures_of(run, "availability"), key=lambda row: row["from_ns"])
     assert [(w.get("fault"), w["from_ns"], w["to_ns"]) for w in windows] == [
@@ -290,7 +280,7 @@ def test_a_partition_without_acks_is_measured_by_fault(spark: SparkSession, tmp_
 
 def test_unseen_records_are_told_over_time(spark: SparkSession, tmp_path: Path) -> None:
     run = story(send("a", 0), send("b", 1), poll((0, "a")), AB).write(tmp_path / "run")
-    check_runs(spark, [run], thorough=True)
+    check_runs(spark, [run], options=THOROUGH)
     points = sorted((p["at_ns"], p["unseen"]) for p in measures_of(run, "unseen-over-time"))
     assert points == [(5, 1), (15, 2), (25, 1), (35, 0)]
 
