@@ -107,7 +107,7 @@ def check(
 
 
 def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:
-    from neaptide.checkers.edn import SUFFIX
+    from neaptide.checkers.histories.edn import SUFFIX
 
     if stop and not follow:
         raise UsageError("--stop-on-anomaly needs --follow.")

@@ -28,8 +28,8 @@ from typing import Any
 
 import psutil
 
-from neaptide.checkers.planting import PLANTS as EVERY_KIND
-from neaptide.checkers.planting import UNSEEN, plant
+from tests.planting.planting import PLANTS as EVERY_KIND
+from tests.planting.planting import UNSEEN, plant
 
 FEW_KINDS = {"lost-write": 3, "duplicate": 2, "poll-skip": 2, "reordered": 2, "unseen": 1}
 SAMPLE_S = 0.2

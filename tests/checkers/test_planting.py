@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from neaptide.checkers import planting_tables
+from tests.planting import tables as planting_tables
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.planting import PLANTS, UNSEEN, plant
+from tests.planting.planting import PLANTS, UNSEEN, plant
 from tests.checkers.reading import judged
 
 OPERATIONS = 20_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.checkers.planting import plant
+from tests.planting.planting import plant
 from neaptide.clusters.shared_archive import RECORDING
 from neaptide.harness.spark_java import SparkJava
 from tests.harness.command import neaptide

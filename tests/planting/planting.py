@@ -9,7 +9,7 @@ whoever finds more has a false alarm, whoever finds fewer has missed something. 
 needs the end of a partition is `unseen`.
 
 The rule: a batch is a pure function of its place and plant; valid ones are written many at a time
-(`checkers.planting_tables`). Memory is bounded by the number of plants, not by the history.
+(`tests.planting.tables`). Memory is bounded by the number of plants, not by the history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.checkers.planting_tables import (
+from tests.planting.tables import (
     BATCH,
     CONSUMERS,
     FINAL,
