@@ -8,7 +8,7 @@ A value is made of what JSON has, so that both readers can make it:
     nil, true, 1, 1.5   None, True, 1, 1.5
     :ok                 "ok"
     "text"              '"text', a string that begins with a quotation mark
-    name, 1/2, ##NaN    {"'": "name"}, any other token
+    name, 1/2, ##NaN    {"'": "name"}, any other token, and integers beyond 64 bits
     [1 2] (1 2) #{1 2}  [1, 2]
     {:a 1, :b 2}        {"": ["a", 1, "b", 2]}
 
@@ -43,6 +43,7 @@ _TOKEN: Final = re.compile(
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+N?")
 _FLOAT: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?M?")
 _DIGITS_MAX: Final = 1_000
+_INT64: Final = (-(2**63), 2**63 - 1)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES: Final[Mapping[str, str]] = {
     "n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\": "\\",
@@ -130,6 +131,11 @@ class _Reader:
         return {SYMBOL: token}
 
 
+def _integer(token: str) -> Any:
+    number = int(token.rstrip("N"))
+    return number if _INT64[0] <= number <= _INT64[1] else {SYMBOL: str(number)}
+
+
 def _string(token: str) -> str:
     def unescape(match: re.Match[str]) -> str:
         code = match[1]
@@ -149,7 +155,7 @@ def _character(token: str) -> str:
 
 _ATOMS: Final[tuple[tuple[Callable[[str], object], Callable[[str], Any]], ...]] = (
     (lambda token: token[0] == ":", lambda token: token[1:]),
-    (_INTEGER.fullmatch, lambda token: int(token.rstrip("N"))),
+    (_INTEGER.fullmatch, lambda token: _integer(token)),
     (lambda token: token in _WORDS, lambda token: _WORDS[token]),
     (lambda token: token[0] == '"', _string),
     (_FLOAT.fullmatch, lambda token: float(token.rstrip("M"))),

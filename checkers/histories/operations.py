@@ -3,7 +3,7 @@
 The operations are those of `jepsen.tests.kafka`: `send`, `poll` and `txn` with their
 micro-operations, `assign` and `subscribe`; any other is kept by its name without a value. An
 invocation and its completion are one operation, brought together by their process; its number is
-the `:index` of the first of its lines, or, in a history without, the place of that line in its file.
+the `:index` of the first of its lines; in a history without, where that line is in its file.
 
 Keys: a number of a partition (below 2^31) is one of the topic `jepsen`; anything else is a topic of
 its own. An assignment drops what its process polled and no longer has: that begins anew, by a seek.
@@ -14,7 +14,7 @@ The rule: what is no operation is refused by `EdnError`; no line is dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -23,17 +23,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from neaptide.checkers.histories.edn import MAP, QUOTE, SYMBOL, EdnError, write
-from neaptide.checkers.histories.tokens import Value, pairs, require_whole
+from neaptide.checkers.histories.tokens import Fields, Value, pairs, require_whole
 from neaptide.results.schema import OPERATIONS_READ
 
 TOPIC: Final = "jepsen"
 NEMESIS: Final = "nemesis"
 _NEMESIS_PROCESS: Final = -1
 _INT32: Final = 2**31 - 1
-_INT64: Final = 2**63 - 1
 _KINDS: Final = ("invoke", "ok", "fail", "info")
 _OF_RECORDS: Final = ("send", "poll", "txn")
-_ASSIGNING: Final = ("assign", "subscribe")
+ASSIGNING: Final = ("assign", "subscribe")
 # What our tables call otherwise; of a client that has such a word the keyword is kept.
 _OURS: Final = ("seek", "commit", "committed", "nemesis", "leader")
 _KNOWN: Final = frozenset(("index", "time", "process", "type", "f", "value"))
@@ -59,7 +58,7 @@ class Line(NamedTuple):
     kind: str
     f: str
     records: Records
-    keys: frozenset[Key] | None  # of an assignment
+    keys: Sequence[Key]  # that an assignment has, or that were polled
     error: str | None
 
 
@@ -67,7 +66,7 @@ class Past(Protocol):
     """What was before the lines that are read here, of a process that has not been seen yet."""
 
     def last(self, process: int) -> Line | None: ...
-    def assigned(self, process: int) -> frozenset[Key] | None: ...
+    def assigned(self, process: int) -> Sequence[Key]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +77,23 @@ class Given:
     time: bool
 
 
-def given(value: Value) -> Given:
-    op = _operation(value)
+def given(op: Fields) -> Given:
     return Given(op.get("index") is not None, op.get("time") is not None)
 
 
-def read_line(value: Value, place: int, gives: Given) -> Line:
-    """What the value of a line says. Raises EdnError."""
-    op = _operation(value)
+def read_line(op: Fields, place: int, gives: Given) -> Line:
+    """What a line says; `place` is where it is in its file. Raises EdnError."""
     kind, f, process, what = op.get("type"), op.get("f"), op.get("process"), op.get("value")
     if kind not in _KINDS:
         raise EdnError(f"its :type is {write(kind)}, not :invoke, :ok, :fail or :info")
-    if type(f) is not str or f.startswith(QUOTE):
+    if type(f) is not str or f[0] == QUOTE:
         raise EdnError(f"its :f is {write(f)}, which is no keyword")
-    if type(process) is not int:
-        if process != NEMESIS:
-            raise EdnError(f"its :process is {write(process)}, neither a number nor :nemesis")
-        require_whole(what)
-    elif not 0 <= process <= _INT32:
-        raise EdnError(f"its :process is {process}: it must be from 0 to {_INT32}")
-    at = _number(op, "index", place, gives.index)
-    at_ns = _number(op, "time", at, gives.time)
+    at = op.get("index")
+    if type(at) is not int or not gives.index:
+        at = _absent(at, "index", gives.index, place)
+    at_ns = op.get("time")
+    if type(at_ns) is not int or not gives.time:
+        at_ns = _absent(at_ns, "time", gives.time, at)
     rebalanced: frozenset[Key] = frozenset()
     error = None
     if not op.keys() <= _KNOWN:
@@ -107,67 +102,80 @@ def read_line(value: Value, place: int, gives: Given) -> Line:
         for name in op.keys() - _KNOWN:
             require_whole(op[name])
     if type(process) is not int:
-        step = (_NEMESIS, None, None, None, write({MAP: [f, what]}))
-        return Line(at, at_ns, _NEMESIS_PROCESS, kind, NEMESIS, list(step), None, error)
+        if process != NEMESIS:
+            raise EdnError(f"its :process is {write(process)}, neither a number nor :nemesis")
+        require_whole(what)
+        step = [_NEMESIS, None, None, None, write({MAP: [f, what]})]
+        return Line(at, at_ns, _NEMESIS_PROCESS, kind, NEMESIS, step, (), error)
+    if not 0 <= process <= _INT32:
+        raise EdnError(f"its :process is {process}: it must be from 0 to {_INT32}")
     if f in _OF_RECORDS:
-        return Line(at, at_ns, process, kind, f, _records(what, f, rebalanced), None, error)
-    keys = _keys(what) if f in _ASSIGNING else None
+        polled: list[Key] = []
+        records = _records(what, f, rebalanced, polled)
+        return Line(at, at_ns, process, kind, f, records, polled, error)
+    keys = _keys(what) if f in ASSIGNING else ()
     require_whole(what)
     return Line(at, at_ns, process, kind, f, [], keys, error)
 
 
-def _operation(value: Value) -> dict[str, Any]:
-    if type(value) is not dict or MAP not in value:
-        raise EdnError("it is no operation but something else than a map")
-    try:
-        return dict(pairs(value[MAP]))
-    except TypeError as error:  # a vector or map as a key
-        raise EdnError("a key of it is no keyword") from error
-
-
-def _number(op: Mapping[str, Any], name: str, otherwise: int, is_given: bool) -> int:
-    number = op.get(name)
-    if not is_given:
-        if number is not None:
-            raise EdnError(f"it has :{name}, which the first operation has not")
-        return otherwise
-    if type(number) is not int or not -_INT64 <= number <= _INT64:
+def _absent(number: Value, name: str, is_given: bool, otherwise: int) -> int:
+    """What stands for a number that a history does not give."""
+    if is_given:
         raise EdnError(f"its :{name} is {write(number)}, which is no number that is taken")
-    return number
+    if number is not None:
+        raise EdnError(f"it has :{name}, which the first operation has not")
+    return otherwise
 
 
-def _records(value: Value, f: str, rebalanced: frozenset[Key]) -> Records:
-    mops = _vector(value)
+def _records(value: Value, f: str, rebalanced: frozenset[Key], polled: list[Key]) -> Records:
+    mops = value if type(value) is list else _vector(value)
     in_transaction = f == "txn" or len(mops) > 1
     records: Records = []
     for position, mop in enumerate(mops):
         n = position if in_transaction else None
-        match mop:
-            case ["send", key, what]:
-                offset = None
-                if type(what) is list and len(what) == 2:
-                    offset, what = what
-                records += (_SEND, n, _key(key), _offset(offset), _value(what))
-            case ["poll", {"": items}]:
-                polled = _polled(items, n, rebalanced)
-                records += polled or (_POLL, n, None, None, None)
-            case ["poll"] | ["poll", None]:
-                records += (_POLL, n, None, None, None)
-            case _:
-                raise EdnError(f"{write(mop)} is neither a :send nor a :poll")
+        name = mop[0] if type(mop) is list and mop else None
+        if name == "poll" and len(mop) <= 2:
+            records += _polled(mop[1] if len(mop) == 2 else None, n, rebalanced, polled)
+        elif name == "send" and len(mop) == 3:
+            key, what = mop[1], mop[2]
+            offset = None
+            if type(what) is list and len(what) == 2:
+                offset, what = what
+                if type(offset) is not int:
+                    _require_none(offset)
+            if type(key) is not int or not 0 <= key <= _INT32:
+                key = _key(key)
+            records += (_SEND, n, key, offset, what if type(what) is int else _value(what))
+        else:
+            require_whole(mop)
+            raise EdnError(f"{write(mop)} is neither a :send nor a :poll")
     return records
 
 
-def _polled(items: list[Value], n: int | None, rebalanced: frozenset[Key]) -> Records:
+def _polled(value: Value, n: int | None, rebalanced: frozenset[Key], polled: list[Key]) -> Records:
     records: Records = []
-    for raw, found in pairs(items):
+    for raw, found in pairs(_map(value)):
         key = _key(raw)
+        polled.append(key)
         f = _POLL_REBALANCED if key in rebalanced else _POLL
-        for pair in _vector(found):
+        for pair in found if type(found) is list else _vector(found):
             if type(pair) is not list or len(pair) != 2:
                 raise EdnError(f"{write(pair)} is no pair of offset and value")
-            records += (f, n, key, _offset(pair[0]), _value(pair[1]))
-    return records
+            offset, what = pair
+            if type(offset) is not int:
+                _require_none(offset)
+            records += (f, n, key, offset, what if type(what) is int else _value(what))
+    return records or [_POLL, n, None, None, None]
+
+
+def _map(value: Value) -> list[Value]:
+    if value is None:
+        return []
+    if type(value) is not dict or MAP not in value:
+        require_whole(value)
+        raise EdnError(f"{write(value)} is no map of what was polled")
+    items: list[Value] = value[MAP]
+    return items
 
 
 def _key(key: Value) -> Key:
@@ -181,22 +189,21 @@ def _key(key: Value) -> Key:
     return f"{SYMBOL}{key[SYMBOL]}" if type(key) is dict and SYMBOL in key else write(key)
 
 
-def _offset(offset: Value) -> int | None:
-    if offset is None or (type(offset) is int and -_INT64 <= offset <= _INT64):
-        return offset
-    require_whole(offset)
-    raise EdnError(f"the offset {write(offset)} is no number that is taken")
+def _require_none(offset: Value) -> None:
+    if offset is not None:
+        require_whole(offset)
+        raise EdnError(f"the offset {write(offset)} is no number that is taken")
 
 
 def _value(value: Value) -> int | str | None:
-    if value is None or (type(value) is int and -_INT64 <= value <= _INT64):
+    if value is None or type(value) is int:
         return value
     require_whole(value)
     return _text(value)
 
 
-def _keys(value: Value) -> frozenset[Key]:
-    return frozenset(_key(key) for key in _vector(value))
+def _keys(value: Value) -> Sequence[Key]:
+    return tuple(_key(key) for key in _vector(value))
 
 
 def _rebalanced(log: Value) -> frozenset[Key]:
@@ -204,7 +211,7 @@ def _rebalanced(log: Value) -> frozenset[Key]:
     for event in _vector(log):
         if type(event) is dict and MAP in event:
             for name, of in pairs(event[MAP]):
-                keys |= _keys(of) if name == "keys" else frozenset()
+                keys |= frozenset(_keys(of)) if name == "keys" else frozenset()
     return keys
 
 
@@ -236,11 +243,12 @@ class Operations:
     rows: int = 0  # that wait to be taken
     open: dict[int, Line] = field(default_factory=dict)  # invocations by their process
     _seen: set[int] = field(default_factory=set)  # processes
-    # By process, what it polled or was assigned to; null: a poll that returned nothing.
-    _polled: dict[int, set[Key | None]] = field(default_factory=dict)
+    _polled: dict[int, set[Key]] = field(default_factory=dict)  # or assigned to, by process
     _ops: list[Any] = field(default_factory=list)
     _records: Records = field(default_factory=list)
-    _names: dict[str, int] = field(default_factory=lambda: dict(zip(_NAMES, range(9))))
+    _names: dict[str, int] = field(
+        default_factory=lambda: {name: n for n, name in enumerate(_NAMES)}
+    )
 
     def add(self, line: Line) -> None:
         process = line.process
@@ -302,10 +310,9 @@ class Operations:
 
     def _write_seeks(self, begun: Line, ended: Line) -> None:
         """An assignment begins anew what its process has no more."""
-        if ended.keys is None or ended.kind == "fail":
+        if ended.f not in ASSIGNING or ended.kind == "fail":
             return
-        had = {key for key in self._had(ended.process) if key is not None}
-        gone = sorted(had - ended.keys, key=lambda key: (isinstance(key, str), key))
+        gone = sorted(self._had(ended.process).difference(ended.keys), key=_by_kind)
         if not gone:
             return
         self._ops += (
@@ -316,22 +323,29 @@ class Operations:
         self.rows += len(gone)
 
     def _remember(self, line: Line) -> None:
-        """What its process has a position in, as far as that is known here."""
-        if line.keys is not None and line.kind != "fail":
-            self._polled[line.process] = set(line.keys)
-        elif line.kind == "ok" and line.records and line.f != "send":
-            had = self._had(line.process)
-            had.update(line.records[2::_RECORD_WIDTH])
+        """What its process has a position in.
 
-    def _had(self, process: int) -> set[Key | None]:
+        What it polled in the past without being assigned to it is not known.
+        """
+        if line.f in ASSIGNING:
+            if line.kind != "fail":
+                self._polled[line.process] = set(line.keys)
+        elif line.keys and line.kind == "ok":
+            self._had(line.process).update(line.keys)
+
+    def _had(self, process: int) -> set[Key]:
         had = self._polled.get(process)
         if had is None:
-            had = self._polled[process] = set(self.past.assigned(process) or ())
+            had = self._polled[process] = set(self.past.assigned(process))
         return had
 
     def _code(self, f: str) -> int:
         name = f":{f}" if f in _OURS else f
         return self._names.setdefault(name, len(self._names))
+
+
+def _by_kind(key: Key) -> tuple[bool, Key]:
+    return isinstance(key, str), key
 
 
 def _batch(ops: list[Any], records: Records, names: list[str]) -> pa.RecordBatch:

@@ -22,6 +22,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from neaptide.checkers.histories.splits import (
     LineRefusedError,
@@ -84,6 +85,8 @@ def import_with(write: Write, path: Path, *, version: str, utc: datetime) -> Pat
         if refused:
             first = min(refused, key=lambda one: one.refused or 0)
             raise refusal(str(path), first.refused or 0, first.why, first.text)
+        if not any(one.files for one in done):
+            done = [_write_nothing(run / "operations")]
         write_run(run, _run(path, done, version, utc))
     except BaseException:
         shutil.rmtree(run)
@@ -93,10 +96,7 @@ def import_with(write: Write, path: Path, *, version: str, utc: datetime) -> Pat
 
 def write_parts(parts: Sequence[Split], table: Path) -> list[Done]:
     """Write what parts of a file hold, one after the other, in this process."""
-    with TableWriter(table, OPERATIONS_READ) as empty:  # a table is there even if it has no rows
-        if not parts:
-            empty.write_table(OPERATIONS_READ.empty_table())
-    return [_write_part(part, table) for part in parts] or [Done(writer="0", files=1)]
+    return [_write_part(part, table) for part in parts]
 
 
 def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Sequence[Done]:
@@ -108,8 +108,6 @@ def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Seque
             for number in batch.column("id").to_pylist():
                 done = _write_part(parts[number], table)
                 yield pa.RecordBatch.from_pylist([asdict(done)], schema=_DONE)
-
-    from pyspark.sql.pandas.types import from_arrow_schema
 
     tasks = spark.range(0, len(parts), numPartitions=len(parts))
     done = tasks.mapInArrow(write, from_arrow_schema(_DONE)).collect()
@@ -138,6 +136,13 @@ def _write_part(part: Split, table: Path) -> Done:
     )
 
 
+def _write_nothing(table: Path) -> Done:
+    """A table is there even if it has no rows."""
+    with TableWriter(table, OPERATIONS_READ, writer="edn") as written:
+        written.write_table(OPERATIONS_READ.empty_table())
+    return Done(writer="edn", files=1)
+
+
 def _places(batch: pa.RecordBatch) -> set[tuple[str, int]]:
     table = pa.Table.from_batches([batch.select(["topic", "partition"])])
     known = table.filter(pc.is_valid(table["partition"]))
@@ -146,14 +151,14 @@ def _places(batch: pa.RecordBatch) -> set[tuple[str, int]]:
 
 
 def _run(path: Path, done: Sequence[Done], version: str, utc: datetime) -> Run:
-    places = {
-        place for one in done for place in zip(one.topics, one.partitions, strict=True)
-    }
+    places = {place for one in done for place in zip(one.topics, one.partitions, strict=True)}
     return Run(
         neaptide=version, name=path.stem, system=SYSTEM, host="none", seed=0,
         started_utc=utc.isoformat(), status="finished", kind="random", brokers={},
         title=f"A history of Jepsen's Kafka workload: {path.name}",
         final_reads=tuple(FinalRead(topic, p, None, True) for topic, p in sorted(places)),
         clients={"subscribe": any(one.subscribes for one in done)},
-        written={"operations": {one.writer: Written(one.files, one.rows) for one in done}},
+        written={
+            "operations": {one.writer: Written(one.files, one.rows) for one in done if one.files}
+        },
     )  # fmt: skip

@@ -11,7 +11,7 @@ nothing in a name is a pattern. Not here: how they are read (`splits`, `operatio
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +29,7 @@ from neaptide.checkers.histories.splits import (
     refusal,
     splits,
 )
-from neaptide.results.errors import UsageError
+from neaptide.results.errors import RunUnreadableError
 from neaptide.results.schema import OPERATIONS_READ
 
 NAME: Final = "neaptide"
@@ -56,10 +56,8 @@ class HistorySource(DataSource):
 
     def reader(self, schema: StructType) -> HistoryReader:
         if schema != self.schema():
-            raise UsageError("A history has columns of its own: leave .schema(…) out.")
-        return HistoryReader(
-            _paths(self.options), int(self.options.get(SPLIT_OPTION, SPLIT_BYTES))
-        )
+            raise RunUnreadableError("A history has columns of its own: leave .schema(…) out.")
+        return HistoryReader(_paths(self.options), int(self.options.get(SPLIT_OPTION, SPLIT_BYTES)))
 
 
 @dataclass(frozen=True)
@@ -92,11 +90,11 @@ class HistoryReader(DataSourceReader):
             raise refusal(partition.split.path, error.place, error.why, error.text) from error
 
 
-def _paths(options: dict[str, str]) -> list[str]:
+def _paths(options: Mapping[str, str]) -> list[str]:
     """`load` gives one path as `path`, and several as JSON."""
     if "path" in options:
         return [options["path"]]
     paths = [str(path) for path in json.loads(options.get("paths", "[]"))]
     if not paths:
-        raise UsageError('Name a file: .load("history.edn").')
+        raise RunUnreadableError('Name a file: .load("history.edn").')
     return paths

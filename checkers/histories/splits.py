@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from neaptide.checkers.histories.edn import EdnError
 from neaptide.checkers.histories.operations import (
+    ASSIGNING,
     Given,
     Key,
     Line,
@@ -32,15 +33,16 @@ from neaptide.checkers.histories.operations import (
     given,
     read_line,
 )
-from neaptide.checkers.histories.tokens import Blank, Value, read_lines, without_collector
+from neaptide.checkers.histories.tokens import Blank, read_lines, without_collector
 from neaptide.results.errors import RunUnreadableError
 
 SPLIT_BYTES: Final = 16 * 2**20
 # Each looks for the assignments in all that is before it.
 SPLITS_MAX: Final = 32
 BATCH_ROWS: Final = 100_000
-_BLOCK: Final = 2**20
-_AROUND: Final = 2**16  # read at once before and behind a part
+_BLOCK: Final = 2**16  # what is made of it stays in the caches of a processor
+_AROUND: Final = 2**16  # read first before a part
+_COUNTED: Final = 2**20
 _GZIP: Final = b"\x1f\x8b"
 _AT_ONCE: Final = 1_000
 _TEXT_MAX: Final = 80
@@ -55,6 +57,19 @@ class LineRefusedError(Exception):
         self.place = place  # where it begins in the file
         self.why = why
         self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines that are read at once."""
+
+    start: int
+    text: bytes  # without the line break behind the last
+
+    def places(self) -> Iterator[int]:
+        """Where each line begins."""
+        lengths = (len(line) + 1 for line in self.text.split(b"\n"))
+        return itertools.accumulate(lengths, initial=self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,39 +120,50 @@ def read_split(split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Rec
         past = _Past(split.path, split.start, gives)
         operations = Operations(past)
         order = past.last_at() if gives.index and split.start else None
-        for place, text, value in _lines(file, split.start, split.end, _BLOCK):
-            with _refusing(place, text):
-                line = _line(value, place, gives)
-                if gives.index:
-                    order = _in_order(line, order)
+        with _refusing() as at:
+            for line in _lines(_blocks(file, split.start, split.end), gives, at):
+                if order is not None and line.at <= order:
+                    raise EdnError(f"its :index is {line.at}, but one before it has {order}")
+                order = line.at if gives.index else None
                 operations.add(line)
-            if operations.rows >= batch_rows:
-                yield operations.take()
-        for place, text, value in _lines(file, split.end, None, _AROUND):
-            if not operations.open:
-                break
-            for line in _readable([value], place, gives):
-                with _refusing(place, text):
-                    operations.add_completion(line)
-        operations.end()
-        yield operations.take()
+                if operations.rows >= batch_rows:
+                    yield operations.take()
+            behind = _blocks(file, split.end, None)
+            for line in _lines(behind, gives, at, all_readable=False):
+                if not operations.open:
+                    break
+                operations.add_completion(line)
+            operations.end()
+        if operations.rows:
+            yield operations.take()
 
 
 def refusal(path: str, place: int, why: str, text: str) -> RunUnreadableError:
     """What to say of a line: its number is counted."""
     number = 1
     with open(path, "rb") as file:
-        while place > 0 and (block := file.read(min(place, _BLOCK))):
+        while place > 0 and (block := file.read(min(place, _COUNTED))):
             number += block.count(b"\n")
             place -= len(block)
     return RunUnreadableError(f"{path} line {number} cannot be read: {why}: {text}")
 
 
+@dataclass(slots=True)
+class _At:
+    """The line that is read."""
+
+    block: Block = Block(0, b"")
+    number: int = 0  # in its block
+
+
 @contextmanager
-def _refusing(place: int, text: bytes) -> Iterator[None]:
+def _refusing() -> Iterator[_At]:
+    at = _At()
     try:
-        yield
+        yield at
     except EdnError as error:
+        place = next(itertools.islice(at.block.places(), at.number, None))
+        text = at.block.text.split(b"\n")[at.number]
         raise LineRefusedError(place, str(error), _shown(text)) from error
 
 
@@ -146,69 +172,59 @@ def _shown(text: bytes) -> str:
     return shown if len(shown) <= _TEXT_MAX else f"{shown[:_TEXT_MAX]}…"
 
 
-def _in_order(line: Line, before: int | None) -> int:
-    if before is not None and line.at <= before:
-        raise EdnError(f"its :index is {line.at}, but the line before has {before}")
-    return line.at
-
-
 def _first(file: BinaryIO) -> Given | None:
     """What the history gives with its first operation, if it has one that can be read."""
     file.seek(0)
     for text in file:
-        (value,) = read_lines(text.rstrip(b"\n"))
-        if isinstance(value, Blank):
-            continue
-        try:
-            return given(value)
-        except EdnError:
+        (op,) = read_lines(text.rstrip(b"\n"))
+        if isinstance(op, EdnError):
             return Given(False, False)  # it will be refused
+        if not isinstance(op, Blank):
+            return given(op)
     return None
 
 
-Lines = Iterator[tuple[int, bytes, Value | EdnError]]
+def _lines(
+    blocks: Iterable[Block], gives: Given, at: _At, *, all_readable: bool = True
+) -> Iterator[Line]:
+    """Each line, while `at` says which; who does not need all passes by those that are unreadable."""
+    for block in blocks:
+        at.block = block
+        places = itertools.repeat(0) if gives.index else block.places()
+        for at.number, (op, place) in enumerate(zip(read_lines(block.text), places, strict=False)):
+            if isinstance(op, Blank):
+                continue
+            try:
+                if isinstance(op, EdnError):
+                    raise op
+                line = read_line(op, place, gives)
+            except EdnError:
+                if all_readable:
+                    raise
+                continue
+            yield line
 
 
-def _lines(file: BinaryIO, start: int, end: int | None, size: int) -> Lines:
-    """Place, text and value of each line that begins in a range."""
-    for place, block in _blocks(file, start, end, size):
-        texts = block.split(b"\n")
-        places = itertools.accumulate((len(text) + 1 for text in texts), initial=place)
-        for at, text, value in zip(places, texts, read_lines(block), strict=False):
-            if not isinstance(value, Blank):
-                yield at, text, value
-
-
-def _blocks(file: BinaryIO, start: int, end: int | None, size: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines, without the line break behind the last."""
-    at = start
-    if start:
-        file.seek(start - 1)
-        at += len(file.readline()) - 1
+def _blocks(file: BinaryIO, start: int, end: int | None) -> Iterator[Block]:
+    """The lines that begin in a range."""
+    at = _first_line(file, start)
     while end is None or at < end:
         file.seek(at)
-        block = file.read(size if end is None else min(size, end - at))
-        if not block:
+        text = file.read(_BLOCK if end is None else min(_BLOCK, end - at))
+        if not text:
             return
-        if not block.endswith(b"\n"):
-            block += file.readline()
-        yield at, block[:-1] if block.endswith(b"\n") else block
-        at += len(block)
+        if not text.endswith(b"\n"):
+            text += file.readline()
+        yield Block(at, text[:-1] if text.endswith(b"\n") else text)
+        at += len(text)
 
 
-def _line(value: Value | EdnError, place: int, gives: Given) -> Line:
-    if isinstance(value, EdnError):
-        raise value
-    return read_line(value, place, gives)
-
-
-def _readable(values: Iterable[Value | EdnError], place: int, gives: Given) -> Iterator[Line]:
-    """Those that are operations; whoever has the others refuses them."""
-    for value in values:
-        try:
-            yield _line(value, place, gives)
-        except EdnError:
-            continue
+def _first_line(file: BinaryIO, start: int) -> int:
+    """Where the first line begins that does not begin before a place."""
+    if not start:
+        return 0
+    file.seek(start - 1)
+    return start - 1 + len(file.readline())
 
 
 class _Past:
@@ -222,7 +238,7 @@ class _Past:
         self._size = _AROUND
         self._last: dict[int, Line] = {}
         self._last_at: int | None = None
-        self._assigned: dict[int, frozenset[Key]] | None = None
+        self._assigned: dict[int, Sequence[Key]] | None = None
 
     def last(self, process: int) -> Line | None:
         """The last line of a process."""
@@ -236,49 +252,47 @@ class _Past:
             self._read_back()
         return self._last_at
 
-    def assigned(self, process: int) -> frozenset[Key] | None:
+    def assigned(self, process: int) -> Sequence[Key]:
         """What a process was assigned to, or subscribed to, last."""
         if self._assigned is None:
             self._assigned = self._assignments() if self._start else {}
-        return self._assigned.get(process)
+        return self._assigned.get(process, ())
 
     def _read_back(self) -> None:
         begin = max(0, self._end - self._size)
         self._size *= 2
         with open(self._path, "rb") as file:
-            lines = [
-                line
-                for place, _, value in _lines(file, begin, self._end, _BLOCK)
-                for line in _readable([value], place, self._gives)
-            ]
+            lines = list(self._lines(_blocks(file, begin, self._end)))
         self._end = begin
         for line in reversed(lines):
             self._last.setdefault(line.process, line)
         if lines and self._last_at is None:
             self._last_at = lines[-1].at
 
-    def _assignments(self) -> dict[int, frozenset[Key]]:
+    def _assignments(self) -> dict[int, Sequence[Key]]:
         """Whoever assigns says so by a keyword: only lines that have it are read."""
-        found: dict[int, frozenset[Key]] = {}
-        for block in self._assigning_lines():
-            values = (value for value in read_lines(block) if not isinstance(value, Blank))
-            for line in _readable(values, 0, self._gives):
-                if line.keys is not None and line.kind in ("ok", "info"):
-                    found[line.process] = line.keys
+        found: dict[int, Sequence[Key]] = {}
+        for line in self._lines(self._assigning_lines()):
+            if line.f in ASSIGNING and line.kind in ("ok", "info"):
+                found[line.process] = line.keys
         return found
 
-    def _assigning_lines(self) -> Iterator[bytes]:
+    def _lines(self, blocks: Iterable[Block]) -> Iterator[Line]:
+        return _lines(blocks, self._gives, _At(), all_readable=False)
+
+    def _assigning_lines(self) -> Iterator[Block]:
         with (
             open(self._path, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
         ):
             starts: set[int] = set()
+            end = _first_line(file, self._start)
             for word in _ASSIGNMENTS:
-                at = text.find(word, 0, self._start)
+                at = text.find(word, 0, end)
                 while at >= 0:
                     starts.add(text.rfind(b"\n", 0, at) + 1)
-                    at = text.find(word, at + 1, self._start)
+                    at = text.find(word, at + 1, end)
             places = sorted(starts)
             for n in range(0, len(places), _AT_ONCE):
                 some = places[n : n + _AT_ONCE]
-                yield b"\n".join(text[at : text.find(b"\n", at)] for at in some)
+                yield Block(0, b"\n".join(text[at : text.find(b"\n", at)] for at in some))
