@@ -67,31 +67,35 @@ class Done:
     text: str = ""
 
 
-def import_history(spark: SparkSession, path: Path, *, version: str, utc: datetime) -> Path:
-    """Make a run directory out of a history, and return it. Raises RunUnreadableError."""
-    return import_with(partial(_by_spark, spark), path, version=version, utc=utc)
-
-
 Write = Callable[[Sequence[Split], Path], Sequence[Done]]
 
 
-def import_with(write: Write, path: Path, *, version: str, utc: datetime) -> Path:
-    """The same, where something else than Spark has the parts written."""
+def import_history(spark: SparkSession, path: Path, *, version: str, utc: datetime) -> Path:
+    """Make a run directory out of a history, and return it. Raises RunUnreadableError."""
     parts = splits(path)
     run = create_run(path.stem, SYSTEM, 0, utc)
     try:
-        done = write(parts, run / "operations")
-        refused = [one for one in done if one.refused is not None]
-        if refused:
-            first = min(refused, key=lambda one: one.refused or 0)
-            raise refusal(str(path), first.refused or 0, first.why, first.text)
-        if not any(one.files for one in done):
-            done = [_write_nothing(run / "operations")]
-        write_run(run, _run(path, done, version, utc))
+        write = partial(_by_spark, spark) if len(parts) > 1 else write_parts
+        fill_run(run, path, parts, write, version=version, utc=utc)
     except BaseException:
         shutil.rmtree(run)
         raise
     return run
+
+
+def fill_run(
+    run: Path, path: Path, parts: Sequence[Split], write: Write, *, version: str, utc: datetime
+) -> None:
+    """Make a directory a run; `write` has the parts of the history written to a table."""
+    table = run / "operations"
+    done = write(parts, table)
+    refused = [one for one in done if one.refused is not None]
+    if refused:
+        first = min(refused, key=lambda one: one.refused or 0)
+        raise refusal(str(path), first.refused or 0, first.why, first.text)
+    if not any(one.files for one in done):
+        done = [_write_nothing(table)]
+    write_run(run, _run(path, done, version, utc))
 
 
 def write_parts(parts: Sequence[Split], table: Path) -> list[Done]:
@@ -100,9 +104,6 @@ def write_parts(parts: Sequence[Split], table: Path) -> list[Done]:
 
 
 def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Sequence[Done]:
-    if len(parts) <= 1:
-        return write_parts(parts, table)
-
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column("id").to_pylist():

@@ -187,7 +187,7 @@ def _first(file: BinaryIO) -> Given | None:
 def _lines(
     blocks: Iterable[Block], gives: Given, at: _At, *, all_readable: bool = True
 ) -> Iterator[Line]:
-    """Each line, while `at` says which; who does not need all passes by those that are unreadable."""
+    """Each line, while `at` says which; where not all need be readable, others are passed by."""
     for block in blocks:
         at.block = block
         places = itertools.repeat(0) if gives.index else block.places()

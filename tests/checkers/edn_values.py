@@ -7,8 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 NASTY = (
-    "", "}", "]}", "},{", ", :time 3", ":type :ok", "nil", "null", ",nil,", "\\", '"', '\\"', "a\nb",
-    "{:type :ok", "#_", "; not a comment", "#jepsen.history.Op{", "\x00", "\x01", "é", "\t", "\r",
+    "", "}", "]}", "},{", ", :time 3", ":type :ok", "nil", "null", ",nil,", "\\", '"',
+    '\\"', "a\nb", "{:type :ok", "#_", "; not a comment", "#jepsen.history.Op{",
+    "\x00", "\x01", "é", "\t", "\r",
 )  # fmt: skip
 STRINGS = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), st.sampled_from(NASTY)).map(
     lambda text: '"' + text

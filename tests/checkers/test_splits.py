@@ -1,4 +1,4 @@
-"""A history that is read in parts is what it is when it is read at once; what is wrong is refused."""
+"""A history read in parts is what it is when read at once; what is wrong in it is refused."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_what_the_first_operation_gives_all_must(
 ) -> None:
     good = [line("ok", 0, SENT, index=n, time=0) for n in (1, 4)]
     assert read_text(tmp_path, *good, line("ok", 0, SENT, index=5, time=-3))
-    with pytest.raises(LineRefusedError, match="that is taken|before it has") as refused:
+    with pytest.raises(LineRefusedError, match=r"that is taken|before it has") as refused:
         read_text(tmp_path, *good, line("ok", 0, SENT, **bad))
     assert why in refused.value.why
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.planting.planting import plant
 from neaptide.clusters.shared_archive import RECORDING
 from neaptide.harness.spark_java import SparkJava
 from tests.harness.command import neaptide
+from tests.planting.planting import plant
 
 
 @pytest.fixture

@@ -20,6 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from neaptide.results.run import Converged, FinalRead, Run
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.store import write_run
+from neaptide.results.tables import TableWriter
 from tests.planting.tables import (
     BATCH,
     CONSUMERS,
@@ -30,10 +34,6 @@ from tests.planting.tables import (
     polled_batches,
     write_ops,
 )
-from neaptide.results.run import Converged, FinalRead, Run
-from neaptide.results.schema import OPERATIONS_READ
-from neaptide.results.store import write_run
-from neaptide.results.tables import TableWriter
 
 _SITE: Final = 5  # where in its batch a plant is
 
