@@ -134,8 +134,10 @@ def _records(value: Value, f: str, rebalanced: frozenset[Key], polled: list[Key]
     for position, mop in enumerate(mops):
         n = position if in_transaction else None
         name = mop[0] if type(mop) is list and mop else None
-        if name == "poll" and len(mop) <= 2:
-            records += _polled(mop[1] if len(mop) == 2 else None, n, rebalanced, polled)
+        if name == "poll" and len(mop) == 1:
+            records += (_POLL, n, None, None, None)
+        elif name == "poll" and len(mop) == 2:
+            records += _polled(mop[1], n, rebalanced, polled)
         elif name == "send" and len(mop) == 3:
             key, what = mop[1], mop[2]
             offset = None

@@ -95,7 +95,7 @@ def local_path(name: str) -> Path:
 
 
 def splits(path: Path, *, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-    """The parts of a file; an empty one has none. Raises RunUnreadableError."""
+    """The parts of a file, at least one. Raises RunUnreadableError."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -107,7 +107,7 @@ def splits(path: Path, *, split_bytes: int = SPLIT_BYTES) -> list[Split]:
     each = max(split_bytes, -(-size // SPLITS_MAX))
     return [
         Split(str(path), n, start, min(start + each, size))
-        for n, start in enumerate(range(0, size, each))
+        for n, start in enumerate(range(0, max(1, size), each))
     ]
 
 
