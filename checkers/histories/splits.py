@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import itertools
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +129,7 @@ def read_split(split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Rec
                 operations.add(line)
                 if operations.rows >= batch_rows:
                     yield operations.take()
-            behind = _blocks(file, split.end, None)
+            behind = _blocks_about(operations.open, _blocks(file, split.end, None))
             for line in _lines(behind, gives, at, all_readable=False):
                 if not operations.open:
                     break
@@ -217,6 +218,25 @@ def _blocks(file: BinaryIO, start: int, end: int | None) -> Iterator[Block]:
             text += file.readline()
         yield Block(at, text[:-1] if text.endswith(b"\n") else text)
         at += len(text)
+
+
+def _blocks_about(processes: Collection[int], blocks: Iterable[Block]) -> Iterator[Block]:
+    """Those that may have a line of one of them: there may be very many, and none.
+
+    A process that is named as Clojure prints it is another, or one of them; where it is named
+    otherwise, whoever reads the line finds out.
+    """
+    known: set[int] = set()
+    pattern = re.compile(b"")
+    for block in blocks:
+        if not processes:
+            return
+        if known != set(processes):
+            known = set(processes)
+            numbers = b"|".join(b"%d" % process for process in known)
+            pattern = re.compile(rb":process(?! [0-9]+[,}])|:process (?:%s)[,}]" % numbers)
+        if pattern.search(block.text):
+            yield block
 
 
 def _first_line(file: BinaryIO, start: int) -> int:

@@ -239,6 +239,17 @@ def test_what_the_first_operation_gives_all_must(
     assert why in refused.value.why
 
 
+@pytest.mark.parametrize("named", [":process 7", ":process  7", ":process +7", ":process #_1 7"])
+def test_an_end_that_is_far_behind_is_found(tmp_path: Path, named: str) -> None:
+    path = tmp_path / "history.edn"
+    other = line("ok", 77, SENT) + "\n"
+    end = line("ok", 7, "[[:send 0 [0 1]]]").replace(":process 7", named)
+    path.write_text(line("invoke", 7, SENT) + "\n" + 5_000 * other + end, encoding="utf-8")
+    rows = rows_of(path, 100_000)
+    assert records(rows[:1], "process", "type", "offset") == [(7, "ok", 0)]
+    assert len(rows) == 5_001
+
+
 def test_the_order_of_indices_is_that_of_the_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "history.edn"
     lines = [line("ok", 0, SENT, index=n) for n in (1, 2, 3, 3)]
