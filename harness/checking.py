@@ -128,7 +128,7 @@ def check_spark(master: str | None, remote: str | None, memory: str | None = Non
 def rows_of(names: Sequence[str]) -> int:
     """About how many rows there are to check, by the size of their files: nothing is opened, since
     Spark's Java waits for the answer. What is not there, or elsewhere, has none."""
-    from neaptide.checkers.edn import SUFFIX
+    from neaptide.checkers.histories.edn import SUFFIX
     from neaptide.results.errors import NeaptideError
     from neaptide.results.store import find_run
 
@@ -147,8 +147,8 @@ def rows_of(names: Sequence[str]) -> int:
 
 def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     """Runs by their names; a history of Jepsen's is made into one first."""
-    from neaptide.checkers.edn import SUFFIX
-    from neaptide.checkers.edn_reader import import_history
+    from neaptide.checkers.histories.edn import SUFFIX
+    from neaptide.checkers.histories.reader import import_history
     from neaptide.checkers.material import open_run
     from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
     from neaptide.results.errors import RunNotFoundError
@@ -172,7 +172,7 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
 
 
 def write_history(spark: SparkStart, run: Path, path: Path) -> None:
-    from neaptide.checkers.edn_writer import export_history
+    from neaptide.checkers.histories.writer import export_history
 
     export_history(spark.session(), run, path)
 

@@ -51,6 +51,8 @@ TimeLimit = Annotated[
     float | None,
     typer.Option(min=0, help="Seconds, then the runs are unknown, with what was found so far."),
 ]
+
+
 class Engine(StrEnum):
     """What runs the rules."""
 
@@ -126,7 +128,7 @@ def check(
 
 
 def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:
-    from neaptide.checkers.edn import SUFFIX
+    from neaptide.checkers.histories.edn import SUFFIX
 
     if stop and not follow:
         raise UsageError("--stop-on-anomaly needs --follow.")

@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.checkers.pipeline.series import ACKED
-from neaptide.checkers.pipeline.tables import small, spark_schema
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from neaptide.checkers.pipeline.limits import sized_for
+from neaptide.checkers.pipeline.series import ACKED
+from neaptide.checkers.pipeline.tables import spark_schema
 from neaptide.results.schema import OPERATIONS_READ
 
 LOOK_S: Final = 1

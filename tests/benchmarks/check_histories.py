@@ -2,11 +2,15 @@
 
 python -m tests.benchmarks.check_histories --operations 10000 --operations 1000000
 python -m tests.benchmarks.check_histories --runs 1000 --operations 200
+python -m tests.benchmarks.check_histories --jepsen-shape --operations 1000000
 
 Whole: the command as a process, from its start to its end; memory is the sum over it and all that
 it started (the driver's Python and Java, which on one machine is also the executor), sampled, and
 `cpu_s` their processor time, which says more where the machine is shared. Warm: the same check, a
 second time in one session. With `--runs`, that many histories of the given size in one session.
+
+With `--jepsen-shape` the history is one that Jepsen's Kafka workload would make (see
+`tests.planting.jepsen`), checked from its EDN and from the Parquet of a run, valid and planted.
 
 Every answer is compared with what was planted: a benchmark of wrong answers is worth nothing.
 """
@@ -28,8 +32,9 @@ from typing import Any
 
 import psutil
 
-from neaptide.checkers.planting import PLANTS as EVERY_KIND
-from neaptide.checkers.planting import UNSEEN, plant
+from tests.planting import jepsen
+from tests.planting.planting import PLANTS as EVERY_KIND
+from tests.planting.planting import UNSEEN, plant
 
 FEW_KINDS = {"lost-write": 3, "duplicate": 2, "poll-skip": 2, "reordered": 2, "unseen": 1}
 SAMPLE_S = 0.2
@@ -67,7 +72,11 @@ def whole(runs: Sequence[Path], expected: Mapping[str, int], options: Sequence[s
     ]
     begun = time.monotonic()
     tree = Tree()
-    with tempfile.TemporaryFile() as out, subprocess.Popen(command, stdout=out) as process:
+    with (
+        tempfile.TemporaryDirectory() as made,
+        tempfile.TemporaryFile() as out,
+        subprocess.Popen(command, stdout=out, env={**os.environ, "NEAPTIDE_RUNS": made}) as process,
+    ):
         root = psutil.Process(process.pid)
         while process.poll() is None:
             try:
@@ -123,13 +132,15 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--every-kind", action="store_true", help="Plant all that can be.")
     parser.add_argument("--warm", type=int, default=2, help="Checks in one session; 0: none.")
+    parser.add_argument("--jepsen-shape", action="store_true", help="One history as Jepsen's.")
     parser.add_argument("--scratch", type=Path, help="Where the histories are made, and left.")
     options, more = parser.parse_known_args()
     told = []
     with tempfile.TemporaryDirectory() as temporary:
         for operations in options.operations or [10_000, 1_000_000]:
             base = (options.scratch or Path(temporary)) / f"{operations}x{options.runs}"
-            told.append(_measure(base, operations, options, more))
+            measure = _measure_jepsen if options.jepsen_shape else _measure
+            told.append(measure(base, operations, options, more))
     print(json.dumps({"cores": os.cpu_count(), "results": told}, indent=2))
 
 
@@ -158,6 +169,25 @@ def _measure(
         "whole": whole(runs, dict(sorted(expected.items())), more),
         "warm": warm(runs, options.warm)[1:] if options.warm else [],
     }
+
+
+def _measure_jepsen(
+    base: Path, operations: int, options: argparse.Namespace, more: Sequence[str]
+) -> dict[str, Any]:
+    base.mkdir(parents=True, exist_ok=True)
+    told: dict[str, Any] = {"operations": operations}
+    for name, plants in {"valid": {}, "planted": dict.fromkeys(jepsen.STORIES, 3)}.items():
+        edn, run = base / f"{name}.edn", base / name
+        jepsen.write_edn(edn, operations, plants)
+        jepsen.write_parquet(run, edn)
+        wanted = jepsen.expected(plants)
+        told[name] = {
+            "edn_mb": round(edn.stat().st_size / 1e6, 1),
+            "from_edn": whole([edn], wanted, more),
+            "from_parquet": whole([run], wanted, more),
+            "warm": warm([run], options.warm)[1:] if options.warm else [],
+        }
+    return told
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from neaptide.checkers.planting import plant
+from tests.planting.planting import plant
 
 
 def main() -> None:

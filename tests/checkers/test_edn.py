@@ -6,17 +6,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from neaptide.checkers.edn import EdnError, Keyword, parse, write
-from neaptide.checkers.edn_rows import read_line
-
-ATOMS = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.text(), st.sampled_from(["ok", "a-b"]).map(Keyword)
-)
-VALUES = st.recursive(
-    ATOMS, lambda inner: st.lists(inner) | st.dictionaries(st.integers(), inner), max_leaves=20
-)
+from neaptide.checkers.histories.edn import EdnError, parse, write
+from tests.checkers.edn_values import VALUES
 
 
 @given(VALUES)
@@ -27,13 +19,18 @@ def test_what_is_written_is_read(value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("#jepsen.history.Op{:index 0, :type :ok}", {"index": 0, "type": "ok"}),
-        ("{:a #{1 2} ; why\n :b (1, 2)}", {"a": [1, 2], "b": [1, 2]}),
-        ('[#_ignored 1N 2.5M \\a \\newline "\\u0041\\""]', [1, 2.5, "a", "\n", 'A"']),
-        ('#inst "2026-01-01"', "2026-01-01"),
-        ("[[:poll {0 [[1 2]]}] nil true]", [["poll", {0: [[1, 2]]}], None, True]),
+        ("#jepsen.history.Op{:index 0, :type :ok}", {"": ["index", 0, "type", "ok"]}),
+        ("{:a #{1 2} ; why\n :b (1, 2)}", {"": ["a", [1, 2], "b", [1, 2]]}),
+        (
+            '[#_ignored 1N 2.5M \\a \\newline "\\u0041\\"" #_ last]',
+            [1, 2.5, '"a', '"\n', '"A"'],
+        ),
+        ('#_ before #inst "2026-01-01" #_ after', '"2026-01-01'),
+        ("[[:poll {0 [[1 2]]}] nil true]", [["poll", {"": [0, [[1, 2]]]}], None, True]),
+        ("[1/2 ##NaN null :a/b]", [{"'": "1/2"}, {"'": "##NaN"}, {"'": "null"}, "a/b"]),
+        ("[9223372036854775807 9223372036854775808]", [2**63 - 1, {"'": "9223372036854775808"}]),
     ],
-)
+)  # fmt: skip
 def test_notation(text: str, value: Any) -> None:
     assert parse(text) == value
 
@@ -44,46 +41,17 @@ def test_notation(text: str, value: Any) -> None:
         ("{:a", "'}' is missing"),
         ("{:a}", "a key without a value"),
         ("[1 2", "']' is missing"),
+        ("[1 #_]", "closes nothing"),
         ("1 2", "follows the end"),
+        ("^{:a 1} [1]", "follows the end"),
         (")", "closes nothing"),
         ('"open', "does not end"),
         ("", "a value is missing"),
+        ("#:a{:b 1}", "a namespace"),
+        ("[" * 100_000, "nested too deeply"),
+        ("9" * 5_000, "too long"),
     ],
 )
 def test_what_is_no_edn_is_refused(text: str, why: str) -> None:
     with pytest.raises(EdnError, match=why.replace("[", r"\[").replace("]", r"\]")):
         parse(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("[1 2]", "something else than a map"),
-        ("{:type :done, :f :poll}", ":type is :done"),
-        ("{:type :ok, :f :send, :process 1, :value [[:put 1 2]]}", "neither a :send nor a :poll"),
-        ('{:type :ok, :f :send, :process 1, :value [[:send 1 ["x" 2]]]}', "is no number"),
-        ("{:type :ok, :f :poll, :process 1, :value [[:poll {1 [[1]]}]]}", "no pair"),
-    ],
-)
-def test_what_is_no_operation_is_refused(text: str, why: str) -> None:
-    row = read_line(7, text)
-    assert row is not None
-    assert (row["line"], row["text"]) == (7, text)
-    assert why in row["bad"]
-
-
-def test_a_transaction_has_numbered_micro_operations() -> None:
-    line = (
-        "{:index 3, :time 9, :type :ok, :process 2, :f :txn, :rebalance-log [{:keys [1]}], "
-        ":value [[:send 0 [4 77]] [:poll {1 [[5 78]]}] [:send 0 79]]}"
-    )
-    row = read_line(0, line)
-    assert row is not None
-    assert [
-        (r["f"], r["mop"], r["partition"], r["offset"], r["value"], r.get("rebalanced"))
-        for r in row["records"]
-    ] == [
-        ("send", 0, 0, 4, "77", None),
-        ("poll", 1, 1, 5, "78", True),
-        ("send", 2, 0, None, "79", None),
-    ]

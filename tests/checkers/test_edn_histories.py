@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.edn_reader import import_history
-from neaptide.checkers.edn_writer import export_history
+from neaptide.checkers.histories.reader import import_history
+from neaptide.checkers.histories.writer import export_history
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.schema import OPERATIONS_READ
 from tests.checkers.histories import Op, Story, nemesis, poll, seek, send, txn

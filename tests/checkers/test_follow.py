@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from neaptide.checkers.frames import spark_schema
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
 from neaptide.checkers.pipeline.follow import follow, judged
-from neaptide.checkers.frames import spark_schema
 from neaptide.harness.following import Followed, follow_run
 from neaptide.results.run import read_run
 from neaptide.results.schema import OPERATIONS_READ

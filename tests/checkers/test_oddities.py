@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.planting import plant
 from neaptide.checkers.verdict import RunVerdict
 from neaptide.results.schema import OPERATIONS_READ
 from neaptide.results.tables import table_files
 from tests.checkers.histories import Story, final, poll, send
+from tests.planting.planting import plant
 
 pytestmark = pytest.mark.spark
 

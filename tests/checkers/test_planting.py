@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from neaptide.checkers import planting_tables
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.planting import PLANTS, UNSEEN, plant
 from tests.checkers.reading import judged
+from tests.planting import tables as planting_tables
+from tests.planting.planting import PLANTS, UNSEEN, plant
 
 OPERATIONS = 20_000
 TRANSACTIONS = ("precommitted-read", "int-nonmonotonic-send", "int-send-skip", "G1c")

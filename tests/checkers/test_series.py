@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.material import open_run
-from neaptide.checkers.planting import plant
 from neaptide.checkers.pipeline.series import STRETCHES, width_ns, write_series
 from neaptide.results.report import write_report
 from tests.checkers.histories import Story, final, poll, send
+from tests.planting.planting import plant
 from tests.results.losing_run import write_losing_run
 
 pytestmark = pytest.mark.spark

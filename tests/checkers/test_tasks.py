@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-
 from neaptide.checkers.cases import packed
-from neaptide.checkers.check import check_runs
-from neaptide.checkers.material import open_run
 from neaptide.checkers.pieces import shared_out
 from neaptide.checkers.reading import FinalReads, Piece, Reader
 from neaptide.checkers.relations import RELATIONS, Inbox, Outbox, Parts, task_of
+from pyspark.sql import SparkSession
+
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.material import open_run
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import Story, final, poll, send
 from tests.checkers.reading import judged

@@ -272,7 +272,9 @@ def test_what_earlier_checks_found_stays_when_a_later_one_fails(
 ) -> None:
     monkeypatch.setattr("neaptide.checkers.replicas.DIFFERENCES", query)
     monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY_DEFAULT", "100MB")
-    monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    monkeypatch.setattr(
+        "neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory"
+    )
     run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
     (verdict,) = check_runs(spark, [run])
     [reason] = verdict.reasons
@@ -288,7 +290,9 @@ def test_a_task_that_cannot_take_its_rows_says_so(
     """By itself, and among others that could."""
     monkeypatch.setattr("neaptide.checkers.pipeline.limits.SMALL_ROWS", small_rows)
     monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY_DEFAULT", "1MB")
-    monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory")
+    monkeypatch.setattr(
+        "neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory"
+    )
     (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
     [reason] = verdict.reasons
     assert reason.startswith("The check failed: OutOfMemoryException: Out of Memory Error")

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from neaptide.checkers.planting import plant
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.shared_archive import RECORDING
 from neaptide.harness.spark_java import SparkHome, SparkJava
 from tests.harness.command import COMMAND, neaptide
+from tests.planting.planting import plant
 
 
 @pytest.fixture

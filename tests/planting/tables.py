@@ -1,6 +1,6 @@
 """The valid part of a planted history as Arrow tables: many batches at a time, no Python per row.
 
-Not here: what is planted, and where (`neaptide.checkers.planting`).
+Not here: what is planted, and where (`tests.planting.planting`).
 
 The rule: an operation's number, and so its time, is a function of the batch that it is in: each
 batch has room for `ROOM` operations, and the final reads come after all batches.

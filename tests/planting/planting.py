@@ -9,7 +9,7 @@ whoever finds more has a false alarm, whoever finds fewer has missed something. 
 needs the end of a partition is `unseen`.
 
 The rule: a batch is a pure function of its place and plant; valid ones are written many at a time
-(`checkers.planting_tables`). Memory is bounded by the number of plants, not by the history.
+(`tests.planting.tables`). Memory is bounded by the number of plants, not by the history.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.checkers.planting_tables import (
+from neaptide.results.run import Converged, FinalRead, Run
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.store import write_run
+from neaptide.results.tables import TableWriter
+from tests.planting.tables import (
     BATCH,
     CONSUMERS,
     FINAL,
@@ -30,10 +34,6 @@ from neaptide.checkers.planting_tables import (
     polled_batches,
     write_ops,
 )
-from neaptide.results.run import Converged, FinalRead, Run
-from neaptide.results.schema import OPERATIONS_READ
-from neaptide.results.store import write_run
-from neaptide.results.tables import TableWriter
 
 _SITE: Final = 5  # where in its batch a plant is
 

@@ -1,0 +1,1 @@
+"""Histories of Jepsen's Kafka workload: EDN read, and written."""

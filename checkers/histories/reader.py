@@ -1,0 +1,165 @@
+"""A history of Jepsen's Kafka workload as a run: EDN in, the tables that checks read out.
+
+Tasks of Spark read the parts of the file and write what they read; a file of one part needs none.
+
+What differs from a run of our own: Jepsen tells no final reads and no log ends, so every poll is
+taken for one that belongs to the end, and what was never polled counts as gone: that is the rule of
+Jepsen's checker. A partition that an `assign` or `subscribe` drops begins anew, which is a seek.
+
+The rule: a run is there when every line was read; a line that cannot be is named by its number.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from neaptide.checkers.histories.splits import (
+    LineRefusedError,
+    Split,
+    read_split,
+    refusal,
+    splits,
+)
+from neaptide.results.run import FinalRead, Run, Written
+from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.store import create_run, write_run
+from neaptide.results.tables import TableWriter, table_files
+
+SYSTEM: Final = "jepsen"
+_DONE: Final = pa.schema(
+    [
+        ("writer", pa.string()),
+        ("files", pa.int32()),
+        ("rows", pa.int64()),
+        ("subscribes", pa.bool_()),
+        ("topics", pa.list_(pa.string())),  # with `partitions`: what the part is about
+        ("partitions", pa.list_(pa.int32())),
+        ("refused", pa.int64()),  # where a line begins that cannot be read; null: none
+        ("why", pa.string()),
+        ("text", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What came of one part, as `_DONE`."""
+
+    writer: str
+    files: int = 0
+    rows: int = 0
+    subscribes: bool = False
+    topics: Sequence[str] = ()
+    partitions: Sequence[int] = ()
+    refused: int | None = None
+    why: str = ""
+    text: str = ""
+
+
+Write = Callable[[Sequence[Split], Path], Sequence[Done]]
+
+
+def import_history(spark: SparkSession, path: Path, *, version: str, utc: datetime) -> Path:
+    """Make a run directory out of a history, and return it. Raises RunUnreadableError."""
+    parts = splits(path)
+    run = create_run(path.stem, SYSTEM, 0, utc)
+    try:
+        write = partial(_by_spark, spark) if len(parts) > 1 else write_parts
+        fill_run(run, path, parts, write, version=version, utc=utc)
+    except BaseException:
+        shutil.rmtree(run)
+        raise
+    return run
+
+
+def fill_run(
+    run: Path, path: Path, parts: Sequence[Split], write: Write, *, version: str, utc: datetime
+) -> None:
+    """Make a directory a run; `write` has the parts of the history written to a table."""
+    table = run / "operations"
+    done = write(parts, table)
+    refused = [one for one in done if one.refused is not None]
+    if refused:
+        first = min(refused, key=lambda one: one.refused or 0)
+        raise refusal(str(path), first.refused or 0, first.why, first.text)
+    if not any(one.files for one in done):
+        done = [_write_nothing(table)]
+    write_run(run, _run(path, done, version, utc))
+
+
+def write_parts(parts: Sequence[Split], table: Path) -> list[Done]:
+    """Write what parts of a file hold, one after the other, in this process."""
+    return [_write_part(part, table) for part in parts]
+
+
+def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Sequence[Done]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                done = _write_part(parts[number], table)
+                yield pa.RecordBatch.from_pylist([asdict(done)], schema=_DONE)
+
+    tasks = spark.range(0, len(parts), numPartitions=len(parts))
+    done = tasks.mapInArrow(write, from_arrow_schema(_DONE)).collect()
+    return [Done(**row.asDict()) for row in done]
+
+
+def _write_part(part: Split, table: Path) -> Done:
+    writer = f"edn.{part.number:03d}"
+    places: set[tuple[str, int]] = set()
+    subscribes = False
+    try:
+        with TableWriter(table, OPERATIONS_READ, writer=writer) as written:
+            for batch in read_split(part):
+                written.write_table(pa.Table.from_batches([batch]))
+                places |= _places(batch)
+                subscribes = subscribes or "subscribe" in batch.column("f").dictionary.to_pylist()
+    except LineRefusedError as error:
+        return Done(writer=writer, refused=error.place, why=error.why, text=error.text)
+    return Done(
+        writer=writer,
+        files=sum(file.name.startswith(f"part-{writer}-") for file in table_files(table)),
+        rows=written.rows_written,
+        subscribes=subscribes,
+        topics=[topic for topic, _ in sorted(places)],
+        partitions=[partition for _, partition in sorted(places)],
+    )
+
+
+def _write_nothing(table: Path) -> Done:
+    """A table is there even if it has no rows."""
+    with TableWriter(table, OPERATIONS_READ, writer="edn") as written:
+        written.write_table(OPERATIONS_READ.empty_table())
+    return Done(writer="edn", files=1)
+
+
+def _places(batch: pa.RecordBatch) -> set[tuple[str, int]]:
+    table = pa.Table.from_batches([batch.select(["topic", "partition"])])
+    known = table.filter(pc.is_valid(table["partition"]))
+    each = known.group_by(["topic", "partition"]).aggregate([])
+    return set(zip(each["topic"].to_pylist(), each["partition"].to_pylist(), strict=True))
+
+
+def _run(path: Path, done: Sequence[Done], version: str, utc: datetime) -> Run:
+    places = {place for one in done for place in zip(one.topics, one.partitions, strict=True)}
+    return Run(
+        neaptide=version, name=path.stem, system=SYSTEM, host="none", seed=0,
+        started_utc=utc.isoformat(), status="finished", kind="random", brokers={},
+        title=f"A history of Jepsen's Kafka workload: {path.name}",
+        final_reads=tuple(FinalRead(topic, p, None, True) for topic, p in sorted(places)),
+        clients={"subscribe": any(one.subscribes for one in done)},
+        written={
+            "operations": {one.writer: Written(one.files, one.rows) for one in done if one.files}
+        },
+    )  # fmt: skip
