@@ -92,7 +92,8 @@ def _open_run(directory: Path) -> Material:
     for table in TABLES:
         opened = _open_table(directory, table)
         files[table], damaged[table] = tuple(opened.good), opened.bad
-        there[table] = by_writer({path.name: rows for path, rows in opened.good.items()})
+        if opened.good:
+            there[table] = by_writer({path.name: rows for path, rows in opened.good.items()})
         transactions = transactions or opened.transactions
     if not files["operations"] and not damaged["operations"]:
         damaged["operations"].append(f"{directory / 'operations'} has no Parquet file.")

@@ -82,6 +82,10 @@ class Proved:
     reasons: tuple[str, ...]  # why those that are "no" do not hold
     blocked: bool  # an anomaly proves nothing
 
+    @property
+    def lacking(self) -> set[str]:
+        return {name for name, holds in self.held.items() if holds is False}
+
 
 def proved(seen: Seen) -> Proved:
     held: dict[str, bool | None] = {}

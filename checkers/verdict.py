@@ -90,10 +90,13 @@ def judge(material: Material, counts: Counts, options: Options) -> RunVerdict:
         verdict = "anomalous"
     elif what.reasons:
         verdict = "unknown"
+    outcome = worst(found, available=available) if verdict != "unknown" else "unknown"
+    if not available and what.lacking == {"enough-acknowledged"}:
+        outcome = "unavailable"  # of a loss nothing is known, of the service this is
     return RunVerdict(
         run=material.name,
         verdict=verdict,
-        outcome="unknown" if verdict == "unknown" else worst(found, available=available),
+        outcome=outcome,
         anomalies=anomalies,
         operations=sum(p.operations for p in counts.partitions),
         reasons=what.reasons,

@@ -1,7 +1,7 @@
 """Keys and values that are too long to be shown whole: a beginning, the length and a digest.
 
-The rule: whoever judges a run, and whoever reports on it, shortens alike, so that what one names the
-other finds. The run itself has them whole.
+The rule: whoever judges a run, and whoever reports on it, shortens alike, so that what one names
+the other finds. The run itself has them whole.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def _write_part(part: Split, table: Path) -> Done:
     return Done(
         writer=writer,
         files=sum(file.name.startswith(f"part-{writer}-") for file in table_files(table)),
-        rows=written.rows_written,
+        rows=written.written.rows,
         subscribes=subscribes,
         topics=[topic for topic, _ in sorted(places)],
         partitions=[partition for _, partition in sorted(places)],

@@ -29,10 +29,11 @@ class Relation:
 
     name: str
     kept: bool = False
+    text: str = ""  # in place of the file's
 
     @property
     def sql(self) -> str:
-        return text_of(self.name)
+        return self.text or text_of(self.name)
 
 
 @cache

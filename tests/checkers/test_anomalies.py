@@ -290,8 +290,8 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             send("a", 0), send("b", 1), final((0, "a"), (1, "b")),
             replicas=[held(0, (0, "a"), (1, "b")), held(1, (0, "a")), held(2)],
         ),
-        "held",
-        SILENT,
+        "diverged",
+        {("replica-hole", 1, None), ("replica-hole", 0, None)},
     ),
     "same-record-under-two-epochs": (
         story(
@@ -373,7 +373,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "unavailable",
         SILENT,
     ),
-    "nobody-wrote": (story(final()), "held", SILENT),
+    "nobody-wrote": (story(final()), "unknown", SILENT),
 }  # fmt: skip
 
 
@@ -415,12 +415,13 @@ def test_a_loss_says_who_acknowledged_and_who_read(verdicts: dict[str, Judged]) 
 def test_a_divergence_says_who_holds_what(verdicts: dict[str, Judged]) -> None:
     evidence = verdicts["two-replicas-differ-at-one-offset"].evidence("replica-divergence")
     assert evidence["differs"] == "record"
-    assert (evidence["one"]["broker"], evidence["one"]["value"]) == (0, "b")
-    assert (evidence["other"]["broker"], evidence["other"]["value"]) == (1, "x")
+    assert (evidence["broker"], evidence["other_broker"]) == (0, 1)
+    assert evidence["other_value"] == "x"
     epochs = verdicts["same-record-under-two-epochs"].evidence("replica-divergence")
     assert epochs["differs"] == "leader_epoch"
 
 
 def test_two_values_at_one_offset_are_both_named(verdicts: dict[str, Judged]) -> None:
     evidence = verdicts["overwritten-after-the-ack"].evidence("inconsistent-offsets")
-    assert (evidence["one"]["value"], evidence["other"]["value"]) == ("b", "c")
+    assert evidence["other_value"] == "c"
+    assert (evidence["sent_by"], evidence["other_sent_by"]) == (1, 2)

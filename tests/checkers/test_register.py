@@ -13,9 +13,9 @@ JEPSEN_ERRORS = {
     "duplicate", "int-poll-skip", "int-nonmonotonic-poll", "int-nonmonotonic-send",
     "int-send-skip", "inconsistent-offsets", "precommitted-read", "G1a", "lost-write",
     "nonmonotonic-poll", "nonmonotonic-send", "poll-skip", "unseen",
-    "G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime",
+    "G0", "G1c", "G1c-realtime",
 }  # fmt: skip
-JEPSEN_ALLOWS = {"int-send-skip", "G0", "G0-process", "G0-realtime"}
+JEPSEN_ALLOWS = {"int-send-skip", "G0"}
 JEPSEN_ALLOWS_WHEN_SUBSCRIBED = {"poll-skip", "nonmonotonic-poll"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from neaptide.checkers.check import check_materials, check_runs, without_namesakes
 from neaptide.checkers.material import open_run
+from neaptide.checkers.rules import conditions
 from neaptide.checkers.verdict import RunVerdict
 from neaptide.results.run import Converged
 from neaptide.results.schema import ANOMALIES
@@ -217,17 +219,28 @@ def test_many_anomalies_are_written_by_spark_itself(
     assert {path.name for path in tmp_path.iterdir()} == {"loss", "good"}
 
 
-ENDLESS = "SELECT 0, 'slow', 0, 'x', 0, '{}' FROM range(1000000000) a, range(1000000000) b"
+# Stand in place of the positions of groups, which come after what finds losses.
+ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range < -b.range"
 LARGER_THAN_MEMORY = (
-    "SELECT 0, 'large', 0, CAST(list(repeat(CAST(a.range AS VARCHAR), 9)) AS VARCHAR), 0, '{}'"
-    " FROM range(100000000) a"
+    "SELECT list(repeat(CAST(a.range AS VARCHAR), 9)) AS large FROM range(100000000) a"
 )
+
+
+def put_in_place_of_positions(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    relations = tuple(
+        replace(one, kept=True, text=text) if one.name == "positions" else one
+        for one in conditions.RELATIONS
+    )
+    rules = tuple(rule for rule in conditions.RULES if rule.over != "positions")
+    rules += (replace(conditions.RULES[0], over="positions", when="false", at="0", evidence=()),)
+    monkeypatch.setattr(conditions, "RELATIONS", relations)
+    monkeypatch.setattr(conditions, "RULES", rules)
 
 
 def test_a_check_that_takes_too_long_ends_with_what_it_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("neaptide.checkers.replicas.DIFFERENCES", ENDLESS)
+    put_in_place_of_positions(monkeypatch, ENDLESS)
     run = LOSS.write(tmp_path / "slow")
     (verdict,) = check_runs(spark, [run], time_limit_s=10.0)
     assert verdict.reasons == ("The check ran out of its 10 s.",)
@@ -242,7 +255,7 @@ def test_a_job_that_does_not_end_by_itself_is_interrupted(
         many = spark.range(1_000_000_000)
         return many.crossJoin(many.withColumnRenamed("id", "other")).where("id + other < 0")
 
-    monkeypatch.setattr("neaptide.checkers.count._job", endless)
+    monkeypatch.setattr("neaptide.checkers.count.exchanged", endless)
     monkeypatch.setattr("neaptide.checkers.pipeline.limits.GRACE_S", 0.1)
     (verdict,) = check_runs(spark, [GOOD.write(tmp_path / "slow")], time_limit_s=1.0)
     assert verdict.reasons == ("The check ran out of its 1 s.",)
@@ -270,7 +283,7 @@ def test_half_a_history_proves_nothing(
 def test_what_earlier_checks_found_stays_when_a_later_one_fails(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, told: str
 ) -> None:
-    monkeypatch.setattr("neaptide.checkers.replicas.DIFFERENCES", query)
+    put_in_place_of_positions(monkeypatch, query)
     monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY_DEFAULT", "100MB")
     monkeypatch.setattr(
         "neaptide.checkers.pipeline.limits.TASK_MEMORY", "spark.neaptide.test.of.memory"
@@ -322,7 +335,7 @@ def test_what_spark_fails_with_is_told(
     def fails(*_: object, **__: object) -> DataFrame:
         raise error
 
-    monkeypatch.setattr("neaptide.checkers.count._job", fails)
+    monkeypatch.setattr("neaptide.checkers.count.exchanged", fails)
     (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
     assert verdict.reasons == (f"The check failed: {told}.",)
 

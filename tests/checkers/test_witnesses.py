@@ -35,7 +35,13 @@ def test_a_lost_record_is_followed_through_replicas_and_rounds(
     # Both had it; only B was told, since the response to A was never delivered.
     assert evidence["rounds"] == [
         {"leader_epoch": 0, "leader": C, "follower": A, "had_in_round": 10},
-        {"leader_epoch": 0, "leader": C, "follower": B, "had_in_round": 10, "told_in_round": 10},
+        {
+            "leader_epoch": 0,
+            "leader": C,
+            "follower": B,
+            "had_in_round": 10,
+            "committed_in_round": 10,
+        },
     ]
     assert other.evidence("lost-write")["replicas"] == [
         {"broker": 0, "value": "c", "leader_epoch": 0}

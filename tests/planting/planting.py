@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from neaptide.checkers.material import open_run
+from neaptide.checkers.proofs import EDN_SYSTEM
 from neaptide.results.run import Converged, FinalRead, Run
 from neaptide.results.schema import OPERATIONS_READ
 from neaptide.results.store import write_run
@@ -345,7 +347,8 @@ def plant(
             planted.append(tail.at_offset(UNSEEN, tail.base))
             last = shape.first_operation(batches * partitions + partition)
             write_ops(table, last, (tail.send(tail.base, tail.value(tail.base)),))
-    write_run(directory, _run(seed, plants, BATCH * batches, partitions))
+    run = _run(seed, plants, BATCH * batches, partitions)
+    write_run(directory, replace(run, written=open_run(directory).written))
     return planted
 
 
@@ -370,7 +373,7 @@ def _run(seed: int, plants: Mapping[str, int], end: int, partitions: int) -> Run
     return Run(
         neaptide="planted",
         name="planted",
-        system="planted",
+        system=EDN_SYSTEM,  # it has no replicas either
         host="none",
         seed=seed,
         started_utc="2026-01-01T00:00:00+00:00",

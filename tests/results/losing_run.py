@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.results.run import Aim, Converged, FinalRead, Run
+from neaptide.results.run import Aim, Assigned, Converged, FinalRead, Run
 from neaptide.results.schema import ANOMALIES, FETCH_ROUNDS, OPERATIONS, REPLICAS
 from neaptide.results.store import write_json, write_run
 from neaptide.results.tables import write_table
@@ -39,6 +40,7 @@ RUN: Final = Run(
     final_reads=(FinalRead("t", 0, 1, True),),
     converged=Converged(True),
     replicas_written=True,
+    assigned=(Assigned("t", 0, (C, B, A)),),
     repeat="neaptide run hw-truncation-loss --system neaptide:0.10 --seed 7",
 )
 
@@ -46,10 +48,16 @@ RUN: Final = Run(
 def write_losing_run(directory: Path) -> Path:
     """The run as it is before it is checked."""
     directory.mkdir(parents=True)
-    write_run(directory, RUN)
-    write_table(directory / "operations", OPERATIONS, _tuples(OPERATIONS, _operations()))
-    write_table(directory / "fetch_rounds", FETCH_ROUNDS, _tuples(FETCH_ROUNDS, _rounds()))
-    write_table(directory / "replicas", REPLICAS, _tuples(REPLICAS, _replicas()))
+    tables = {
+        "operations": (OPERATIONS, _operations()),
+        "fetch_rounds": (FETCH_ROUNDS, _rounds()),
+        "replicas": (REPLICAS, _replicas()),
+    }
+    written = {
+        name: write_table(directory / name, schema, _tuples(schema, rows))
+        for name, (schema, rows) in tables.items()
+    }
+    write_run(directory, replace(RUN, written=written))
     return directory
 
 
