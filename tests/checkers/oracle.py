@@ -1,309 +1,30 @@
 """The rules once more, in plain Python: slow, and as close to their sentences as can be.
 
-Over rows of `results.schema.OPERATIONS` of one run, whatever they are: it never fails. Each
-function says in its first lines what its anomaly is. Words that all of them use:
-
-- *part*: a topic partition. *value*: what was sent; rows without one prove nothing.
-- An operation is *ok*, *fail* or *info*; one without a completion is info.
-- A send is *vouched* for when its operation is ok, or is info and some ok operation read some value
-  that this operation sent: then it did commit, and all that it says of its sends holds
-  (`must-have-committed?` in Jepsen).
-- *Known* is what is said to be in the log: (part, offset, value) of each vouched send with an offset
-  and of each read, of whatever type the reading operation was, for Kafka never shows a consumer
-  what is not in the log. `least` and `greatest` are the ends of the offsets of one value.
-- A *final* read is one of phase "final" by an ok operation. A part is *complete* where final reads
-  are said to have reached its end, and there are some, or nobody knew an end (a history of
-  Jepsen's, of which all polls are final: what they do not hold is gone).
-- Before: an operation is before another when it is ok and its completion comes before the other's
-  invocation; where both have the same time, the one with the lower number is the earlier.
-
-`Reading` names the points in which Jepsen reads a history otherwise, on purpose or not; with
-`JEPSENS` the same rules say what Jepsen says, which is how each difference is proved to be what it
-is called (`tests.differential`).
+Over a run as `tests.checkers.oracle_history` reads it (which defines the words); whatever it says,
+no rule fails. Each function says in its first lines what its anomaly is.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import networkx as nx
 
-from neaptide.results.run import Run
-from tests.checkers.histories import Story, operation_rows, run_of
+from tests.checkers.clojure_sets import first_of
+from tests.checkers.histories import Story
+from tests.checkers.oracle_history import History, Operation, Part, Row, of_story
 
-Part = tuple[str, int]
 Found = tuple[str, int | None, str | None]  # anomaly, offset, value
 Told = tuple[str, Part | None, int | None, str | None]  # the same with its part
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Points in which a history can be read in two ways; the first one of each is ours."""
-
-    # Sends before and after an assign (a `seek` of the part) are compared or, as in Jepsen, not.
-    assign_ends_order: bool = False
-    # A record stands where it was read or acknowledged or, as in Jepsen, where its value is known
-    # last; of two values at one offset Jepsen takes one.
-    last_place: bool = False
-    # Of a value that was sent twice every send is looked at or, as in Jepsen, the last only; it is
-    # aborted where all of them failed or, in Jepsen, where one did.
-    last_send_only: bool = False
-    # After an indeterminate send a process is a new one or, as Jepsen takes what it is given, not.
-    same_after_info: bool = False
-
-
-OURS = Reading()
-JEPSENS = Reading(True, True, True, True)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A record that was sent or read, or a seek."""
-
-    f: str
-    part: Part
-    offset: int | None
-    value: str | None
-    phase: str
-    rebalanced: bool
-    acks: str | None
-    place: int  # in its operation
-
-
-@dataclass(frozen=True, eq=False)
-class Operation:
-    number: int
-    process: int
-    type: str  # ok | fail | info
-    invoked: int
-    completed: int | None
-    rows: tuple[Row, ...]
-    moves: bool  # sends or polls, even if nothing came of it
-
-    def before(self, other: Operation) -> bool:
-        if self.type != "ok" or self.completed is None:
-            return False
-        return (self.completed, self.number) < (other.invoked, other.number)
-
-
-@dataclass(frozen=True)
-class Log:
-    """What the run says of one part beside its operations."""
-
-    complete: bool
-    start: int = 0  # what is below was deleted on purpose
-    end: int | None = None
-
-
-@dataclass(frozen=True)
-class History:
-    operations: tuple[Operation, ...]  # in the order of their invocations
-    logs: Mapping[Part, Log]
-    leaders: Mapping[Part, int]
-    replicas: Sequence[Mapping[str, Any]] = ()
-    positions: Sequence[Mapping[str, Any]] = ()
-    level: bool = True
-    whole: bool = True
-    reading: Reading = OURS
-
-    @cached_property
-    def sends(self) -> list[tuple[Operation, Row]]:
-        return [(op, row) for op, row in self._rows("send") if row.value is not None]
-
-    @cached_property
-    def reads(self) -> list[tuple[Operation, Row]]:
-        return [(op, row) for op, row in self._rows("poll") if row.value is not None]
-
-    def _rows(self, f: str) -> Iterator[tuple[Operation, Row]]:
-        return ((op, row) for op in self.operations for row in op.rows if row.f == f)
-
-    @cached_property
-    def senders(self) -> dict[tuple[Part, str], list[tuple[Operation, Row]]]:
-        """Who sent a value, in the order of completion; one without comes last."""
-        found = defaultdict(list)
-        late = float("inf")
-        in_order = sorted(
-            self.sends,
-            key=lambda s: (late if s[0].completed is None else s[0].completed, s[0].number),
-        )
-        for op, row in in_order:
-            found[row.part, str(row.value)].append((op, row))
-        if self.reading.last_send_only:
-            return {key: sent[-1:] for key, sent in found.items()}
-        return dict(found)
-
-    @cached_property
-    def readers(self) -> dict[tuple[Part, str], list[tuple[Operation, Row]]]:
-        found = defaultdict(list)
-        for op, row in self.reads:
-            found[row.part, str(row.value)].append((op, row))
-        return dict(found)
-
-    @cached_property
-    def read_ok(self) -> set[tuple[Part, str]]:
-        return {key for key, reads in self.readers.items() if any(op.type == "ok" for op, _ in reads)}
-
-    @cached_property
-    def read_finally(self) -> set[tuple[Part, str]]:
-        return {
-            key
-            for key, reads in self.readers.items()
-            if any(op.type == "ok" and row.phase == "final" for op, row in reads)
-        }
-
-    @cached_property
-    def vouched(self) -> set[Operation]:
-        """Operations whose sends are surely in the log."""
-        return {
-            op
-            for op, row in self.sends
-            if op.type == "ok" or (op.type == "info" and (row.part, row.value) in self.read_ok)
-        }
-
-    @cached_property
-    def acknowledged(self) -> dict[tuple[Part, str], set[int]]:
-        """Offsets that vouched sends say."""
-        found = defaultdict(set)
-        for op, row in self.sends:
-            if op in self.vouched and row.offset is not None:
-                found[row.part, str(row.value)].add(row.offset)
-        return found
-
-    @cached_property
-    def known(self) -> dict[Part, dict[int, set[str]]]:
-        """What is said to be at each offset."""
-        log: dict[Part, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-        for (part, value), offsets in self.acknowledged.items():
-            for offset in offsets:
-                log[part][offset].add(value)
-        for _, row in self.reads:
-            if row.offset is not None:
-                log[row.part][row.offset].add(str(row.value))
-        return log
-
-    @cached_property
-    def places(self) -> dict[tuple[Part, str], list[int]]:
-        """The known offsets of each value, in order."""
-        found = defaultdict(list)
-        for part, log in self.known.items():
-            for offset in sorted(log):
-                for value in log[offset]:
-                    found[part, value].append(offset)
-        return dict(found)
-
-    @cached_property
-    def last_places(self) -> dict[tuple[Part, str], int]:
-        """Where Jepsen takes a value to be: where it is known last, as the one that it takes."""
-        return {
-            (part, one_of(log[offset])): offset
-            for part, log in self.known.items()
-            for offset in sorted(log)
-        }
-
-    @cached_property
-    def parts(self) -> set[Part]:
-        return {row.part for op in self.operations for row in op.rows} | set(self.logs)
-
-    def log(self, part: Part) -> Log:
-        return self.logs.get(part, Log(False))
-
-    def gap(self, part: Part, one: int, other: int) -> bool:
-        """Whether a record is known to lie between two offsets."""
-        return any(one < offset < other for offset in self.known.get(part, ()))
 
 
 def judge(story: Story) -> Counter[Found]:
     """All that is wrong in a story: a bag of (anomaly, offset, value), of all its parts."""
     return Counter((name, offset, value) for name, _, offset, value in told(of_story(story)))
-
-
-def of_story(story: Story, reading: Reading = OURS) -> History:
-    rows = [row for n, op in enumerate(story.ops) for row in operation_rows(n, op)]
-    replicas = [row for log in story.replicas for row in log]
-    return of_rows(rows, run_of(**story.run), replicas, reading)
-
-
-def of_rows(
-    rows: Iterable[Mapping[str, Any]],
-    run: Run,
-    replicas: Sequence[Mapping[str, Any]] = (),
-    reading: Reading = OURS,
-) -> History:
-    grouped: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        grouped[row["operation"]].append(row)
-    in_order = sorted(grouped.items(), key=lambda one: (one[1][0]["invoked_ns"], one[0]))
-    operations = tuple(_operation(number, mine) for number, mine in in_order)
-    final = {
-        row.part for op in operations for row in op.rows if row.f == "poll" and row.phase == "final"
-    }
-    logs = {
-        (r.topic, r.partition): Log(
-            r.reached and (r.end_offset is None or (r.topic, r.partition) in final),
-            r.start_offset,
-            r.end_offset,
-        )
-        for r in run.final_reads
-    }
-    every = [row for mine in grouped.values() for row in mine]
-    return History(
-        operations,
-        logs,
-        _leaders(every),
-        replicas,
-        [row for row in every if row["f"] in ("commit", "committed", "seek")],
-        run.converged is None or run.converged.level,
-        reading=reading,
-    )
-
-
-def _operation(number: int, rows: list[Mapping[str, Any]]) -> Operation:
-    first = rows[0]
-    kept = sorted((row for row in rows if _is_record(row)), key=lambda row: row["row"])
-    return Operation(
-        number,
-        first["process"],
-        "info" if first["type"] == "invoke" else first["type"],
-        first["invoked_ns"],
-        first["completed_ns"],
-        tuple(
-            Row(
-                row["f"],
-                (row["topic"], row["partition"]),
-                row.get("offset"),
-                row.get("value"),
-                row.get("phase") or "main",
-                bool(row.get("rebalanced")),
-                row.get("acks"),
-                row["row"],
-            )
-            for row in kept
-        ),
-        any(row["f"] in ("send", "poll") for row in rows),
-    )
-
-
-def _is_record(row: Mapping[str, Any]) -> bool:
-    if row.get("topic") is None or row.get("partition") is None:
-        return False
-    if row["f"] == "poll":
-        return row.get("offset") is not None or row.get("value") is not None
-    return row["f"] in ("send", "seek")
-
-
-def _leaders(rows: Iterable[Mapping[str, Any]]) -> dict[Part, int]:
-    """The last leader of each part that the coordination service named."""
-    found: dict[Part, int] = {}
-    for row in sorted(rows, key=lambda row: (row["invoked_ns"], row["operation"])):
-        if row["f"] == "leader" and row.get("topic") is not None and row.get("value"):
-            found[row["topic"], row["partition"]] = json.loads(row["value"]).get("leader")
-    return found
 
 
 def told(history: History) -> list[Told]:
@@ -327,12 +48,12 @@ def told(history: History) -> list[Told]:
 def lost_and_unseen(history: History) -> Iterator[Told]:
     """A vouched record that no final read of a complete part holds.
 
-    `lost-write`: its greatest known offset is at or below the highest read one, which is the highest
-    `least` of all values that an ok operation read; or it was acknowledged without an offset and no
-    offset of it is known. `unseen`: it was acknowledged (its operation is ok), and the first does
-    not hold. What lay below the log start was deleted on purpose; of a record without a known
-    offset nothing is said where anything was deleted. An `unseen` record that the leader's disk
-    holds at the end proves nothing: `unproven-unseen`.
+    `lost-write`: its greatest known offset is at or below the highest read one, which is the
+    highest `least` of all values that an ok operation read; or it was acknowledged without an
+    offset and no offset of it is known. `unseen`: it was acknowledged (its operation is ok), and
+    the first does not hold. What lay below the log start was deleted on purpose; of a record
+    without a known offset nothing is said where anything was deleted. An `unseen` record that the
+    leader's disk holds at the end proves nothing: `unproven-unseen`.
     """
     for (part, value), sent in history.senders.items():
         log, places = history.log(part), history.places.get((part, value), [])
@@ -343,9 +64,7 @@ def lost_and_unseen(history: History) -> Iterator[Told]:
             continue
         acked = any(op.type == "ok" for op, _ in vouched)
         offset = min((row.offset for _, row in vouched if row.offset is not None), default=None)
-        if places and places[-1] <= highest_read(history, part):
-            yield "lost-write", part, offset, value
-        elif not places and acked:
+        if places[-1] <= highest_read(history, part) if places else acked:
             yield "lost-write", part, offset, value
         elif acked:
             held = _on_leaders_disk(history, part, value)
@@ -354,7 +73,11 @@ def lost_and_unseen(history: History) -> Iterator[Told]:
 
 def highest_read(history: History, part: Part) -> int:
     return max(
-        (history.places[key][0] for key in history.read_ok & history.places.keys() if key[0] == part),
+        (
+            history.places[key][0]
+            for key in history.read_ok & history.places.keys()
+            if key[0] == part
+        ),
         default=-1,
     )
 
@@ -394,7 +117,7 @@ def committed_then_lost(history: History) -> Iterator[Told]:
 def doubled(history: History) -> Iterator[Told]:
     """A value that is known at two offsets.
 
-    `moved`: vouched sends say one offset, reads say one other and never this. `duplicate`: any else.
+    `moved`: vouched sends say one offset, reads say one other and never this. `duplicate`: else.
     """
     for (part, value), places in history.places.items():
         if len(places) < 2:
@@ -423,9 +146,9 @@ def aborted_and_invented(history: History) -> Iterator[Told]:
     for (part, value), reads in history.readers.items():
         key = part, value
         offset = min((r.offset for _, r in reads if r.offset is not None), default=None)
-        if not sent[key] and history.whole:
+        if not sent[key]:
             yield "phantom", part, offset, value
-        all_failed = 0 < failed[key] and (
+        all_failed = failed[key] > 0 and (
             history.reading.last_send_only or failed[key] == sent[key]
         )
         if all_failed and key in history.read_ok:
@@ -436,30 +159,33 @@ def aborted_and_invented(history: History) -> Iterator[Told]:
 def order_of_sends(history: History) -> Iterator[Told]:
     """Sends of one process to one part, in the order in which it did them, stand in that order.
 
-    The place of a send is the offset that it says, if it is vouched for, or else the least offset at
-    which its value was read. `int-nonmonotonic-send`: inside one operation, of any type (a failed
-    one too: what was read of it has a place), the next send is in a lower place. `nonmonotonic-send`:
-    the first send of an operation to a part is in a lower place than the last of the operation
-    before, failed ones left out; if that one was indeterminate, its process has come to an end, and
-    nothing is compared. `int-send-skip` (normal): inside one operation a record is known between.
+    The place of a send is the offset that it says, if it is vouched for, or else the least offset
+    at which its value was read. `int-nonmonotonic-send`: inside one operation, of any type (a
+    failed one too: what was read of it has a place), the next send is in a lower place.
+    `nonmonotonic-send`: the first send of an operation to a part is in a lower place than the last
+    of the operation before, failed ones left out; if that one was indeterminate, its process has
+    come to an end, and nothing is compared. `int-send-skip` (normal): inside one operation a record
+    is known between.
     """
     for part in history.parts:
         before: dict[int, tuple[Operation, Row]] = {}
         for op in history.operations:
             mine = [row for row in op.rows if row.f == "send" and row.part == part and row.value]
-            if any(row.f == "seek" and row.part == part for row in op.rows):
-                if history.reading.assign_ends_order:
-                    before.pop(op.process, None)
+            if history.reading.assign_ends_order and _seeks(op, part):
+                before.pop(op.process, None)
             for one, other in itertools.pairwise(mine):
                 yield from _inside(history, part, (op, one), (op, other))
             if not mine or op.type == "fail":
                 continue
             last = before.get(op.process)
-            if last and (last[0].type == "ok" or history.reading.same_after_info):
-                if _goes_back(history, last, (op, mine[0])):
-                    place = _place(history, op, mine[0])
-                    yield "nonmonotonic-send", part, place, mine[0].value
+            goes_on = last and (last[0].type == "ok" or history.reading.same_after_info)
+            if last and goes_on and _goes_back(history, last, (op, mine[0])):
+                yield "nonmonotonic-send", part, _place(history, op, mine[0]), mine[0].value
             before[op.process] = op, mine[-1]
+
+
+def _seeks(op: Operation, part: Part) -> bool:
+    return any(row.f == "seek" and row.part == part for row in op.rows)
 
 
 def _inside(
@@ -472,9 +198,7 @@ def _inside(
         yield "int-send-skip", part, second, other[1].value
 
 
-def _goes_back(
-    history: History, one: tuple[Operation, Row], other: tuple[Operation, Row]
-) -> bool:
+def _goes_back(history: History, one: tuple[Operation, Row], other: tuple[Operation, Row]) -> bool:
     first, second = _place(history, *one), _place(history, *other)
     if first is None or second is None:
         return False
@@ -518,7 +242,7 @@ def reordered(history: History) -> Iterator[Told]:
 
 
 def moves(history: History) -> Iterator[Told]:
-    """Where the reads of one consumer (a process, before the final reads or in them) went in a part.
+    """Where the reads of a consumer (a process, before the final reads or in them) went in a part.
 
     `int-nonmonotonic-poll`, `int-poll-skip`: inside one operation, of any type, from one record to
     the next, unless the part was reassigned during it. Without `int-`: from the last record of the
@@ -529,7 +253,7 @@ def moves(history: History) -> Iterator[Told]:
     for part in history.parts:
         settled: dict[tuple[int, str], Row] = {}
         for op in history.operations:
-            if any(row.f == "seek" and row.part == part for row in op.rows):
+            if _seeks(op, part):
                 for phase in ("main", "final"):
                     settled.pop((op.process, phase), None)
             read = [row for row in op.rows if row.f == "poll" and row.part == part]
@@ -607,7 +331,9 @@ def graph(history: History) -> Graph:
             if (part, one) in sender and (part, other) in sender:
                 ww.add((sender[part, one], sender[part, other]))
     time = {(a.number, b.number) for a in taking_part for b in taking_part if a.before(b)}
-    return Graph(*(frozenset(e for e in edges if e[0] != e[1]) for edges in (ww, wr, time)), by_number)
+    return Graph(
+        *(frozenset(e for e in edges if e[0] != e[1]) for edges in (ww, wr, time)), by_number
+    )
 
 
 def _sender(sent: Sequence[tuple[Operation, Row]]) -> Operation:
@@ -616,26 +342,22 @@ def _sender(sent: Sequence[tuple[Operation, Row]]) -> Operation:
 
 
 def _version(history: History, values: set[str]) -> str:
-    return one_of(values) if history.reading.last_place else min(values)
+    return first_of(values) if history.reading.last_place else min(values)
 
 
 def cycles(history: History) -> Iterator[Told]:
-    """Operations that each come before themselves, once for each kind.
+    """Operations that each come before themselves: once for each strongly connected component.
 
     `G1c`: over wr edges. `G1c-realtime`: over wr edges and the order of time, where no wr edges
-    alone close a cycle among the same operations (one strongly connected component). `G0` (normal):
-    over ww edges. `G1c-ww` (normal): over ww and wr edges, where neither alone closes one.
+    alone close a cycle among the same operations. `G0` (normal): over ww edges. `G1c-ww` (normal):
+    over ww and wr edges, where neither alone closes one among the same operations.
     """
     edges = graph(history)
     wr, ww = _components(edges.wr), _components(edges.ww)
-    if wr:
-        yield "G1c", None, None, None
-    if any(not _holds(one, wr) for one in _components(edges.wr | edges.time)):
-        yield "G1c-realtime", None, None, None
-    if ww:
-        yield "G0", None, None, None
-    if any(not _holds(one, [*ww, *wr]) for one in _components(edges.ww | edges.wr)):
-        yield "G1c-ww", None, None, None
+    timed = [one for one in _components(edges.wr | edges.time) if not _holds(one, wr)]
+    mixed = [one for one in _components(edges.ww | edges.wr) if not _holds(one, [*ww, *wr])]
+    for name, found in (("G1c", wr), ("G1c-realtime", timed), ("G0", ww), ("G1c-ww", mixed)):
+        yield from ((name, None, None, None) for _ in found)
 
 
 def _components(edges: Iterable[tuple[int, int]]) -> list[set[int]]:
@@ -659,9 +381,7 @@ def commit_regression(history: History) -> Iterator[Told]:
         (row for row in history.positions if row["type"] == "ok" and row.get("topic") is not None),
         key=lambda row: (row["completed_ns"], row["operation"], row["row"]),
     )
-    processes = {
-        (row["process"], row.get("key")) for row in answers if row["f"] != "seek"
-    }
+    processes = {(row["process"], row.get("key")) for row in answers if row["f"] != "seek"}
     for row in answers:
         if row["f"] == "seek":
             continue
@@ -696,10 +416,9 @@ def _highest_before(
 def holes(history: History) -> Iterator[Told]:
     """`replica-hole`: of replicas that call themselves level, one lacks what another holds.
 
-    An offset of another replica that is not below its own log start, and is below the greatest high
-    watermark of them, or below both ends; the least one of each replica that has such is named once.
-    Or: all are empty, though records of the part were acknowledged at offsets not below their
-    starts.
+    An offset that another replica holds and that is not below its own log start: the least one is
+    named, once for each replica. Or: all are empty, though records of the part were acknowledged at
+    offsets not below their starts.
     """
     if not history.level:
         return
@@ -720,33 +439,3 @@ def holes(history: History) -> Iterator[Told]:
             lacking = [o for o in everything - held[broker] if o >= start[broker]]
             if lacking:
                 yield "replica-hole", part, min(lacking), None
-
-
-def one_of(values: Iterable[str]) -> str:
-    """Of several values at one offset the one that Jepsen comes upon: the first in Clojure's order.
-
-    Sets of Clojure are in the order of their hashes, five bits after the other from the lowest.
-    """
-    return min(values, key=lambda value: [_hash(value) >> n & 31 for n in range(0, 32, 5)])
-
-
-def _hash(value: str) -> int:
-    """Clojure's hash of a number (Murmur 3); of any other value its least text wins."""
-    if not value.lstrip("-").isdigit():
-        return 0
-    number = int(value)
-    if number == 0:
-        return 0
-    low, high = number & 0xFFFFFFFF, number >> 32 & 0xFFFFFFFF
-    h = _mix(_mix(0, low), high) ^ 8
-    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
-    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
-    return h ^ h >> 16
-
-
-def _mix(h: int, k: int) -> int:
-    k = k * 0xCC9E2D51 & 0xFFFFFFFF
-    k = (k << 15 | k >> 17) & 0xFFFFFFFF
-    h ^= k * 0x1B873593 & 0xFFFFFFFF
-    h = (h << 13 | h >> 19) & 0xFFFFFFFF
-    return h * 5 + 0xE6546B64 & 0xFFFFFFFF

@@ -131,7 +131,7 @@ def _step(world: World) -> None:
 
 def _invoke(world: World, thread: Thread) -> None:
     chance = world.chance
-    if not thread.assigned and chance.random() < 0.9 or chance.random() < 0.06:
+    if (not thread.assigned and chance.random() < 0.9) or chance.random() < 0.06:
         _assign(world, thread)
         return
     if chance.random() < world.shape.crash:
@@ -238,24 +238,18 @@ def _end_ok(world: World, thread: Thread, pending: Pending) -> None:
     chance = world.chance
     hide = world.shape.unnumbered and chance.random() < 0.3
     done = tuple(_unnumbered(mop) if hide else mop for mop in pending.done or ())
-    world.record(
-        replace(pending.entry, type="ok", value=done, rebalanced=pending.rebalanced)
-    )
+    world.record(replace(pending.entry, type="ok", value=done, rebalanced=pending.rebalanced))
 
 
 def _end_info(world: World, thread: Thread, pending: Pending) -> None:
-    """Its value as it was invoked, or with all or some of what it came to know."""
+    """Its value as it was invoked, or with all or some of what it came to know, up to a point."""
     value = pending.entry.value or ()
     if pending.done is not None:
-        value = tuple(
-            mop if world.chance.random() < 0.5 else known
-            for mop, known in zip(value, pending.done, strict=True)
-        )
+        known = world.chance.randint(0, len(value))
+        value = (*pending.done[:known], *value[known:])
     elif pending.takes_effect:
         world.late.append(pending)
-    world.record(
-        replace(pending.entry, type="info", value=value, rebalanced=pending.rebalanced)
-    )
+    world.record(replace(pending.entry, type="info", value=value, rebalanced=pending.rebalanced))
     _reborn(world, thread)
 
 

@@ -1,6 +1,6 @@
 """Ways to make a valid history wrong, or odd: each takes a history and changes one thing in it.
 
-By chance, out of a seeded generator; none is sure to make an anomaly, that is for the judges to say.
+By chance, out of a seeded generator; none is sure to make an anomaly: that is for judges.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Record = tuple[int, int | None, int]  # key, offset, value
 
 
 def mutated(seed: int, history: History) -> tuple[History, tuple[str, ...]]:
-    """One to three changes, and their names."""
+    """One to six changes, and their names."""
     chance = Random(seed)
     names = []
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+    for _ in range(chance.choice((1, 1, 1, 1, 2, 2, 3, 6))):
         name = chance.choice(tuple(MUTATIONS))
         changed = MUTATIONS[name](chance, history)
-        if changed is not None:
+        if changed:
             history = changed
             names.append(name)
     return history, tuple(names)
@@ -124,9 +124,9 @@ def only_unsure_reads(chance: Random, history: History) -> History | None:
     record = _pick(chance, seen)
     return record and _each_pair(
         history,
-        lambda n, k, o, v: []
-        if history[n].type == "ok" and (k, v) == (record[0], record[2])
-        else [(o, v)],
+        lambda n, k, o, v: (
+            [] if history[n].type == "ok" and (k, v) == (record[0], record[2]) else [(o, v)]
+        ),
     )
 
 
@@ -187,9 +187,9 @@ def move_record(chance: Random, history: History) -> History | None:
     only = chance.choice((None, _pick(chance, range(len(history)))))
     return _each_pair(
         history,
-        lambda n, k, o, v: [(new, v)]
-        if (k, v) == (record[0], record[2]) and only in (None, n)
-        else [(o, v)],
+        lambda n, k, o, v: (
+            [(new, v)] if (k, v) == (record[0], record[2]) and only in (None, n) else [(o, v)]
+        ),
     )
 
 
@@ -237,6 +237,54 @@ def swap_sends(chance: Random, history: History) -> History | None:
     if chance.random() < 0.6:
         return _each_pair(swapped, lambda n, k, o, u: [(where.get((k, u), o), u)])
     return swapped
+
+
+def sends_back(chance: Random, history: History) -> History | None:
+    """Two sends of one process stand in the reverse order; what lies between them varies."""
+    placed: dict[tuple[int | str, int], list[tuple[int, int]]] = {}
+    for at in _sends(history, "ok"):
+        _, key, value = (history[at[0]].value or ())[at[1]]
+        if isinstance(value, tuple):
+            placed.setdefault((history[at[0]].process, key), []).append(at)
+    process = _pick(chance, [who for who, ats in placed.items() if len(ats) > 1])
+    if process is None:
+        return None
+    first = chance.randrange(len(placed[process]) - 1)
+    a, b = placed[process][first : first + 2]
+    if a[0] == b[0]:
+        return None
+    (_, key, (x, v)), (_, _, (y, w)) = ((history[i].value or ())[n] for i, n in (a, b))
+    where = {(key, v): y, (key, w): x}
+    changed = _with_send(history, a, ("send", key, (y, v)))
+    changed = _with_send(changed, b, ("send", key, (x, w)))
+    changed = _each_pair(changed, lambda n, k, o, u: [(where.get((k, u), o), u)])
+    changed = _in_order(changed) if chance.random() < 0.7 else changed
+    between = chance.choice(("nothing", "assign", "info", "info"))
+    if between == "info":
+        kind = chance.choice(("info", "info", "fail"))
+        return _set(changed, a[0], replace(changed[a[0]], type=kind))
+    if between == "assign":
+        assign = Entry("invoke", process[0], "assign", (key + 1,), changed[a[0]].time)
+        done = replace(assign, type=chance.choice(("ok", "ok", "info", "fail")))
+        return (*changed[: a[0] + 1], assign, done, *changed[a[0] + 1 :])
+    return changed
+
+
+def _in_order(history: History) -> History:
+    """Each poll has its records in the order of their offsets."""
+
+    def of(mop: Mop) -> Mop:
+        if mop[0] != "poll" or len(mop) < 2:
+            return mop
+        return ("poll", {key: tuple(sorted(pairs, key=_offset)) for key, pairs in mop[1].items()})
+
+    return tuple(
+        replace(e, value=tuple(map(of, e.value))) if e.moves and e.value else e for e in history
+    )
+
+
+def _offset(pair: tuple[int | None, int]) -> int:
+    return -1 if pair[0] is None else pair[0]
 
 
 def change_ack(chance: Random, history: History) -> History | None:
@@ -350,7 +398,9 @@ def read_early(chance: Random, history: History) -> History | None:
         (o for e in history for k, o, v in polled(e) if (k, v) == (record[0], record[2])), record[1]
     )
     mops = (*(entry.value or ()), ("poll", {record[0]: ((offset, record[2]),)}))
-    return _set(history, index, replace(entry, f="txn" if entry.f == "send" else entry.f, value=mops))
+    return _set(
+        history, index, replace(entry, f="txn" if entry.f == "send" else entry.f, value=mops)
+    )
 
 
 def read_each_other(chance: Random, history: History) -> History | None:
@@ -363,7 +413,9 @@ def read_each_other(chance: Random, history: History) -> History | None:
     for reader, sender in ((one, other), (other, one)):
         key, offset, value = next(sends(history[sender]))
         entry = changed[reader]
-        place = next((o for e in history for k, o, v in polled(e) if (k, v) == (key, value)), offset)
+        place = next(
+            (o for e in history for k, o, v in polled(e) if (k, v) == (key, value)), offset
+        )
         mops = (*(entry.value or ()), ("poll", {key: ((place, value),)}))
         changed = _set(changed, reader, replace(entry, f="txn", value=mops))
     return changed
@@ -445,7 +497,10 @@ def assign_in_between(chance: Random, history: History) -> History | None:
     if index is None:
         return None
     entry = history[index]
-    f, kind = chance.choice(("assign", "assign", "subscribe")), chance.choice(("ok", "ok", "info", "fail"))
+    f, kind = (
+        chance.choice(("assign", "assign", "subscribe")),
+        chance.choice(("ok", "ok", "info", "fail")),
+    )
     assign = Entry("invoke", entry.process, f, (chance.randrange(3),), entry.time)
     return (*history[: index + 1], assign, replace(assign, type=kind), *history[index + 1 :])
 
@@ -461,7 +516,9 @@ def no_assign(chance: Random, history: History) -> History | None:
 
 
 def rebalance(chance: Random, history: History) -> History | None:
-    index = _pick(chance, [n for n, e in enumerate(history) if e.type != "invoke" and any(polled(e))])
+    index = _pick(
+        chance, [n for n, e in enumerate(history) if e.type != "invoke" and any(polled(e))]
+    )
     if index is None:
         return None
     return _set(history, index, replace(history[index], rebalanced=(chance.randrange(3),)))
@@ -521,9 +578,9 @@ MUTATIONS: Final[dict[str, Mutation]] = {
     f.__name__: f
     for f in (
         drop_from_polls, only_unsure_reads, drop_from_one_poll, repeat_in_poll, turn_poll_round,
-        swap_polls, move_record, double_record, swap_offsets, swap_sends, change_ack, strip_ack,
-        change_type, aborted, indeterminate, skip_ahead, go_back, own_read, read_early,
-        read_each_other, send_again, phantom, forget_offset, no_completion, cut_tail,
+        swap_polls, move_record, double_record, swap_offsets, swap_sends, sends_back,
+        change_ack, strip_ack, change_type, aborted, indeterminate, skip_ahead, go_back,
+        own_read, read_early, read_each_other, send_again, phantom, forget_offset, no_completion, cut_tail,
         no_final_polls, equal_times, times_back, assign_in_between, no_assign, rebalance,
         subscribe, one_process, swap_lines, gap_between,
     )
