@@ -42,11 +42,14 @@ def told(history: History) -> list[Told]:
         *cycles(history),
         *commit_regression(history),
         *holes(history),
+        *divergence(history),
     ]
 
 
 def lost_and_unseen(history: History) -> Iterator[Told]:
     """A vouched record that no final read of a complete part holds.
+
+    (One that nobody acknowledged, but of whose transaction another write was read: no ok read.)
 
     `lost-write`: its greatest known offset is at or below the highest read one, which is the
     highest `least` of all values that an ok operation read; or it was acknowledged without an
@@ -58,11 +61,12 @@ def lost_and_unseen(history: History) -> Iterator[Told]:
     for (part, value), sent in history.senders.items():
         log, places = history.log(part), history.places.get((part, value), [])
         vouched = [(op, row) for op, row in sent if op in history.vouched]
-        if not log.complete or not vouched or (part, value) in history.read_finally:
+        acked = any(op.type == "ok" for op, _ in vouched)
+        found = history.read_finally if acked else history.read_ok
+        if not log.complete or not vouched or (part, value) in found:
             continue
         if (places[-1] < log.start) if places else log.start > 0:
             continue
-        acked = any(op.type == "ok" for op, _ in vouched)
         offset = min((row.offset for _, row in vouched if row.offset is not None), default=None)
         if places[-1] <= highest_read(history, part) if places else acked:
             yield "lost-write", part, offset, value
@@ -331,9 +335,11 @@ def graph(history: History) -> Graph:
             if (part, one) in sender and (part, other) in sender:
                 ww.add((sender[part, one], sender[part, other]))
     time = {(a.number, b.number) for a in taking_part for b in taking_part if a.before(b)}
-    return Graph(
-        *(frozenset(e for e in edges if e[0] != e[1]) for edges in (ww, wr, time)), by_number
-    )
+    return Graph(_between_two(ww), _between_two(wr), _between_two(time), by_number)
+
+
+def _between_two(edges: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    return frozenset(edge for edge in edges if edge[0] != edge[1])
 
 
 def _sender(sent: Sequence[tuple[Operation, Row]]) -> Operation:
@@ -426,7 +432,7 @@ def holes(history: History) -> Iterator[Told]:
     for row in history.replicas:
         by_part[row["topic"], row["partition"]][row["broker"]].append(row)
     for part, logs in by_part.items():
-        held = {b: {r["offset"] for r in rows} - {None} for b, rows in logs.items()}
+        held = {b: {r.get("offset") for r in rows} - {None} for b, rows in logs.items()}
         start = {b: max(r["log_start_offset"] for r in rows) for b, rows in logs.items()}
         acked = {
             offset
@@ -439,3 +445,29 @@ def holes(history: History) -> Iterator[Told]:
             lacking = [o for o in everything - held[broker] if o >= start[broker]]
             if lacking:
                 yield "replica-hole", part, min(lacking), None
+
+
+def divergence(history: History) -> Iterator[Told]:
+    """One offset holds different records on two replicas, or one under two leader epochs.
+
+    `replica-divergence`: they call themselves level, or it is below the high watermark of all
+    that hold it (none counts as 0). Else `unproven-difference`. The value of the least is named.
+    """
+    at: dict[tuple[Part, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in history.replicas:
+        if row.get("offset") is not None:
+            at[(row["topic"], row["partition"]), row["offset"]].append(row)
+    for (part, offset), held in at.items():
+        epochs = {row.get("leader_epoch") for row in held} - {None}
+        if len({_contents(row) for row in held}) > 1 or len(epochs) > 1:
+            below = min(int(row.get("high_watermark") or 0) for row in held)
+            proved = history.level or offset < below
+            least = min(held, key=_contents)
+            name = "replica-divergence" if proved else "unproven-difference"
+            yield name, part, offset, least.get("value")
+
+
+def _contents(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a record must be the same on all replicas; what is null comes first."""
+    texts = (row.get("key"), row.get("value"))
+    return bool(row.get("control")), *((text is not None, text or "") for text in texts)

@@ -37,10 +37,10 @@ class Case:
 
 
 def case(seed: int, directory: Path) -> Case:
-    entries, mutations = generate.history(seed), ()
+    entries = generate.history(seed)
+    mutations: tuple[str, ...] = ()
     if seed % PLAIN_EVERY:
         entries, mutations = mutate.mutated(seed, entries)
-    assert entries, seed
     path = directory / f"h{seed:08d}.edn"
     path.write_text(history.text(entries), encoding="utf-8")
     return Case(seed, mutations, entries, path)

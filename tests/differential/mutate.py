@@ -580,8 +580,8 @@ MUTATIONS: Final[dict[str, Mutation]] = {
         drop_from_polls, only_unsure_reads, drop_from_one_poll, repeat_in_poll, turn_poll_round,
         swap_polls, move_record, double_record, swap_offsets, swap_sends, sends_back,
         change_ack, strip_ack, change_type, aborted, indeterminate, skip_ahead, go_back,
-        own_read, read_early, read_each_other, send_again, phantom, forget_offset, no_completion, cut_tail,
-        no_final_polls, equal_times, times_back, assign_in_between, no_assign, rebalance,
-        subscribe, one_process, swap_lines, gap_between,
+        own_read, read_early, read_each_other, send_again, phantom, forget_offset,
+        no_completion, cut_tail, no_final_polls, equal_times, times_back, assign_in_between,
+        no_assign, rebalance, subscribe, one_process, swap_lines, gap_between,
     )
 }  # fmt: skip
