@@ -432,7 +432,10 @@ def holes(history: History) -> Iterator[Told]:
     for row in history.replicas:
         by_part[row["topic"], row["partition"]][row["broker"]].append(row)
     for part, logs in by_part.items():
-        held = {b: {r.get("offset") for r in rows} - {None} for b, rows in logs.items()}
+        held = {
+            b: {int(r["offset"]) for r in rows if r.get("offset") is not None}
+            for b, rows in logs.items()
+        }
         start = {b: max(r["log_start_offset"] for r in rows) for b, rows in logs.items()}
         acked = {
             offset

@@ -2,6 +2,7 @@
 
 python -m tests.differential --judge judge.sh --histories 2000 --seed 1
 python -m tests.differential --check --histories 300
+python -m tests.differential --judge judge.sh --record tests/checkers/jepsen_corpus
 
 The judge reads paths of EDN histories and prints what Jepsen's checker says, one JSON line each;
 without it, and with `--check`, the oracle and `neaptide check` are compared. Prints JSON: how often
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.differential import check, compare, generate, history, jepsen, mutate
+from tests.differential import check, compare, corpus, generate, history, jepsen, mutate
 from tests.differential.history import Entry
 
 BATCH = 500
@@ -108,9 +109,16 @@ def main() -> None:
     parser.add_argument("--histories", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="Where the histories are left.")
+    parser.add_argument("--record", type=Path, help="Write down what the judge says of these.")
     options = parser.parse_args()
     if not (options.judge or options.check):
         parser.error("neither --judge nor --check: nothing to compare the oracle with")
+    if options.record:
+        if not options.judge:
+            parser.error("--record: only a judge can say it")
+        left = corpus.record(options.judge, options.record)
+        print(json.dumps({"unexplained": left}, indent=2))
+        sys.exit(1 if left else 0)
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         result = compared(options, options.keep.absolute())

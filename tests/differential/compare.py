@@ -21,7 +21,7 @@ from tests.checkers.oracle import Told
 from tests.checkers.oracle_history import JEPSENS, OURS, History, Reading, of_rows
 from tests.differential import rows
 from tests.differential.history import Entry, polled, sends
-from tests.differential.jepsen import Said
+from tests.differential.jepsen import SETS, Said
 
 # Names that Jepsen does not have, or does not have so; what is left is compared one to one.
 _NOT_JEPSENS: Final = frozenset({"G1c-ww", "reordered", "phantom"})
@@ -186,9 +186,8 @@ def _never_sent(entries: Sequence[Entry]) -> set[tuple[int, int]]:
 
 
 def as_said(said: Said) -> Answer:
-    names = ("lost-write", "unseen", "duplicate", "inconsistent-offsets", "G1a")
     types = {name for name in said.errors if not name.endswith(_CYCLES_EXIST)}
-    return Answer(frozenset(types), {name: said.sets[name] for name in names})
+    return Answer(frozenset(types), {name: said.sets[name] for name in SETS})
 
 
 def differences(one: Answer, other: Answer, who: str) -> list[str]:
