@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.differential.compare import counting, told
+from tests.differential.compare import acknowledges, counting, told
 from tests.differential.history import Entry, polled, sends
 
 # Looked for with `--thorough` only.
@@ -66,7 +66,7 @@ def expected_verdicts(entries: Sequence[Entry], counts: set[str]) -> tuple[str, 
     if counts:
         return ("anomalous",)
     done = [entry for entry in entries if entry.type == "ok"]
-    if not any(True for entry in done for _ in sends(entry)):
+    if not acknowledges(entries):
         return ("unknown",)
     written = {key for entry in entries for key, _, _ in sends(entry)}
     read = {key for entry in done for key, _, _ in polled(entry)}

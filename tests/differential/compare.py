@@ -87,6 +87,11 @@ def invalid(entries: Sequence[Entry]) -> bool:
     return bool(counting(told(entries), subscribed=any(e.f == "subscribe" for e in entries)))
 
 
+def acknowledges(entries: Sequence[Entry]) -> bool:
+    """Whether anything was acknowledged, so that it could be lost."""
+    return bool(_completed(entries, "ok", sends))
+
+
 def twin(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     """The history with all that Jepsen needs to be spelt out."""
     sent, _ = _sent(entries)

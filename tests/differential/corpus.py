@@ -52,6 +52,10 @@ def kept(directory: Path = CORPUS) -> list[Kept]:
     return found
 
 
+def recorded(directory: Path = CORPUS) -> set[str]:
+    return set(json.loads((directory / _VERDICTS).read_text(encoding="utf-8")))
+
+
 def record(judge: Path, directory: Path) -> list[str]:
     """Ask the judge about every history there, and write down what it says; what is unexplained."""
     paths = sorted(directory.absolute().glob("*.edn"))
