@@ -11,8 +11,8 @@ Words that all rules use:
   offset and of each read, of whatever type the reading operation was, for Kafka never shows a
   consumer what is not in the log. `least` and `greatest` are the ends of the offsets of one value.
 - A *final* read is one of phase "final" by an ok operation. A part is *complete* where final reads
-  are said to have reached its end, and there are some or the log is empty. A history of Jepsen's,
-  of which all polls are final and no end is known, is complete: what its polls do not hold is gone.
+  are said to have reached its end, and there are some, or the log is empty or its end was never
+  told (a history of Jepsen's, of which all polls are final: what they do not hold is gone).
 - Before: an operation is before another when it is ok and its completion comes before the other's
   invocation; where both have the same time, the one with the lower number is the earlier.
 
@@ -28,13 +28,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
-from neaptide.results.run import FinalRead, Run
+from neaptide.results.run import Run
 from tests.checkers.clojure_sets import first_of
 from tests.checkers.histories import Story, operation_rows, run_of
-
-JEPSEN: Final = "jepsen"  # the system of a run that was imported
 
 Part = tuple[str, int]
 
@@ -235,7 +233,9 @@ def of_rows(
     }
     logs = {
         (r.topic, r.partition): Log(
-            _complete(run, r, (r.topic, r.partition) in final), r.start_offset, r.end_offset
+            r.reached and ((r.topic, r.partition) in final or not r.end_offset),
+            r.start_offset,
+            r.end_offset,
         )
         for r in run.final_reads
     }
@@ -249,11 +249,6 @@ def of_rows(
         run.converged is None or run.converged.level,
         reading=reading,
     )
-
-
-def _complete(run: Run, read: FinalRead, found: bool) -> bool:
-    empty = read.end_offset is not None and read.end_offset <= read.start_offset
-    return read.reached and (found or empty or run.system == JEPSEN)
 
 
 def _operation(number: int, rows: list[Mapping[str, Any]]) -> Operation:

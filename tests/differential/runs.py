@@ -108,14 +108,9 @@ def _ends(made: Sequence[Row]) -> dict[int, int]:
 
 
 def _final_read(chance: Random, key: int, end: int) -> FinalRead:
-    start = chance.choice((0, 0, 0, 0, 1, 2))
-    return FinalRead(
-        rows.TOPIC,
-        key,
-        chance.choice((None, end, end, max(0, end - 2))),
-        chance.random() < 0.85,
-        min(start, end),
-    )
+    told = chance.choice((None, end, end, max(0, end - 2)))
+    start = min(chance.choice((0, 0, 0, 0, 1, 2)), end if told is None else told)
+    return FinalRead(rows.TOPIC, key, told, chance.random() < 0.85, start)
 
 
 def _extra(number: int, process: int, f: str, invoked: int, completed: int, **more: Any) -> Row:
