@@ -6,8 +6,8 @@ python -m tests.differential --judge judge.sh --record tests/checkers/jepsen_cor
 
 The judge reads paths of EDN histories and prints what Jepsen's checker says, one JSON line each;
 without it, and with `--check`, the oracle and `neaptide check` are compared. Prints JSON: how often
-each named reason was met, and each history that none explains; those are kept, and the exit status
-is 1.
+each named reason was met, and each history that none explains, by its seed (`--keep DIRECTORY`
+leaves the files); if there is any, the exit status is 1.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ _COMMAND: Final = (sys.executable, "-m", "neaptide.harness.cli", "check", "--jso
 @dataclass(frozen=True)
 class Checked:
     verdict: str
-    names: frozenset[str]
+    counts: dict[str, int]  # of anomalies, by name
 
 
 def check(paths: Sequence[Path], runs: Path) -> list[Checked]:
@@ -39,18 +40,19 @@ def check(paths: Sequence[Path], runs: Path) -> list[Checked]:
     answers = json.loads(done.stdout)["runs"]
     if len(answers) != len(paths):
         raise RuntimeError(f"{len(paths)} histories, {len(answers)} verdicts: {done.stderr}")
-    return [Checked(one["verdict"], frozenset(one["anomalies"])) for one in answers]
+    return [Checked(one["verdict"], one["anomalies"]) for one in answers]
 
 
 def against_oracle(entries: Sequence[Entry], checked: Checked) -> tuple[str, ...]:
     """Where the command and the oracle do not say the same."""
     found = told(entries)
     subscribed = any(entry.f == "subscribe" for entry in entries)
-    names = {name for name, *_ in found}
-    seen = {name for name in checked.names if not name.startswith(_THOROUGH)}
+    names = Counter(name for name, *_ in found)
+    seen = Counter({n: c for n, c in checked.counts.items() if not n.startswith(_THOROUGH)})
     wrong = [
-        f"{name}: {'only the oracle' if name in names else 'only the check'}"
-        for name in sorted(names ^ seen)
+        f"{name}: {names[name]} by the oracle, {seen[name]} by the check"
+        for name in sorted({*names, *seen})
+        if names[name] != seen[name]
     ]
     expected = expected_verdicts(entries, counting(found, subscribed=subscribed))
     if checked.verdict not in expected:
