@@ -33,10 +33,12 @@ _POINTS: Final = {
     "last_send_only": "a value sent twice",
     "same_after_info": "a process that goes on after an indeterminate send",
 }
+_NOBODY: Final = "no operation of a client"
 _NO_PLACE: Final = "no offset of what was read is known"
 REASONS: Final = (
     *_POINTS.values(),
     _NO_PLACE,
+    _NOBODY,
     "named once",
     "acknowledged without an offset",
     "moved",
@@ -209,6 +211,8 @@ def differences(one: Answer, other: Answer, who: str) -> list[str]:
 
 def against_jepsen(entries: Sequence[Entry], said: Said, of_twin: Said | None) -> Compared:
     """The oracle against the judge; `of_twin` is asked for where the judge threw."""
+    if said.throws and not any(isinstance(e.process, int) for e in entries):
+        return Compared(frozenset({_NOBODY}), ())
     unexplained: list[str] = []
     reasons: set[str] = set()
     spelt = entries
