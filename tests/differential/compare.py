@@ -293,9 +293,7 @@ def _ours_against_model(entries: Sequence[Entry], said: Said) -> tuple[list[str]
         why.add("a key that nobody sent to")
     why |= names & {"moved", "reordered"}
     ours, jepsens = counting(found, subscribed=subscribed), set(said.bad) - {_EMPTY}
-    if _never_sent(entries) and "unseen" not in names | (
-        {"unseen"} if "lost-write" in names else set()
-    ):
+    if said.sets["unseen"] <= _never_sent(entries):
         jepsens -= {"unseen"}
     if bool(ours) == bool(jepsens):
         return [], why
