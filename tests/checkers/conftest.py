@@ -13,8 +13,9 @@ from neaptide.checkers.check import check_runs
 from neaptide.checkers.pipeline.session import local_session
 from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged
+from tests.differential.runs import Generated
 
-Judge = Callable[[Mapping[str, Story]], dict[str, Judged]]
+Judge = Callable[[Mapping[str, Story] | Mapping[str, Generated]], dict[str, Judged]]
 
 
 @pytest.fixture(scope="package")
@@ -29,7 +30,7 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judg
     """Write each story as a run, check all of them in one job, read back what was found."""
     numbers = itertools.count()
 
-    def check(stories: Mapping[str, Story]) -> dict[str, Judged]:
+    def check(stories: Mapping[str, Story] | Mapping[str, Generated]) -> dict[str, Judged]:
         runs: Path = tmp_path_factory.mktemp(f"runs{next(numbers)}")
         directories = {name: story.write(runs / name) for name, story in stories.items()}
         verdicts = check_runs(spark, directories.values())

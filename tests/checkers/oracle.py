@@ -1,163 +1,476 @@
 """The rules once more, in plain Python: slow, and as close to their sentences as can be.
 
-Written from the meanings in `checkers.anomalies`, not from the queries. Works on the operations of
-one story with one partition, and returns a bag of (anomaly, offset, value).
+Over a run as `tests.checkers.oracle_history` reads it (which defines the words); whatever it says,
+no rule fails. Each function says in its first lines what its anomaly is.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from tests.checkers.histories import Op, Story
+import networkx as nx
 
-Found = tuple[str, int | None, str | None]
+from tests.checkers.clojure_sets import first_of
+from tests.checkers.histories import Story
+from tests.checkers.oracle_history import History, Operation, Part, Row, of_story
 
-
-@dataclass(frozen=True)
-class Read:
-    operation: int
-    process: int
-    phase: str
-    offset: int
-    value: str
-
-
-@dataclass(frozen=True)
-class Sent:
-    operation: int
-    process: int
-    type: str
-    offset: int | None
-    value: str
+Found = tuple[str, int | None, str | None]  # anomaly, offset, value
+Told = tuple[str, Part | None, int | None, str | None]  # the same with its part
 
 
 def judge(story: Story) -> Counter[Found]:
-    reads = list(_reads(story.ops))
-    sends = list(_sends(story.ops))
-    complete = all(read.reached for read in story.run["final_reads"])
-    complete = complete and any(r.phase == "final" for r in reads)
-    found: list[Found] = []
-    found += _about_acked(sends, reads, complete)
-    found += _about_readers(sends, reads, complete)
-    found += _about_offsets(sends, reads)
-    found += _about_order(sends, reads)
-    found += _about_places(sends, reads)
-    for process in {(op.process, op.phase) for op in story.ops}:
-        found += _about_moves(story.ops, process, sends, reads)
-    return Counter(found)
+    """All that is wrong in a story: a bag of (anomaly, offset, value), of all its parts."""
+    return Counter((name, offset, value) for name, _, offset, value in told(of_story(story)))
 
 
-def _reads(ops: list[Op]) -> Iterator[Read]:
-    for n, op in enumerate(ops):
-        for row in op.rows:
-            if op.f == "poll" and "offset" in row:
-                yield Read(n, op.process, op.phase, row["offset"], row["value"])
+def told(history: History) -> list[Told]:
+    """All that is wrong, with its parts."""
+    return [
+        *lost_and_unseen(history),
+        *committed_then_lost(history),
+        *doubled(history),
+        *inconsistent_offsets(history),
+        *aborted_and_invented(history),
+        *order_of_sends(history),
+        *reordered(history),
+        *moves(history),
+        *own_reads(history),
+        *cycles(history),
+        *commit_regression(history),
+        *holes(history),
+        *divergence(history),
+    ]
 
 
-def _sends(ops: list[Op]) -> Iterator[Sent]:
-    for n, op in enumerate(ops):
-        for row in op.rows:
-            if op.f == "send":
-                yield Sent(n, op.process, op.type, row["offset"], row["value"])
+def lost_and_unseen(history: History) -> Iterator[Told]:
+    """A vouched record that no final read of a complete part holds.
 
+    (One that nobody acknowledged, but of whose transaction another write was read: no ok read.)
 
-def _about_acked(sends: list[Sent], reads: list[Read], complete: bool) -> Iterator[Found]:
-    highest = max((r.offset for r in reads), default=-1)
-    for send in sends:
-        in_final = any(r.value == send.value for r in reads if r.phase == "final")
-        if send.type != "ok" or not complete or in_final:
+    `lost-write`: its greatest known offset is at or below the highest read one, which is the
+    highest `least` of all values that an ok operation read; or it was acknowledged without an
+    offset and no offset of it is known. `unseen`: it was acknowledged (its operation is ok), and
+    the first does not hold. What lay below the log start was deleted on purpose; of a record
+    without a known offset nothing is said where anything was deleted. An `unseen` record that the
+    leader's disk holds at the end proves nothing: `unproven-unseen`.
+    """
+    for (part, value), sent in history.senders.items():
+        log, places = history.log(part), history.places.get((part, value), [])
+        vouched = [(op, row) for op, row in sent if op in history.vouched]
+        acked = any(op.type == "ok" for op, _ in vouched)
+        found = history.read_finally if acked else history.read_ok
+        if not log.complete or not vouched or (part, value) in found:
             continue
-        ever_read = any(r.value == send.value for r in reads)
-        above = send.offset is not None and send.offset > highest
-        name = "unseen" if above and not ever_read else "lost-write"
-        yield (name, send.offset, send.value)
-
-
-def _about_readers(sends: list[Sent], reads: list[Read], complete: bool) -> Iterator[Found]:
-    by_value = {send.value: send for send in sends}
-    for value in {r.value for r in reads}:
-        places = [r.offset for r in reads if r.value == value]
-        main = [r.offset for r in reads if r.value == value and r.phase == "main"]
-        final = [r.offset for r in reads if r.value == value and r.phase == "final"]
-        outside = not final or max(main, default=-1) > max(final)
-        outside = outside or min(main, default=max(final)) < min(final)
-        if complete and main and outside:
-            yield ("committed-then-lost", max(main), value)
-        if value not in by_value:
-            yield ("phantom", min(places), value)
-        elif by_value[value].type == "fail":
-            yield ("G1a", min(places), value)
-
-
-def _about_offsets(sends: list[Sent], reads: list[Read]) -> Iterator[Found]:
-    vouched = {(r.offset, r.value) for r in reads}
-    vouched |= {(s.offset, s.value) for s in sends if s.type == "ok" and s.offset is not None}
-    for value in {value for _, value in vouched}:
-        offsets = [offset for offset, v in vouched if v == value]
-        if len(offsets) > 1:
-            yield ("duplicate", max(offsets), value)
-    for offset in {offset for offset, _ in vouched}:
-        values = [value for o, value in vouched if o == offset]
-        if len(values) > 1:
-            yield ("inconsistent-offsets", offset, min(values))
-
-
-def _about_order(sends: list[Sent], reads: list[Read]) -> Iterator[Found]:
-    final = [r for r in reads if r.phase == "final"]
-
-    def place(value: str) -> int | None:
-        return min((r.offset for r in final if r.value == value), default=None)
-
-    for process in {s.process for s in sends}:
-        mine = [s for s in sends if s.process == process and s.type == "ok"]
-        standing = [(p, s.value) for s in mine if (p := place(s.value)) is not None]
-        for (before, _), (after, value) in itertools.pairwise(standing):
-            if after < before:
-                yield ("reordered", after, value)
-
-
-def _about_places(sends: list[Sent], reads: list[Read]) -> Iterator[Found]:
-    """Where sends are in the log, by their acknowledgement or else by who read them."""
-
-    def place(send: Sent) -> int | None:
-        read = min((r.offset for r in reads if r.value == send.value), default=None)
-        return send.offset if send.type == "ok" and send.offset is not None else read
-
-    for process in sorted({s.process for s in sends}):
-        mine = [s for s in sends if s.process == process and s.type != "fail"]
-        for before, after in itertools.pairwise(mine):
-            one, other = place(before), place(after)
-            if one is not None and other is not None and other < one:
-                inside = "int-" if before.operation == after.operation else ""
-                yield (f"{inside}nonmonotonic-send", other, after.value)
-    for send in sends:
-        its_reads = [r for r in reads if r.value == send.value]
-        if any(r.operation < send.operation for r in its_reads):
-            yield ("G1c-realtime", min(r.offset for r in its_reads), send.value)
-
-
-def _about_moves(
-    ops: list[Op], consumer: tuple[int, str], sends: list[Sent], reads: list[Read]
-) -> Iterator[Found]:
-    known = {r.offset for r in reads}
-    known |= {s.offset for s in sends if s.type == "ok" and s.offset is not None}
-    at: tuple[int, int] | None = None  # (operation, offset) of the read before
-    for n, op in enumerate(ops):
-        if (op.process, op.phase) != consumer:
+        if (places[-1] < log.start) if places else log.start > 0:
             continue
-        if op.f == "seek":
-            at = None
-        for row in op.rows if op.f == "poll" else ():
-            if "offset" not in row:
+        offset = min((row.offset for _, row in vouched if row.offset is not None), default=None)
+        if places[-1] <= highest_read(history, part) if places else acked:
+            yield "lost-write", part, offset, value
+        elif acked:
+            held = _on_leaders_disk(history, part, value)
+            yield ("unproven-unseen" if held else "unseen"), part, offset, value
+
+
+def highest_read(history: History, part: Part) -> int:
+    return max(
+        (
+            history.places[key][0]
+            for key in history.read_ok & history.places.keys()
+            if key[0] == part
+        ),
+        default=-1,
+    )
+
+
+def _on_leaders_disk(history: History, part: Part, value: str) -> bool:
+    leader = history.leaders.get(part)
+    return any(
+        (row["topic"], row["partition"]) == part
+        and row.get("value") == value
+        and leader in (None, row["broker"])
+        for row in history.replicas
+    )
+
+
+def committed_then_lost(history: History) -> Iterator[Told]:
+    """A consumer read a record before the final reads where these do not find it.
+
+    Of any type of operation: at an offset (not below the log start) greater than all of its final
+    reads, or less than all of them; or there is no final read of it.
+    """
+    for (part, value), reads in history.readers.items():
+        log = history.log(part)
+        main = [r.offset for _, r in reads if r.phase != "final" and r.offset is not None]
+        final = [
+            r.offset
+            for op, r in reads
+            if r.phase == "final" and op.type == "ok" and r.offset is not None
+        ]
+        if not log.complete or not main:
+            continue
+        above = max(main) >= log.start and (not final or max(main) > max(final))
+        below = bool(final) and min(main) >= log.start and min(main) < min(final)
+        if above or below:
+            yield "committed-then-lost", part, max(main), value
+
+
+def doubled(history: History) -> Iterator[Told]:
+    """A value that is known at two offsets.
+
+    `moved`: vouched sends say one offset, reads say one other and never this. `duplicate`: else.
+    """
+    for (part, value), places in history.places.items():
+        if len(places) < 2:
+            continue
+        acknowledged = history.acknowledged.get((part, value), set())
+        read = {r.offset for _, r in history.readers.get((part, value), ())} - {None}
+        moved = len(acknowledged) == 1 and len(read) == 1
+        yield ("moved" if moved else "duplicate"), part, places[-1], value
+
+
+def inconsistent_offsets(history: History) -> Iterator[Told]:
+    """Two values are known at one offset; the lesser one is named."""
+    for part, log in history.known.items():
+        for offset, values in log.items():
+            if len(values) > 1:
+                yield "inconsistent-offsets", part, offset, min(values)
+
+
+def aborted_and_invented(history: History) -> Iterator[Told]:
+    """`G1a`: an ok operation read a value all of whose sends failed.
+
+    `phantom`: an operation of any type read a value that no operation, of any type, sent.
+    """
+    failed = Counter((row.part, row.value) for op, row in history.sends if op.type == "fail")
+    sent = Counter((row.part, row.value) for _, row in history.sends)
+    for (part, value), reads in history.readers.items():
+        key = part, value
+        offset = min((r.offset for _, r in reads if r.offset is not None), default=None)
+        if not sent[key]:
+            yield "phantom", part, offset, value
+        all_failed = failed[key] > 0 and (
+            history.reading.last_send_only or failed[key] == sent[key]
+        )
+        if all_failed and key in history.read_ok:
+            least = history.places.get(key, [None])[0]
+            yield "G1a", part, least, value
+
+
+def order_of_sends(history: History) -> Iterator[Told]:
+    """Sends of one process to one part, in the order in which it did them, stand in that order.
+
+    The place of a send is the offset that it says, if it is vouched for, or else the least offset
+    at which its value was read. `int-nonmonotonic-send`: inside one operation, of any type (a
+    failed one too: what was read of it has a place), the next send is in a lower place.
+    `nonmonotonic-send`: the first send of an operation to a part is in a lower place than the last
+    of the operation before, failed ones left out; if that one was indeterminate, its process has
+    come to an end, and nothing is compared. `int-send-skip` (normal): inside one operation a record
+    is known between.
+    """
+    for part in history.parts:
+        before: dict[int, tuple[Operation, Row]] = {}
+        for op in history.operations:
+            mine = [row for row in op.rows if row.f == "send" and row.part == part and row.value]
+            if history.reading.assign_ends_order and _seeks(op, part):
+                before.pop(op.process, None)
+            for one, other in itertools.pairwise(mine):
+                yield from _inside(history, part, (op, one), (op, other))
+            if not mine or op.type == "fail":
                 continue
-            offset, value = row["offset"], row["value"]
-            if at is not None:
-                inside = "int-" if at[0] == n else ""
-                if offset <= at[1]:
-                    yield (f"{inside}nonmonotonic-poll", offset, value)
-                if any(at[1] < other < offset for other in known):
-                    yield (f"{inside}poll-skip", offset, value)
-            at = (n, offset)
+            last = before.get(op.process)
+            goes_on = last and (last[0].type == "ok" or history.reading.same_after_info)
+            if last and goes_on and _goes_back(history, last, (op, mine[0])):
+                yield "nonmonotonic-send", part, _place(history, op, mine[0]), mine[0].value
+            before[op.process] = op, mine[-1]
+
+
+def _seeks(op: Operation, part: Part) -> bool:
+    return any(row.f == "seek" and row.part == part for row in op.rows)
+
+
+def _inside(
+    history: History, part: Part, one: tuple[Operation, Row], other: tuple[Operation, Row]
+) -> Iterator[Told]:
+    first, second = _place(history, *one), _place(history, *other)
+    if _goes_back(history, one, other):
+        yield "int-nonmonotonic-send", part, second, other[1].value
+    elif first is not None and second is not None and history.gap(part, first, second):
+        yield "int-send-skip", part, second, other[1].value
+
+
+def _goes_back(history: History, one: tuple[Operation, Row], other: tuple[Operation, Row]) -> bool:
+    first, second = _place(history, *one), _place(history, *other)
+    if first is None or second is None:
+        return False
+    return second < first or (second == first and history.reading.last_place)
+
+
+def _place(history: History, op: Operation, send: Row) -> int | None:
+    key = send.part, str(send.value)
+    if history.reading.last_place:
+        return history.last_places.get(key)
+    if op in history.vouched and send.offset is not None:
+        return send.offset
+    read = (r.offset for _, r in history.readers.get(key, ()) if r.offset is not None)
+    return min(read, default=None)
+
+
+def reordered(history: History) -> Iterator[Told]:
+    """Two acknowledged sends of one process are in the final reads in the reverse order.
+
+    Each is compared with the last one before that was acknowledged and finally read, unless an
+    indeterminate send to this part came between: then its process has come to an end.
+    """
+    last: dict[tuple[int, Part], int] = {}
+    for op, row in history.sends:
+        key = op.process, row.part
+        if op.type == "info":
+            last.pop(key, None)
+        reads = history.readers.get((row.part, str(row.value)), ())
+        place = min(
+            (
+                r.offset
+                for o, r in reads
+                if o.type == "ok" and r.phase == "final" and r.offset is not None
+            ),
+            default=None,
+        )
+        if op.type == "ok" and place is not None:
+            if place < last.get(key, -1):
+                yield "reordered", row.part, place, row.value
+            last[key] = place
+
+
+def moves(history: History) -> Iterator[Told]:
+    """Where the reads of a consumer (a process, before the final reads or in them) went in a part.
+
+    `int-nonmonotonic-poll`, `int-poll-skip`: inside one operation, of any type, from one record to
+    the next, unless the part was reassigned during it. Without `int-`: from the last record of the
+    last ok operation to the first of the next, of any type; a seek starts anew. Back: to a lower
+    offset, or the same. Skip: over a record that is known to lie between, unless the step leads to
+    the log start or below it (what is skipped was deleted).
+    """
+    for part in history.parts:
+        settled: dict[tuple[int, str], Row] = {}
+        for op in history.operations:
+            if _seeks(op, part):
+                for phase in ("main", "final"):
+                    settled.pop((op.process, phase), None)
+            read = [row for row in op.rows if row.f == "poll" and row.part == part]
+            if not read:
+                continue
+            consumer = op.process, "final" if read[0].phase == "final" else "main"
+            if consumer in settled:
+                yield from _step(history, settled[consumer], read[0], "")
+            for one, other in itertools.pairwise(read):
+                if not other.rebalanced:
+                    yield from _step(history, one, other, "int-")
+            if op.type == "ok":
+                settled[consumer] = read[-1]
+
+
+def _step(history: History, one: Row, other: Row, inside: str) -> Iterator[Told]:
+    here, there = one.offset, other.offset
+    if history.reading.last_place:
+        here, there = (history.last_places.get((r.part, str(r.value))) for r in (one, other))
+    if here is None or there is None:
+        return
+    if there <= here:
+        yield f"{inside}nonmonotonic-poll", one.part, other.offset, other.value
+    elif history.gap(one.part, here, there) and there > history.log(one.part).start:
+        yield f"{inside}poll-skip", one.part, other.offset, other.value
+
+
+def own_reads(history: History) -> Iterator[Told]:
+    """`precommitted-read`: an operation of any type read a value that itself had sent."""
+    for op in history.operations:
+        sent = {(row.part, row.value) for row in op.rows if row.f == "send" and row.value}
+        read = {(row.part, row.value) for row in op.rows if row.f == "poll"}
+        for part, value in sent & read:
+            offsets = [
+                r.offset
+                for r in op.rows
+                if r.f == "poll" and (r.part, r.value) == (part, value) and r.offset is not None
+            ]
+            yield "precommitted-read", part, min(offsets, default=None), value
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operations (of any type) and why one comes before another."""
+
+    ww: frozenset[tuple[int, int]] = frozenset()
+    wr: frozenset[tuple[int, int]] = frozenset()
+    time: frozenset[tuple[int, int]] = frozenset()
+    by_number: Mapping[int, Operation] = field(default_factory=dict)
+
+
+def graph(history: History) -> Graph:
+    """Vertices are the operations that send or read, of any type.
+
+    wr: from the sender of a value to every other operation that read it. ww: from the sender of a
+    known value to the sender of the one known at the next offset. time: from an ok operation to
+    every one that was invoked after its completion, of any type; the order of a process is part of
+    it. The sender of a value that was sent twice: the first that did not fail, or else the first.
+    """
+    taking_part = [op for op in history.operations if op.moves]
+    by_number = {op.number: op for op in taking_part}
+    sender = {key: _sender(sent).number for key, sent in history.senders.items()}
+    wr = {
+        (sender[key], op.number)
+        for key, reads in history.readers.items()
+        if key in sender
+        for op, _ in reads
+    }
+    ww = set()
+    for part, log in history.known.items():
+        in_order = [(offset, _version(history, log[offset])) for offset in sorted(log)]
+        for (_, one), (offset, other) in itertools.pairwise(in_order):
+            if history.reading.last_place and history.last_places[part, other] != offset:
+                continue
+            if (part, one) in sender and (part, other) in sender:
+                ww.add((sender[part, one], sender[part, other]))
+    time = {(a.number, b.number) for a in taking_part for b in taking_part if a.before(b)}
+    return Graph(_between_two(ww), _between_two(wr), _between_two(time), by_number)
+
+
+def _between_two(edges: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    return frozenset(edge for edge in edges if edge[0] != edge[1])
+
+
+def _sender(sent: Sequence[tuple[Operation, Row]]) -> Operation:
+    did_not_fail = [op for op, _ in sent if op.type != "fail"]
+    return min(did_not_fail or [op for op, _ in sent], key=lambda op: (op.invoked, op.number))
+
+
+def _version(history: History, values: set[str]) -> str:
+    return first_of(values) if history.reading.last_place else min(values)
+
+
+def cycles(history: History) -> Iterator[Told]:
+    """Operations that each come before themselves: once for each strongly connected component.
+
+    `G1c`: over wr edges. `G1c-realtime`: over wr edges and the order of time, where no wr edges
+    alone close a cycle among the same operations. `G0` (normal): over ww edges. `G1c-ww` (normal):
+    over ww and wr edges, where neither alone closes one among the same operations.
+    """
+    edges = graph(history)
+    wr, ww = _components(edges.wr), _components(edges.ww)
+    timed = [one for one in _components(edges.wr | edges.time) if not _holds(one, wr)]
+    mixed = [one for one in _components(edges.ww | edges.wr) if not _holds(one, [*ww, *wr])]
+    for name, found in (("G1c", wr), ("G1c-realtime", timed), ("G0", ww), ("G1c-ww", mixed)):
+        yield from ((name, None, None, None) for _ in found)
+
+
+def _components(edges: Iterable[tuple[int, int]]) -> list[set[int]]:
+    found = nx.strongly_connected_components(nx.DiGraph(list(edges)))
+    return [members for members in found if len(members) > 1]
+
+
+def _holds(component: set[int], inner: Iterable[set[int]]) -> bool:
+    return any(one <= component for one in inner)
+
+
+def commit_regression(history: History) -> Iterator[Told]:
+    """The position of a group in a part is behind one that was acknowledged before it was invoked.
+
+    Each ok commit, and each ok answer about one (none counts as -1), is compared with the highest
+    position of an ok commit or answer of its group that completed before (or at the same time with
+    a lower number) and after the last seek of the part by that group, or by a process of that
+    group. Or: a commit lies beyond the end of a complete log.
+    """
+    answers = sorted(
+        (row for row in history.positions if row["type"] == "ok" and row.get("topic") is not None),
+        key=lambda row: (row["completed_ns"], row["operation"], row["row"]),
+    )
+    processes = {(row["process"], row.get("key")) for row in answers if row["f"] != "seek"}
+    for row in answers:
+        if row["f"] == "seek":
+            continue
+        part = row["topic"], row["partition"]
+        highest = _highest_before(row, answers, processes)
+        position = -1 if row.get("offset") is None else row["offset"]
+        log = history.log(part)
+        beyond = log.end is not None and log.complete and row["f"] == "commit"
+        if position < highest or (beyond and position > (log.end or 0)):
+            yield "commit-regression", part, row.get("offset"), None
+
+
+def _highest_before(
+    row: Mapping[str, Any],
+    answers: Iterable[Mapping[str, Any]],
+    processes: set[tuple[int, str | None]],
+) -> int:
+    highest, group = -1, row.get("key")
+    for other in answers:
+        if (other["completed_ns"], other["operation"]) >= (row["invoked_ns"], row["operation"]):
+            continue
+        if (other["topic"], other["partition"]) != (row["topic"], row["partition"]):
+            continue
+        if other["f"] == "seek":
+            if other.get("key") == group or (other["process"], group) in processes:
+                highest = -1
+        elif other.get("key") == group and other.get("offset") is not None:
+            highest = max(highest, other["offset"])
+    return highest
+
+
+def holes(history: History) -> Iterator[Told]:
+    """`replica-hole`: of replicas that call themselves level, one lacks what another holds.
+
+    An offset that another replica holds and that is not below its own log start: the least one is
+    named, once for each replica. Or: all are empty, though records of the part were acknowledged at
+    offsets not below their starts.
+    """
+    if not history.level:
+        return
+    by_part: dict[Part, dict[int, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for row in history.replicas:
+        by_part[row["topic"], row["partition"]][row["broker"]].append(row)
+    for part, logs in by_part.items():
+        held = {
+            b: {int(r["offset"]) for r in rows if r.get("offset") is not None}
+            for b, rows in logs.items()
+        }
+        start = {b: max(r["log_start_offset"] for r in rows) for b, rows in logs.items()}
+        acked = {
+            offset
+            for (p, _), offsets in history.acknowledged.items()
+            for offset in offsets
+            if p == part
+        }
+        everything = set().union(*held.values()) or acked
+        for broker in sorted(logs):
+            lacking = [o for o in everything - held[broker] if o >= start[broker]]
+            if lacking:
+                yield "replica-hole", part, min(lacking), None
+
+
+def divergence(history: History) -> Iterator[Told]:
+    """One offset holds different records on two replicas, or one under two leader epochs.
+
+    `replica-divergence`: they call themselves level, or it is below the high watermark of all
+    that hold it (none counts as 0). Else `unproven-difference`. The value of the least is named.
+    """
+    at: dict[tuple[Part, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in history.replicas:
+        if row.get("offset") is not None:
+            at[(row["topic"], row["partition"]), row["offset"]].append(row)
+    for (part, offset), held in at.items():
+        epochs = {row.get("leader_epoch") for row in held} - {None}
+        if len({_contents(row) for row in held}) > 1 or len(epochs) > 1:
+            below = min(int(row.get("high_watermark") or 0) for row in held)
+            proved = history.level or offset < below
+            least = min(held, key=_contents)
+            name = "replica-divergence" if proved else "unproven-difference"
+            yield name, part, offset, least.get("value")
+
+
+def _contents(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a record must be the same on all replicas; what is null comes first."""
+    texts = (row.get("key"), row.get("value"))
+    return bool(row.get("control")), *((text is not None, text or "") for text in texts)

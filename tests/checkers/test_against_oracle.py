@@ -1,11 +1,14 @@
 """Spark and the plain oracle find the same anomalies in histories that nobody thought of.
 
-Hypothesis makes many histories an example, each a run, all checked in one Spark job.
+All of an example, or of a test, are checked in one Spark job, each a run: histories of single sends
+and polls by Hypothesis, and those of `tests.differential`: transactions, rebalances, crashes,
+indeterminate and failed operations, missing final polls, as runs of our own and as imported ones.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,9 +17,11 @@ from hypothesis import strategies as st
 from tests.checkers import oracle
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import Op, Story, final, poll, reached, seek, send
+from tests.differential import runs
 
 pytestmark = pytest.mark.spark
 
+GENERATED = 200  # tests/benchmarks/generated_histories.py takes thousands
 VALUES = tuple("abcde")
 OFFSETS = st.integers(0, 5)
 RECORDS = st.lists(st.tuples(OFFSETS, st.sampled_from((*VALUES, "ghost"))), max_size=5)
@@ -73,3 +78,14 @@ def test_spark_finds_what_the_oracle_finds(judge: Judge, batch: list[Story]) -> 
         rows = Counter((r["anomaly"], r["offset"], r["value"]) for r in by_spark[name].rows)
         expected = oracle.judge(story)
         assert rows == expected, (rows - expected, expected - rows, story)
+
+
+@pytest.mark.parametrize("make", [runs.generated, runs.imported])
+def test_spark_finds_what_the_oracle_finds_in_generated_runs(
+    judge: Judge, make: Callable[[int], runs.Generated]
+) -> None:
+    named = {f"run{n:04d}": make(n) for n in range(GENERATED)}
+    for name, found in judge(named).items():
+        rows = Counter((r["anomaly"], r["offset"], r["value"]) for r in found.rows)
+        expected = named[name].expected()
+        assert rows == expected, (name, rows - expected, expected - rows)
