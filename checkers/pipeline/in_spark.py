@@ -29,7 +29,8 @@ def judged(
 
     def view(name: str, rows: DataFrame, *, kept: bool = False) -> None:
         if kept:  # what is stored is planned once, not again with all that looks at it
-            rows = rows.localCheckpoint(eager=False)
+            # Under names of their own: Spark cannot join a stored relation with what it came from.
+            rows = rows.toDF(*rows.columns).localCheckpoint(eager=False)
         rows.createOrReplaceTempView(name)
         views.append(name)
 

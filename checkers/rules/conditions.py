@@ -83,7 +83,9 @@ RELATIONS: Final = (
 _OF_A_LOSS: Final[tuple[Column, ...]] = (
     "acks", "acknowledged_ns", "first_read_ns", "highest_read", "end_offset",
 )  # fmt: skip
-_NOT_PROVED: Final = "(may_be_deleted OR (on_disk > 0 AND acked_offset >= end_offset))"
+_NOT_PROVED: Final = (
+    "(may_be_deleted OR coalesce(on_disk > 0 AND acked_offset >= end_offset, false))"
+)
 _OF_A_STEP: Final[tuple[Column, ...]] = ("process", "previous_offset", "previous_operation")
 _OF_SENDS: Final[tuple[Column, ...]] = (
     "process", "previous_value", ("previous_offset", "previous_place"), "previous_operation",
@@ -100,7 +102,7 @@ RULES: Final = (
         "lost-write",
         over="gone",
         when=f"NOT deleted AND NOT {_NOT_PROVED} AND NOT above_all_reads"
-        " AND (ok_sent > 0 OR greatest IS NOT NULL)",
+        " AND (ok_sent > 0 OR (greatest IS NOT NULL AND ok_reads = 0))",
         at="acked_offset",
         operation="send_operation",
         evidence=_OF_A_LOSS,
@@ -116,7 +118,7 @@ RULES: Final = (
     Rule(
         "unproven-loss",
         over="gone",
-        when=f"NOT deleted AND {_NOT_PROVED}",
+        when=f"NOT deleted AND {_NOT_PROVED} AND ok_sent > 0",
         at="acked_offset",
         operation="send_operation",
         evidence=(*_OF_A_LOSS, "on_disk", "may_be_deleted"),
@@ -125,7 +127,8 @@ RULES: Final = (
         "committed-then-lost",
         over="places",
         when="complete AND ("
-        "(main_greatest >= start_offset AND (final_reads = 0 OR main_greatest > final_greatest))"
+        "(main_greatest >= start_offset"
+        " AND (final_greatest IS NULL OR main_greatest > final_greatest))"
         " OR (main_least >= start_offset AND main_least < final_least))",
         at="main_greatest",
         operation="main_operation",
@@ -135,9 +138,12 @@ RULES: Final = (
         "moved",
         over="places",
         when="moved",
-        at="acked_offset",
+        at="greatest",
         operation="send_operation",
-        evidence=(("found_at", "seen_least"), "acks", "acknowledged_ns"),
+        evidence=(
+            ("acknowledged_at", "acked_offset"), ("found_at", "seen_least"), "acks",
+            "acknowledged_ns",
+        ),
     ),
     Rule(
         "duplicate",

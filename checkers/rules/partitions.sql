@@ -10,7 +10,7 @@ WITH counted AS (
         count(CASE WHEN f = 'send' THEN 1 END) AS sends,
         count(CASE WHEN f = 'send' AND type = 'ok' THEN 1 END) AS acked,
         count(CASE WHEN f = 'poll' AND log_offset IS NOT NULL THEN 1 END) AS polled,
-        count(CASE WHEN f = 'poll' AND log_offset IS NOT NULL AND phase = 'final' THEN 1 END)
+        count(CASE WHEN f = 'poll' AND phase = 'final' AND partition IS NOT NULL THEN 1 END)
             AS final_records,
         max(CASE WHEN f = 'poll' AND type = 'ok' AND phase = 'final' THEN log_offset END)
             AS highest_final,

@@ -8,8 +8,7 @@ WITH asked AS (
         run, topic, partition, f, operation, process, log_offset, invoked_ns, completed_ns, key,
         coalesce(key, concat('process ', CAST(process AS STRING))) AS consumer_group
     FROM operations
-    WHERE partition IS NOT NULL AND type = 'ok'
-        AND (f IN ('committed', 'seek') OR (f = 'commit' AND log_offset IS NOT NULL))
+    WHERE partition IS NOT NULL AND type = 'ok' AND f IN ('commit', 'committed', 'seek')
 ),
 members AS (
     SELECT DISTINCT run, topic, partition, consumer_group, process FROM asked WHERE f <> 'seek'

@@ -1,17 +1,23 @@
 -- steps: reads of a consumer that do not begin right behind where it was, with where it was.
 --
--- The reads of one process and partition are taken in its order; a seek, and the beginning of the
--- final reads, start a new sequence. Inside one operation (`inside`) each read follows the one
+-- The reads of one process and partition are taken in its order, those at the end by themselves; a
+-- seek starts both sequences anew. Inside one operation (`inside`) each read follows the one
 -- before; between two, it follows the last read or seek of an operation that surely succeeded: one
 -- that did not moves nobody. What was reassigned during an operation is not judged inside it.
 WITH moves AS (
     SELECT
         run, topic, partition, process, operation, position, invoked_ns, value,
         type = 'ok' AS settled,
-        phase = 'final' AS is_final, coalesce(rebalanced, false) AS rebalanced,
-        CASE WHEN f = 'poll' THEN log_offset END AS log_offset
+        phase = 'final' AS is_final, coalesce(rebalanced, false) AS rebalanced, log_offset
     FROM operations
-    WHERE partition IS NOT NULL AND (f = 'seek' OR (f = 'poll' AND log_offset IS NOT NULL))
+    WHERE partition IS NOT NULL AND f = 'poll' AND (log_offset IS NOT NULL OR value IS NOT NULL)
+    UNION ALL
+    SELECT
+        run, topic, partition, process, operation, position, invoked_ns, NULL, type = 'ok',
+        is_final, false, NULL
+    FROM operations
+    CROSS JOIN (SELECT true AS is_final UNION ALL SELECT false) AS both_sequences
+    WHERE partition IS NOT NULL AND f = 'seek'
 ),
 in_turn AS (
     SELECT

@@ -55,8 +55,8 @@ def lost_and_unseen(history: History) -> Iterator[Told]:
     highest `least` of all values that an ok operation read; or it was acknowledged without an
     offset and no offset of it is known. `unseen`: it was acknowledged (its operation is ok), and
     the first does not hold. What lay below the log start was deleted on purpose; of a record
-    without a known offset nothing is said where anything was deleted. An `unseen` record that the
-    leader's disk holds at the end proves nothing: `unproven-unseen`.
+    without a known offset nothing is proved where anything was deleted, nor of one that a replica's
+    disk holds at or above the end that was read: `unproven-loss`.
     """
     for (part, value), sent in history.senders.items():
         log, places = history.log(part), history.places.get((part, value), [])
@@ -65,14 +65,16 @@ def lost_and_unseen(history: History) -> Iterator[Told]:
         found = history.read_finally if acked else history.read_ok
         if not log.complete or not vouched or (part, value) in found:
             continue
-        if (places[-1] < log.start) if places else log.start > 0:
+        if places and places[-1] < log.start:
             continue
         offset = min((row.offset for _, row in vouched if row.offset is not None), default=None)
-        if places[-1] <= highest_read(history, part) if places else acked:
+        if (not places and log.start > 0) or _above_the_end(history, part, offset, value):
+            if acked:
+                yield "unproven-loss", part, offset, value
+        elif places[-1] <= highest_read(history, part) if places else acked:
             yield "lost-write", part, offset, value
         elif acked:
-            held = _on_leaders_disk(history, part, value)
-            yield ("unproven-unseen" if held else "unseen"), part, offset, value
+            yield "unseen", part, offset, value
 
 
 def highest_read(history: History, part: Part) -> int:
@@ -86,12 +88,13 @@ def highest_read(history: History, part: Part) -> int:
     )
 
 
-def _on_leaders_disk(history: History, part: Part, value: str) -> bool:
-    leader = history.leaders.get(part)
+def _above_the_end(history: History, part: Part, offset: int | None, value: str) -> bool:
+    end = history.log(part).end
+    if offset is None or end is None or offset < end:
+        return False
     return any(
-        (row["topic"], row["partition"]) == part
-        and row.get("value") == value
-        and leader in (None, row["broker"])
+        ((row["topic"], row["partition"]), row.get("offset"), row.get("value"))
+        == (part, offset, value)
         for row in history.replicas
     )
 
@@ -380,14 +383,18 @@ def commit_regression(history: History) -> Iterator[Told]:
 
     Each ok commit, and each ok answer about one (none counts as -1), is compared with the highest
     position of an ok commit or answer of its group that completed before (or at the same time with
-    a lower number) and after the last seek of the part by that group, or by a process of that
-    group. Or: a commit lies beyond the end of a complete log.
+    a lower number) and after the last seek of the part by that group, or by a process that answers
+    for that group in the part. Or: a commit lies beyond the end of a complete log.
     """
     answers = sorted(
         (row for row in history.positions if row["type"] == "ok" and row.get("topic") is not None),
         key=lambda row: (row["completed_ns"], row["operation"], row["row"]),
     )
-    processes = {(row["process"], row.get("key")) for row in answers if row["f"] != "seek"}
+    processes = {
+        (row["process"], row.get("key"), row["topic"], row["partition"])
+        for row in answers
+        if row["f"] != "seek"
+    }
     for row in answers:
         if row["f"] == "seek":
             continue
@@ -403,7 +410,7 @@ def commit_regression(history: History) -> Iterator[Told]:
 def _highest_before(
     row: Mapping[str, Any],
     answers: Iterable[Mapping[str, Any]],
-    processes: set[tuple[int, str | None]],
+    processes: set[tuple[int, str | None, str, int]],
 ) -> int:
     highest, group = -1, row.get("key")
     for other in answers:
@@ -412,7 +419,8 @@ def _highest_before(
         if (other["topic"], other["partition"]) != (row["topic"], row["partition"]):
             continue
         if other["f"] == "seek":
-            if other.get("key") == group or (other["process"], group) in processes:
+            place = row["topic"], row["partition"]
+            if other.get("key") == group or (other["process"], group, *place) in processes:
                 highest = -1
         elif other.get("key") == group and other.get("offset") is not None:
             highest = max(highest, other["offset"])
@@ -423,8 +431,9 @@ def holes(history: History) -> Iterator[Told]:
     """`replica-hole`: of replicas that call themselves level, one lacks what another holds.
 
     An offset that another replica holds and that is not below its own log start: the least one is
-    named, once for each replica. Or: all are empty, though records of the part were acknowledged at
-    offsets not below their starts.
+    named, once for each replica. (Not where compaction may have taken it: a control record, one
+    that deletes a key, one whose key the replica has again further on.) Or: all logs end at or
+    before an offset that a final read found, or, where these are not complete, acknowledged.
     """
     if not history.level:
         return
@@ -437,17 +446,48 @@ def holes(history: History) -> Iterator[Told]:
             for b, rows in logs.items()
         }
         start = {b: max(r["log_start_offset"] for r in rows) for b, rows in logs.items()}
-        acked = {
-            offset
-            for (p, _), offsets in history.acknowledged.items()
-            for offset in offsets
-            if p == part
-        }
-        everything = set().union(*held.values()) or acked
         for broker in sorted(logs):
-            lacking = [o for o in everything - held[broker] if o >= start[broker]]
+            lacking = {
+                int(row["offset"])
+                for others in logs.values()
+                for row in others
+                if row.get("offset") is not None
+                and start[broker] <= row["offset"]
+                and row["offset"] not in held[broker]
+                and not _may_be_compacted(row, logs[broker])
+            }
             if lacking:
                 yield "replica-hole", part, min(lacking), None
+        end = max(r["log_end_offset"] for rows in logs.values() for r in rows)
+        if _greatest_known(history, part) >= end:
+            yield "replica-hole", part, end, None
+
+
+def _may_be_compacted(row: Mapping[str, Any], log: Iterable[Mapping[str, Any]]) -> bool:
+    key = row.get("key")
+    if row.get("control") or (key is not None and row.get("value") is None):
+        return True
+    return key is not None and any(
+        other.get("key") == key and (other.get("offset") or 0) > row["offset"] for other in log
+    )
+
+
+def _greatest_known(history: History, part: Part) -> int:
+    """The greatest offset that the end must have behind it."""
+    known = {
+        row.offset
+        for (p, _), reads in history.readers.items()
+        for op, row in reads
+        if p == part and op.type == "ok" and row.phase == "final" and row.offset is not None
+    }
+    if not history.log(part).complete:
+        known |= {
+            row.offset
+            for (p, _), sent in history.senders.items()
+            for op, row in sent
+            if p == part and op.type == "ok" and row.offset is not None
+        }
+    return max(known, default=-1)
 
 
 def divergence(history: History) -> Iterator[Told]:

@@ -74,7 +74,7 @@ def test_generated_runs_have_what_histories_of_jepsens_cannot_have() -> None:
     found = {name for n in range(200) for name, _, _ in runs.generated(n).expected()}
     wanted = """
         committed-then-lost commit-regression replica-hole replica-divergence unproven-difference
-        unproven-unseen lost-write unseen
+        unproven-loss lost-write unseen
     """
     assert set(wanted.split()) <= found
 

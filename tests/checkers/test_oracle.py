@@ -106,7 +106,7 @@ STORIES: dict[str, tuple[Story, Found]] = {
             leader(0), send("a", 0), send("b", 1, acks="1"), final((0, "a")),
             replicas=[held(0, (0, "a"), (1, "b"), hw=1), held(1, (0, "a"), hw=1)], run=NEVER_LEVEL,
         ),
-        {("unproven-unseen", 1, "b")},
+        {("unproven-loss", 1, "b")},
     ),
     "unseen-and-only-a-follower-has-it": (
         story(

@@ -74,7 +74,7 @@ def _history(entries: Sequence[Entry], reading: Reading) -> History:
 
 def counting(found: Iterable[Told], *, subscribed: bool) -> set[str]:
     """Those of the anomalies that make a history invalid."""
-    new = {"moved": True, "replica-hole": True, "unproven-unseen": False}
+    new = {"moved": True, "replica-hole": True, "unproven-loss": False}
     names = {name for name, *_ in found}
     return {
         name

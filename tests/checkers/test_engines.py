@@ -1,0 +1,76 @@
+"""Both engines, DuckDB in Spark's tasks and Spark SQL alone, say the same of the same runs.
+
+Each is the other's oracle: the verdicts are compared byte by byte, the evidence row by row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from neaptide.checkers.check import check_runs
+from neaptide.checkers.verdict import VERDICT_FILE, EngineName, Options
+from neaptide.results.schema import ANOMALIES
+from tests.checkers import test_anomalies, test_transactions
+from tests.checkers.histories import Story
+from tests.differential import runs
+
+pytestmark = pytest.mark.spark
+
+GENERATED = 12
+ENGINES: tuple[EngineName, ...] = ("duckdb", "spark")
+
+
+def stories() -> dict[str, Any]:
+    tiny: dict[str, Story] = {
+        f"{kind}-{name}": told[0]
+        for kind, stories in (
+            ("anomalies", test_anomalies.STORIES),
+            ("transactions", test_transactions.STORIES),
+        )
+        for name, told in stories.items()
+    }
+    generated = {f"generated-{n}": runs.generated(n) for n in range(GENERATED)}
+    return {**tiny, **generated}
+
+
+@pytest.fixture(scope="module")
+def by_engine(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]]:
+    """What each engine wrote into each run."""
+    written = {}
+    for engine in ENGINES:
+        folder = tmp_path_factory.mktemp(engine)
+        directories = {name: story.write(folder / name) for name, story in stories().items()}
+        check_runs(spark, directories.values(), options=Options(engine=engine, thorough=True))
+        written[engine] = {name: read(directory) for name, directory in directories.items()}
+    return written
+
+
+def read(run: Path) -> tuple[bytes, Counter[tuple[Any, ...]]]:
+    tables = [
+        pq.read_table(run / name, schema=ANOMALIES).to_pylist() for name in ("anomalies", "measures")
+    ]
+    rows = Counter(tuple(row.values()) for table in tables for row in table)
+    return (run / VERDICT_FILE).read_bytes(), rows
+
+
+def test_all_verdicts_are_the_same_to_the_byte(by_engine: Mapping[str, Any]) -> None:
+    duckdb, spark = (by_engine[engine] for engine in ENGINES)
+    differ = [name for name in duckdb if duckdb[name][0] != spark[name][0]]
+    assert not differ, (duckdb[differ[0]][0], spark[differ[0]][0])
+
+
+def test_all_evidence_is_the_same(by_engine: Mapping[str, Any]) -> None:
+    duckdb, spark = (by_engine[engine] for engine in ENGINES)
+    for name in duckdb:
+        more, less = duckdb[name][1] - spark[name][1], spark[name][1] - duckdb[name][1]
+        assert not more and not less, (name, more, less)
+    assert sum(sum(rows.values()) for _, rows in duckdb.values()) > 100
