@@ -25,6 +25,7 @@ COMMAND = (sys.executable, "-m", "neaptide.harness.cli")
 LOAD = ("run", "append", "--time", "100", "--rate", "200", "--partitions", "1", "--seed", "1")
 DEADLINE_S = 90.0
 UNKNOWN = 2
+NETNS = pytest.param("netns", marks=pytest.mark.needs("netns"))
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
         harness.neaptide("list")
 
 
-@pytest.mark.parametrize("host", ["netns", "docker"])
+@pytest.mark.parametrize("host", [NETNS, "docker"])
 def test_sigkill_leaves_nothing_after_the_next_command(
     host: str, begin: Callable[..., Harness]
 ) -> None:
@@ -126,7 +127,7 @@ def test_sigkill_leaves_nothing_after_the_next_command(
     assert harness.resources() == []
 
 
-@pytest.mark.parametrize("host", ["netns", "docker"])
+@pytest.mark.parametrize("host", [NETNS, "docker"])
 def test_ctrl_c_leaves_nothing(host: str, begin: Callable[..., Harness]) -> None:
     harness = begin(host)
     made = harness.resources()

@@ -57,6 +57,7 @@ def test_netns_without_root_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_netns_without_its_tools_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingPartError, match="install the package iproute2"):
         check_place(parse_place("netns"), print)
@@ -66,6 +67,8 @@ def test_netns_on_a_kernel_that_refuses_says_so(monkeypatch: pytest.MonkeyPatch)
     def refuse(argv: tuple[str, ...]) -> str:
         raise ToolError(f"{argv[0]}: Operation not permitted")
 
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(netns.shutil, "which", lambda tool: f"/usr/sbin/{tool}")
     monkeypatch.setattr(netns, "run_tool", refuse)
     with pytest.raises(MissingPartError, match="may make network namespaces"):
         check_place(parse_place("netns"), print)
@@ -146,6 +149,7 @@ def test_a_network_that_cannot_be_removed_now_is_no_error(monkeypatch: pytest.Mo
     def refuse(argv: tuple[str, ...]) -> str:
         raise ToolError("Operation not permitted")
 
+    monkeypatch.setattr(netns, "run_tool", lambda argv: "")
     assert netns.remove_namespace("neaptide-no-such-node")
     assert netns.remove_bridge("neaptide999")
     monkeypatch.setattr(netns, "run_tool", refuse)
