@@ -29,6 +29,7 @@ from neaptide.clusters.cache import cache_directory
 from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts import netns
 from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.kafka.versions import kafka_class_path
 
 NOTHING_LEFT_OUT: Final = "NEAPTIDE_NOTHING_LEFT_OUT"
 DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
@@ -37,6 +38,7 @@ _SYSTEM_DIRECTORIES: Final = ("/usr/sbin", "/sbin")  # not in everybody's PATH
 _DOCKER_DEADLINE_S: Final = 60.0
 _NO_SERVICES: Final = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages, as they come
 _CGROUPS: Final = Path("/sys/fs/cgroup")
+KAFKAS: Final = ("0.10.2.2", "3.9.1", "4.1.0")  # that tests start
 # Debian's package of each command.
 PACKAGES: Final[Mapping[str, str]] = {
     "kcat": "kcat",
@@ -78,6 +80,12 @@ def _docker() -> None:
     docker_host.describe(cache_directory() / "docker")
 
 
+def _kafka() -> None:
+    """Its jars come from Maven Central, once; where they have come, nothing is asked."""
+    for version in KAFKAS:
+        kafka_class_path(version)
+
+
 def _mounts() -> None:
     _commands("mount", "unshare")()
     mounting = ("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt")
@@ -91,7 +99,7 @@ PARTS: Final[Mapping[str, Part]] = {
     part.name: part
     for part in (
         Part("kcat", ("kcat",), _commands("kcat")),
-        Part("maven", ("mvn",), _commands("mvn")),
+        Part("maven", ("mvn",), _kafka),
         Part("mounts", ("mount",), _mounts),
         Part("netns", ("ip", "nft", "nsenter"), netns.check),
         Part("sshd", ("sshd", "ssh-keygen"), _commands("sshd", "ssh-keygen")),

@@ -85,9 +85,20 @@ def test_a_command_that_is_missing_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "install maven" in (environment.lacking("maven") or "")
-    executable(tmp_path / "mvn", "#!/bin/sh\n")
-    assert environment.lacking("maven") is None
+    executable(tmp_path / "sshd", "#!/bin/sh\n")
+    assert "install openssh-client" in (environment.lacking("sshd") or "")
+    executable(tmp_path / "ssh-keygen", "#!/bin/sh\n")
+    assert environment.lacking("sshd") is None
+
+
+def test_kafkas_that_cannot_be_fetched_are_lacking(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert "Install Maven" in (environment.lacking("maven") or "")
+    executable(tmp_path / "mvn", "#!/bin/sh\necho '[ERROR] Unknown host'; exit 1\n")
+    assert "network" in (environment.lacking("maven") or "")
 
 
 def pytest_run(path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -203,9 +214,12 @@ def test_a_signal_reaches_the_command_once_and_docker_ends_after_it(
     program = f"""
 import os, signal, sys
 received = []
+woken, wakes = os.pipe()
+os.set_blocking(wakes, False)
+signal.set_wakeup_fd(wakes)
 signal.signal({int(number)}, lambda *_: received.append(1))
 print("ready", flush=True)
-signal.pause()
+os.read(woken, 1)
 print(len(received), os.path.exists({str(socket) + ".ended"!r}), flush=True)
 sys.exit(5)
 """
