@@ -1,4 +1,4 @@
-"""What is shipped: one name at the top, with all files, in a project that has our folders' names."""
+"""What is shipped: one name at the top, with all files, in a project with our folders' names."""
 
 from __future__ import annotations
 
