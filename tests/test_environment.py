@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ server.listen()
 while True:
     server.accept()
 """
+Running = Callable[..., subprocess.Popen[str]]
 RUN = """\
 import sys
 from dataclasses import replace
@@ -187,20 +189,35 @@ def ended(socket: Path) -> bool:
     return Path(f"{socket}.ended").exists()
 
 
-def running(socket: Path, *command: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(socket), *command],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def running(socket: Path) -> Iterator[Running]:
+    """Starts commands with a Docker for them; ends what a failed test has left."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*command: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN, str(socket), *command],
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate()
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_docker_is_there_for_the_command_and_stopped_after_it(socket: Path, status: int) -> None:
+def test_docker_is_there_for_the_command_and_stopped_after_it(
+    socket: Path, running: Running, status: int
+) -> None:
     there = f"test -S {socket} && echo there; exit {status}"
-    process = running(socket, "sh", "-c", there)
+    process = running("sh", "-c", there)
     said, complaints = process.communicate()
     assert (process.returncode, said) == (status, "there\n"), complaints
     assert ended(socket)
@@ -208,7 +225,7 @@ def test_docker_is_there_for_the_command_and_stopped_after_it(socket: Path, stat
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_reaches_the_command_once_and_docker_ends_after_it(
-    socket: Path, number: signal.Signals
+    socket: Path, running: Running, number: signal.Signals
 ) -> None:
     """What the command still says about Docker when it tidies up is printed last."""
     program = f"""
@@ -223,7 +240,7 @@ os.read(woken, 1)
 print(len(received), os.path.exists({str(socket) + ".ended"!r}), flush=True)
 sys.exit(5)
 """
-    process = running(socket, sys.executable, "-c", program)
+    process = running(sys.executable, "-c", program)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
@@ -232,12 +249,12 @@ sys.exit(5)
     assert ended(socket)
 
 
-def test_a_docker_that_answers_already_is_left_alone(socket: Path) -> None:
+def test_a_docker_that_answers_already_is_left_alone(socket: Path, running: Running) -> None:
     program = [sys.executable, str(socket.parent / "bin" / "dockerd")]
     with subprocess.Popen([*program, "--host", f"unix://{socket}"]) as theirs:
         while not environment.answers(socket):
             assert theirs.poll() is None
-        process = running(socket, "true")
+        process = running("true")
         process.communicate()
         assert process.returncode == 0
         assert theirs.poll() is None
@@ -245,9 +262,11 @@ def test_a_docker_that_answers_already_is_left_alone(socket: Path) -> None:
         theirs.terminate()
 
 
-def test_a_docker_that_does_not_start_is_said_and_the_command_runs(socket: Path) -> None:
+def test_a_docker_that_does_not_start_is_said_and_the_command_runs(
+    socket: Path, running: Running
+) -> None:
     executable(socket.parent / "bin" / "dockerd", "#!/bin/sh\necho no cgroups here\nexit 1\n")
-    process = running(socket, "echo", "ran")
+    process = running("echo", "ran")
     said, complaints = process.communicate()
     assert (process.returncode, said) == (0, "ran\n")
     assert "no cgroups here" in complaints

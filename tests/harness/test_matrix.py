@@ -1,4 +1,4 @@
-"""`neaptide matrix`: out of saved runs, without playing anything again; judged is what is not yet."""
+"""`neaptide matrix`: out of saved runs, without playing any again, judging only what is not."""
 
 from __future__ import annotations
 

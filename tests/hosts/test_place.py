@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts import netns
 from neaptide.clusters.hosts.place import LOCAL, check_place, parse_place
-from neaptide.clusters.hosts.run_tool import ToolError
+from neaptide.clusters.hosts.run_tool import ToolError, run_tool
 from tests.harness.command import neaptide
 from tests.hosts.machines import Machines
 
@@ -141,6 +143,28 @@ def test_a_machine_that_does_not_let_us_in_is_said(
 @pytest.mark.live
 def test_machines_that_let_us_in_are_accepted(three_machines: Machines) -> None:
     check_place(parse_place("ssh", nodes=three_machines.nodes), print)
+
+
+@pytest.mark.live
+@pytest.mark.needs("netns")
+def test_what_runs_in_a_namespace_ends_with_it_and_nothing_else() -> None:
+    names = ("neaptide-test-a", "neaptide-test-b")
+    for name in names:
+        run_tool(("ip", "netns", "add", name))
+    started = [subprocess.Popen(netns.inside(name, "sleep", "1000")) for name in names]
+    try:
+        for name, process in zip(names, started, strict=True):
+            while str(process.pid) not in run_tool(("ip", "netns", "pids", name)).split():
+                assert process.poll() is None
+        assert netns.remove_namespace(names[0])
+        assert started[0].wait(30) == -signal.SIGKILL
+        assert started[1].poll() is None
+    finally:
+        for name, process in zip(names, started, strict=True):
+            process.kill()
+            process.wait()
+            netns.remove_namespace(name)
+    assert not set(names) & set(run_tool(("ip", "netns", "list")).split())
 
 
 def test_a_network_that_cannot_be_removed_now_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
