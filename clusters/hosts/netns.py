@@ -60,8 +60,9 @@ def check() -> None:
 
 
 def remove_namespace(name: str) -> bool:
-    """Its ends of links go with it, and before it what still runs in it: that would keep both."""
-    return _remove(name, ("netns", "list"), ("netns", "delete", name), _end_all_in)
+    """What runs in it and its links go first: a process, or a connection that waits for its end,
+    would keep the namespace without its name, and its links with it."""
+    return _remove(name, ("netns", "list"), ("netns", "delete", name), _empty)
 
 
 def remove_bridge(name: str) -> bool:
@@ -69,10 +70,13 @@ def remove_bridge(name: str) -> bool:
     return _remove(name, shown, ("link", "delete", name))
 
 
-def _end_all_in(namespace: str) -> None:
+def _empty(namespace: str) -> None:
     for pid in run_tool(("ip", "netns", "pids", namespace)).split():
         with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
+    links = run_tool(("ip", "-n", namespace, "-brief", "link", "show", "type", "veth"))
+    for line in links.splitlines():
+        run_tool(("ip", "-n", namespace, "link", "delete", line.split()[0].partition("@")[0]))
 
 
 def _remove(

@@ -167,6 +167,18 @@ def test_what_runs_in_a_namespace_ends_with_it_and_nothing_else() -> None:
     assert not set(names) & set(run_tool(("ip", "netns", "list")).split())
 
 
+@pytest.mark.live
+@pytest.mark.needs("netns")
+def test_the_links_of_a_namespace_go_although_somebody_holds_it() -> None:
+    name, outer = "neaptide-test-c", "nttestc"
+    run_tool(("ip", "netns", "add", name))
+    link = ("ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0")
+    run_tool((*link, "netns", name))
+    with Path(f"/run/netns/{name}").open():
+        assert netns.remove_namespace(name)
+        assert outer not in run_tool(("ip", "-brief", "link"))
+
+
 def test_a_network_that_cannot_be_removed_now_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a user who has not the rights of the one that made it."""
 
