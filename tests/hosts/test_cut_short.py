@@ -17,6 +17,7 @@ import pytest
 
 from neaptide.clusters.hosts import docker_host, netns
 from neaptide.clusters.hosts.run_tool import run_tool
+from neaptide.harness import left_behind
 from tests.hosts.machines import Machines
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("node_image")]
@@ -88,6 +89,7 @@ def existing(resources: list[tuple[str, str]]) -> list[str]:
         netns.BRIDGE: [line.split()[0] for line in run_tool(("ip", "-br", "link")).splitlines()],
         docker_host.CONTAINER: [each.name for each in client.containers.list(all=True)],
         docker_host.NETWORK: [each.name for each in client.networks.list()],
+        left_behind.RUN: [],  # it is kept, and marked
     }
     client.close()
     return [name for kind, name in resources if name in names[kind]]
