@@ -1,5 +1,6 @@
 # make demo   installs, runs the main job on our own broker, shows what was lost
-# make test   installs, then everything that says whether this tree is good
+# make test   installs, then everything that says whether this tree is good; as root on Debian it
+#             also installs and starts what some tests need, elsewhere it says what it left out
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -42,7 +43,8 @@ imports: dev
 	$(BIN)/lint-imports
 
 unit: dev
-	$(BIN)/pytest $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
+	$(BIN)/python -m tests.environment run -- \
+		$(BIN)/pytest $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
 
 fix: dev
 	$(BIN)/ruff check --fix .

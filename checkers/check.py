@@ -24,8 +24,9 @@ from neaptide.checkers.evidence import write_evidence
 from neaptide.checkers.material import Material, open_run
 from neaptide.checkers.pipeline.limits import TimeLimit
 from neaptide.checkers.proofs import Counts
-from neaptide.checkers.verdict import VERDICT_FILE, Options, RunVerdict, judge, unchecked
+from neaptide.checkers.verdict import Options, RunVerdict, judge, unchecked
 from neaptide.results.store import write_json
+from neaptide.results.verdicts import VERDICT_FILE
 
 Verdicts = dict[Path, RunVerdict]
 _CALLING: Final = "An error occurred while calling"

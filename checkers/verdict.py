@@ -12,16 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from neaptide.checkers.anomalies import ANOMALIES, counting, worst
 from neaptide.checkers.material import Material
 from neaptide.checkers.proofs import Counts, Seen, not_looked_at, proved, went_back
-from neaptide.results.outcomes import Outcome
-
-VERDICT_FILE: Final = "verdict.json"
-# What judges a run: raised when a rule or a proof changes, so that older verdicts are made anew.
-RULES_VERSION: Final = 2
+from neaptide.results.outcomes import RULES_VERSION, Outcome
 
 Verdict = Literal["valid", "anomalous", "unknown"]
 EngineName = Literal["duckdb", "spark"]

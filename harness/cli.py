@@ -240,7 +240,7 @@ def matrix_(
     matrix: Matrix = None,
     json: Json = False,
 ) -> None:
-    """Put the matrix scenario × system together from saved runs; checks those that were not."""
+    """Put the matrix scenario × system together from saved runs; judges those that are not yet."""
     from neaptide.harness.matrix import check_missing, scenario_runs, tell_matrix
 
     directories = scenario_runs(runs)

@@ -10,10 +10,12 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output
 from neaptide.harness.checking import SparkStart, check_and_report
-from neaptide.results.matrix import Matrix, assemble, read_verdict
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.matrix import Matrix, assemble
 from neaptide.results.report.matrix_page import write_matrix
 from neaptide.results.run import RUN_FILE, read_run
 from neaptide.results.store import find_run, runs_directory
+from neaptide.results.verdicts import read_verdict, why_not_believed
 
 
 def scenario_runs(names: Sequence[str]) -> list[Path]:
@@ -33,15 +35,22 @@ def scenario_runs(names: Sequence[str]) -> list[Path]:
 
 
 def check_missing(runs: Sequence[Path]) -> None:
-    """Judges the runs that a command which was interrupted had not come to judge."""
-    missing = [run for run in runs if read_verdict(run) is None]
+    """Judges the runs that a command which was interrupted had not come to judge, and those that
+    other rules have judged."""
+    missing = [run for run in runs if not _is_judged(run)]
     if not missing:
         return
     find_java()
     output.err.print(f"checking {len(missing)} runs with Spark")
-    spark = SparkStart()
-    check_and_report(spark.session(), missing)
-    spark.stop()
+    with SparkStart() as spark:
+        check_and_report(spark.session(), missing)
+
+
+def _is_judged(run: Path) -> bool:
+    try:
+        return why_not_believed(run, read_verdict(run)) is None
+    except RunUnreadableError:
+        return False
 
 
 def tell_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Matrix:

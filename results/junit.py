@@ -1,7 +1,8 @@
 """Verdicts as JUnit XML, for whoever collects the results of tests.
 
-A run is a test case: anomalous is a failure, with its evidence; unknown is an error, with its
-reasons, and never a pass. Not a report for people: that is `neaptide.results.report`.
+A run is a test case: anomalous is a failure, with its evidence, and what else could not be proved
+beside it; unknown is an error, with its reasons, and never a pass. Not a report for people: that is
+`neaptide.results.report`.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def _test_case(case: Case) -> TestCase:
     elif case.unknown:
         sentences = [*case.reasons, *(f"found so far: {one}" for one in _found_so_far(case))]
         test.result = [_result(Error, case, "unknown", sentences)]
-    test.system_out = _text(
-        f"{case.operations} operations in {case.directory}"
-        + (f"; to repeat: {run.repeat}" if run is not None and run.repeat else "")
-    )
+    repeat = f"; to repeat: {run.repeat}" if run is not None and run.repeat else ""
+    unproved = [] if case.unknown else [f"not proved: {reason}" for reason in case.reasons]
+    said = [f"{case.operations} operations in {case.directory}{repeat}", *unproved]
+    test.system_out = _text("\n".join(said))
     return test
 
 

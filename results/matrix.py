@@ -4,22 +4,21 @@ Put together from saved runs alone (`run.json` and `verdict.json`), so that one 
 can be put together again, from as many commands as it took. Not here: playing or judging a run, and
 how the matrix looks (`neaptide.results.report.matrix_page`).
 
-The rule: a run that could not conclude agrees with nothing, and says why.
+The rule: a run that could not conclude agrees with nothing, and says why; nor does one that other
+rules have judged.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from neaptide.results.errors import RunUnreadableError
 from neaptide.results.run import Run, read_run
+from neaptide.results.verdicts import read_verdict, why_not_believed
 
-VERDICT_FILE: Final = "verdict.json"
 Status = Literal["agrees", "disagrees", "unknown", "unpredicted"]
 # A sign says what a colour says: not everybody sees colours, and not every terminal has them.
 SIGNS: Final[dict[Status, str]] = {
@@ -138,32 +137,19 @@ def assemble(runs: Sequence[Path]) -> Matrix:
 
 def _repetition(directory: Path, run: Run) -> Repetition:
     verdict = read_verdict(directory)
-    observed = "unknown" if verdict is None else str(verdict.get("outcome", "unknown"))
-    reasons = ["it was not checked"] if verdict is None else list(verdict.get("reasons", ()))
+    doubt = why_not_believed(directory, verdict)
+    if verdict is None or doubt is not None:
+        verdict = {"reasons": [doubt]}
     return Repetition(
         directory,
         run.name,
         run.title,
         run.system,
         run.expected,
-        observed,
-        (*reasons, *run.disagreements),
+        str(verdict.get("outcome", "unknown")),
+        (*verdict.get("reasons", ()), *run.disagreements),
         bool(run.disagreements),
     )
-
-
-def read_verdict(directory: Path) -> dict[str, Any] | None:
-    """None: the run was not checked yet."""
-    path = directory / VERDICT_FILE
-    try:
-        verdict = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise RunUnreadableError(f"{path} cannot be read: {error}") from error
-    if not isinstance(verdict, dict):
-        raise RunUnreadableError(f"{path} must be one JSON object")
-    return verdict
 
 
 def _in_order(system: str) -> tuple[bool, str, tuple[int, ...], str]:

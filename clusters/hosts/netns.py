@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Collection, Sequence
+import signal
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -58,8 +60,9 @@ def check() -> None:
 
 
 def remove_namespace(name: str) -> bool:
-    """Its ends of links go with it."""
-    return _remove(name, ("netns", "list"), ("netns", "delete", name))
+    """What runs in it and its links go first: a process, or a connection that waits for its end,
+    would keep the namespace without its name, and its links with it."""
+    return _remove(name, ("netns", "list"), ("netns", "delete", name), _empty)
 
 
 def remove_bridge(name: str) -> bool:
@@ -67,11 +70,26 @@ def remove_bridge(name: str) -> bool:
     return _remove(name, shown, ("link", "delete", name))
 
 
-def _remove(name: str, listing: Sequence[str], deletion: Sequence[str]) -> bool:
+def _empty(namespace: str) -> None:
+    for pid in run_tool(("ip", "netns", "pids", namespace)).split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    links = run_tool(("ip", "-n", namespace, "-brief", "link", "show", "type", "veth"))
+    for line in links.splitlines():
+        run_tool(("ip", "-n", namespace, "link", "delete", line.split()[0].partition("@")[0]))
+
+
+def _remove(
+    name: str,
+    listing: Sequence[str],
+    deletion: Sequence[str],
+    before: Callable[[str], None] = lambda name: None,
+) -> bool:
     """False: it cannot be done now, for want of rights or of ip."""
     try:
         lines = run_tool(("ip", *listing)).splitlines()
         if name in [line.split()[0] for line in lines if line.strip()]:
+            before(name)
             run_tool(("ip", *deletion))
     except ToolError:
         return False

@@ -6,7 +6,7 @@ fetch rounds, the plots, and the command that repeats the run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -67,6 +67,7 @@ def _page(data: RunData) -> dict[str, Any]:
         "outcome": outcome,
         "agrees": data.run.expected == outcome if data.run.expected else None,
         "reasons": data.verdict.get("reasons", []),
+        "proofs": _proofs(data.verdict.get("proofs", {})),
         "operations": data.verdict.get("operations", data.operation_rows),
         "is_cut": data.is_cut,
         "counts": evidence.anomaly_counts(data),
@@ -89,6 +90,13 @@ def _page(data: RunData) -> dict[str, Any]:
             for begun_s, ended_s, name in plots.fault_spans(data.rows_of("nemesis"))
         ],
     }
+
+
+def _proofs(held: Mapping[str, bool | None]) -> list[tuple[str, str]]:
+    """Each thing that had to hold, in words, and whether it did; those that did not come first."""
+    words = {False: "no", True: "yes", None: "not needed"}
+    rows = [(name.replace("-", " "), words[held[name]]) for name in held]
+    return sorted(rows, key=lambda row: list(words.values()).index(row[1]))
 
 
 def _lifelines(data: RunData) -> list[str]:

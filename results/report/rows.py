@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from neaptide.results import schema
+from neaptide.results.errors import RunUnreadableError
 from neaptide.results.long_texts import shortened
 from neaptide.results.run import Run, read_run
 from neaptide.results.tables import table_files
+from neaptide.results.verdicts import read_verdict, why_not_believed
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-VERDICT_FILE: Final = "verdict.json"
 # Of a longer table the first so many rows are looked at: a report takes bounded memory.
 ROWS_MAX: Final = 2_000_000
 ANOMALIES_MAX: Final = 10_000
@@ -81,7 +82,7 @@ def load(directory: Path) -> RunData:
     operations = _table(directory / "operations", schema.OPERATIONS, values=values)
     return RunData(
         run=run,
-        verdict=_verdict(directory / VERDICT_FILE),
+        verdict=_verdict(directory),
         operations=operations,
         operation_rows=_rows_in(directory / "operations"),
         fetch_rounds=_table(directory / "fetch_rounds", schema.FETCH_ROUNDS),
@@ -99,13 +100,14 @@ def load_anomalies(directory: Path, rows_max: int) -> list[Row]:
     return rows
 
 
-def _verdict(file: Path) -> Mapping[str, Any]:
-    """Nothing where the run was not checked, or the check was cut off."""
+def _verdict(directory: Path) -> Mapping[str, Any]:
+    """Without an outcome where there is none to be believed; the reason says why."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = read_verdict(directory)
+        doubt = why_not_believed(directory, found)
+    except RunUnreadableError as error:
+        found, doubt = None, str(error)
+    return {"reasons": [f"Unknown: {doubt}."]} if found is None or doubt is not None else found
 
 
 def _rows_in(directory: Path) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.harness.command import neaptide
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.needs("mounts")]
 
 MISSING = 69
 MIB = 2**20

@@ -1,7 +1,8 @@
-"""`neaptide matrix`: out of saved runs, without playing or judging anything again."""
+"""`neaptide matrix`: out of saved runs, without playing any again, judging only what is not."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.matrix import scenario_runs
+from neaptide.results.outcomes import RULES_VERSION
+from neaptide.results.store import write_json
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
+from tests.results.losing_run import write_losing_run
 from tests.results.test_matrix import save
 
 
@@ -49,3 +53,37 @@ def test_without_a_terminal_a_cell_still_has_its_sign(tmp_path: Path) -> None:
         [*COMMAND, *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
     assert "✗ held, expected lost 0/1" in done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rules", [RULES_VERSION - 1, RULES_VERSION])
+def test_what_other_rules_have_judged_is_judged_again_and_nothing_else(
+    tmp_path: Path, rules: int
+) -> None:
+    """An old verdict says that a run held which did not."""
+    run = write_losing_run(tmp_path / "runs" / "a")
+    write_json(run / "verdict.json", {"outcome": "held", "made_by": {"rules": rules}})
+    before = (run / "verdict.json").read_text()
+    page = tmp_path / "matrix.md"
+    done, document = neaptide(tmp_path, "matrix", str(run), "--matrix", str(page), "--json")
+    [cell] = document["cells"]
+    if rules == RULES_VERSION:
+        assert (cell["observed"], done.returncode) == (["held"], 1)
+        assert (run / "verdict.json").read_text() == before
+        assert "checking" not in done.stderr
+    else:
+        verdict = json.loads((run / "verdict.json").read_text())
+        assert verdict["made_by"]["rules"] == RULES_VERSION
+        assert cell["observed"] == [verdict["outcome"]] != ["held"]
+
+
+@pytest.mark.spark
+def test_a_verdict_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
+    run = write_losing_run(tmp_path / "runs" / "a")
+    (run / "verdict.json").write_text("{ cut off")
+    page = tmp_path / "matrix.md"
+    done, document = neaptide(tmp_path, "matrix", str(run), "--matrix", str(page), "--json")
+    assert "checking 1 runs with Spark" in done.stderr
+    assert document["cells"][0]["observed"] == [
+        json.loads((run / "verdict.json").read_text())["outcome"]
+    ]

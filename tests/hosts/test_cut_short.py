@@ -17,6 +17,7 @@ import pytest
 
 from neaptide.clusters.hosts import docker_host, netns
 from neaptide.clusters.hosts.run_tool import run_tool
+from neaptide.harness import left_behind
 from tests.hosts.machines import Machines
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("node_image")]
@@ -25,6 +26,7 @@ COMMAND = (sys.executable, "-m", "neaptide.harness.cli")
 LOAD = ("run", "append", "--time", "100", "--rate", "200", "--partitions", "1", "--seed", "1")
 DEADLINE_S = 90.0
 UNKNOWN = 2
+NETNS = pytest.param("netns", marks=pytest.mark.needs("netns"))
 
 
 @dataclass(slots=True)
@@ -87,6 +89,7 @@ def existing(resources: list[tuple[str, str]]) -> list[str]:
         netns.BRIDGE: [line.split()[0] for line in run_tool(("ip", "-br", "link")).splitlines()],
         docker_host.CONTAINER: [each.name for each in client.containers.list(all=True)],
         docker_host.NETWORK: [each.name for each in client.networks.list()],
+        left_behind.RUN: [],  # it is kept, and marked
     }
     client.close()
     return [name for kind, name in resources if name in names[kind]]
@@ -109,7 +112,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
         harness.neaptide("list")
 
 
-@pytest.mark.parametrize("host", ["netns", "docker"])
+@pytest.mark.parametrize("host", [NETNS, "docker"])
 def test_sigkill_leaves_nothing_after_the_next_command(
     host: str, begin: Callable[..., Harness]
 ) -> None:
@@ -126,7 +129,7 @@ def test_sigkill_leaves_nothing_after_the_next_command(
     assert harness.resources() == []
 
 
-@pytest.mark.parametrize("host", ["netns", "docker"])
+@pytest.mark.parametrize("host", [NETNS, "docker"])
 def test_ctrl_c_leaves_nothing(host: str, begin: Callable[..., Harness]) -> None:
     harness = begin(host)
     made = harness.resources()

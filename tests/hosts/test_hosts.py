@@ -19,8 +19,12 @@ from neaptide.clusters.hosts.local import ProcessSpec
 
 pytestmark = pytest.mark.live
 
-ALL = ("local", "netns", "docker", "ssh")
-FILTERING = ("netns", "docker", "ssh")
+FILTERING = [
+    pytest.param("netns", marks=pytest.mark.needs("netns")),
+    pytest.param("docker", marks=pytest.mark.needs("docker")),
+    pytest.param("ssh", marks=pytest.mark.needs("netns", "sshd")),
+]
+ALL = ["local", *FILTERING]
 DEADLINE_S = 30.0
 # Answers what it is sent, at an address and a port.
 _ECHO = """
@@ -249,6 +253,7 @@ def _archive(name: str, content: bytes) -> bytes:
     return written.getvalue()
 
 
+@pytest.mark.needs("docker")
 def test_what_docker_did_not_remove_stays_in_the_ledger(
     open_by_name: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts import netns
 from neaptide.clusters.hosts.place import LOCAL, check_place, parse_place
-from neaptide.clusters.hosts.run_tool import ToolError
+from neaptide.clusters.hosts.run_tool import ToolError, run_tool
 from tests.harness.command import neaptide
 from tests.hosts.machines import Machines
 
@@ -57,6 +59,7 @@ def test_netns_without_root_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_netns_without_its_tools_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(MissingPartError, match="install the package iproute2"):
         check_place(parse_place("netns"), print)
@@ -66,6 +69,8 @@ def test_netns_on_a_kernel_that_refuses_says_so(monkeypatch: pytest.MonkeyPatch)
     def refuse(argv: tuple[str, ...]) -> str:
         raise ToolError(f"{argv[0]}: Operation not permitted")
 
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(netns.shutil, "which", lambda tool: f"/usr/sbin/{tool}")
     monkeypatch.setattr(netns, "run_tool", refuse)
     with pytest.raises(MissingPartError, match="may make network namespaces"):
         check_place(parse_place("netns"), print)
@@ -140,12 +145,47 @@ def test_machines_that_let_us_in_are_accepted(three_machines: Machines) -> None:
     check_place(parse_place("ssh", nodes=three_machines.nodes), print)
 
 
+@pytest.mark.live
+@pytest.mark.needs("netns")
+def test_what_runs_in_a_namespace_ends_with_it_and_nothing_else() -> None:
+    names = ("neaptide-test-a", "neaptide-test-b")
+    for name in names:
+        run_tool(("ip", "netns", "add", name))
+    started = [subprocess.Popen(netns.inside(name, "sleep", "1000")) for name in names]
+    try:
+        for name, process in zip(names, started, strict=True):
+            while str(process.pid) not in run_tool(("ip", "netns", "pids", name)).split():
+                assert process.poll() is None
+        assert netns.remove_namespace(names[0])
+        assert started[0].wait(30) == -signal.SIGKILL
+        assert started[1].poll() is None
+    finally:
+        for name, process in zip(names, started, strict=True):
+            process.kill()
+            process.wait()
+            netns.remove_namespace(name)
+    assert not set(names) & set(run_tool(("ip", "netns", "list")).split())
+
+
+@pytest.mark.live
+@pytest.mark.needs("netns")
+def test_the_links_of_a_namespace_go_although_somebody_holds_it() -> None:
+    name, outer = "neaptide-test-c", "nttestc"
+    run_tool(("ip", "netns", "add", name))
+    link = ("ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0")
+    run_tool((*link, "netns", name))
+    with Path(f"/run/netns/{name}").open():
+        assert netns.remove_namespace(name)
+        assert outer not in run_tool(("ip", "-brief", "link"))
+
+
 def test_a_network_that_cannot_be_removed_now_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a user who has not the rights of the one that made it."""
 
     def refuse(argv: tuple[str, ...]) -> str:
         raise ToolError("Operation not permitted")
 
+    monkeypatch.setattr(netns, "run_tool", lambda argv: "")
     assert netns.remove_namespace("neaptide-no-such-node")
     assert netns.remove_bridge("neaptide999")
     monkeypatch.setattr(netns, "run_tool", refuse)

@@ -21,7 +21,7 @@ from neaptide.clusters.kafka.kraft_storage import ELR_FEATURE, bootstrap_checkpo
 from neaptide.clusters.kafka.versions import kafka_class_path
 from neaptide.clusters.observer import Observer
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.live, pytest.mark.needs("maven"), pytest.mark.timeout(600)]
 VERSION = "4.1.0"
 DEADLINE_S = 120.0  # with a busy machine
 BROKERS = (0, 1)

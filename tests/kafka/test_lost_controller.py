@@ -14,7 +14,7 @@ from neaptide.harness.random_run import RandomRun, run_random
 from neaptide.harness.systems import parse_systems
 from neaptide.results.run import Assigned, read_run
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
 
 
 def test_it_is_an_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

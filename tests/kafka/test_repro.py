@@ -9,7 +9,12 @@ import pytest
 
 from tests.harness.command import neaptide
 
-pytestmark = [pytest.mark.live, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.spark,
+    pytest.mark.needs("maven"),
+    pytest.mark.timeout(600),
+]
 
 
 def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import kafka
+import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
@@ -161,7 +161,6 @@ def aiokafka_consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 
 def _kcat(*arguments: str, given: bytes = b"") -> bytes:
-    assert shutil.which("kcat"), "kcat is missing: install it with `apt-get install kcat`"
     done = subprocess.run(
         ["kcat", *arguments], input=given, capture_output=True, timeout=_TIMEOUT_S, check=False
     )
@@ -182,9 +181,12 @@ def kcat_consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
     return _kcat(*read, "-q").splitlines()
 
 
-CLIENTS = {
+LIBRARIES = {
     "confluent-kafka": Client(librdkafka_produce, librdkafka_consume),
     "kafka-python": Client(kafka_python_produce, kafka_python_consume),
     "aiokafka": Client(aiokafka_produce, aiokafka_consume),
-    "kcat": Client(kcat_produce, kcat_consume),
 }
+KCAT = Client(kcat_produce, kcat_consume)
+CLIENTS = {**LIBRARIES, "kcat": KCAT}
+# Their names as parameters of tests.
+NAMES = [*LIBRARIES, pytest.param("kcat", marks=pytest.mark.needs("kcat"))]

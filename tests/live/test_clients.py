@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from neaptide.clusters.broker.storage.record_batch import parse_batches
-from tests.live.clients import CLIENTS
+from tests.live.clients import CLIENTS, KCAT, LIBRARIES, NAMES
 from tests.live.cluster import BROKERS, LiveCluster
 from tests.live.raw import RawConnection, produce_request, produced, stored_batches
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch
@@ -25,19 +25,34 @@ CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-@pytest.mark.parametrize("client", CLIENTS)
-def test_P1_what_a_client_produced_every_client_reads(
+@pytest.mark.parametrize("client", NAMES)
+def test_P1_what_a_client_produced_every_library_reads(
     cluster: LiveCluster, topic_name: str, client: str, acks: int
 ) -> None:
     topic = cluster.create_topic(topic_name)
     CLIENTS[client].produce(cluster.bootstrap, topic, VALUES, acks, "none")
-    for reader in CLIENTS.values():
+    for reader in LIBRARIES.values():
         assert reader.consume(cluster.bootstrap, topic, len(VALUES)) == VALUES
+
+
+@pytest.mark.needs("kcat")
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("client", CLIENTS)
+def test_P1_what_a_client_produced_kcat_reads(
+    cluster: LiveCluster, topic_name: str, client: str, acks: int
+) -> None:
+    topic = cluster.create_topic(topic_name)
+    CLIENTS[client].produce(cluster.bootstrap, topic, VALUES, acks, "none")
+    assert KCAT.consume(cluster.bootstrap, topic, len(VALUES)) == VALUES
 
 
 @pytest.mark.parametrize(
     ("client", "compression"),
-    [(client, compression) for client, able in COMPRESSES.items() for compression in able],
+    [
+        pytest.param(client, compression, marks=[pytest.mark.needs("kcat")] * (client == "kcat"))
+        for client, able in COMPRESSES.items()
+        for compression in able
+    ],
 )
 def test_P6_compressed_batches_pass_unopened(
     cluster: LiveCluster, topic_name: str, client: str, compression: str

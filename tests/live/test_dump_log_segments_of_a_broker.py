@@ -13,9 +13,10 @@ from tests.live.test_clients import COMPRESSES
 from tests.storage.batches import COMPRESSIONS, batch
 from tests.storage.test_dump_log_segments import dump
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
 
 
+@pytest.mark.needs("kcat")
 def test_R8_kafka_reads_what_every_client_wrote_with_every_compression(
     cluster: LiveCluster, topic_name: str
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.metadata.v7.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.types import TopicName
 
-from tests.live.clients import CLIENTS, librdkafka_produce
+from tests.live.clients import KCAT, LIBRARIES, librdkafka_produce
 from tests.live.cluster import LiveCluster, until
 from tests.live.conftest import SETTINGS
 from tests.live.raw import RawConnection, epoch_request, fetch_request, fetched
@@ -41,8 +41,15 @@ def test_what_was_acked_by_all_outlives_the_leader_in_every_generation(
     librdkafka_produce(cluster.bootstrap, topic, SECOND, -1, "none")
     cluster.restart(leader)
     cluster.await_isr(topic, (0, 1, 2))
-    for client in CLIENTS.values():
+    for client in LIBRARIES.values():
         assert client.consume(cluster.bootstrap, topic, 100) == FIRST + SECOND
+
+
+@pytest.mark.needs("kcat")
+def test_kcat_gets_on_with_every_generation(of_generation: LiveCluster) -> None:
+    topic = of_generation.create_topic("t", settings={"min.insync.replicas": "2"})
+    KCAT.produce(of_generation.bootstrap, topic, FIRST, -1, "none")
+    assert KCAT.consume(of_generation.bootstrap, topic, len(FIRST)) == FIRST
 
 
 @pytest.mark.parametrize("of_generation", ["2.1"], indirect=True)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.run import Aim, Assigned, Converged, FinalRead, Run
 from neaptide.results.schema import ANOMALIES, FETCH_ROUNDS, OPERATIONS, REPLICAS
 from neaptide.results.store import write_json, write_run
@@ -78,6 +79,8 @@ def write_verdict(directory: Path) -> None:
             "anomalies": {"lost-write": 1, "committed-then-lost": 1},
             "operations": 4,
             "reasons": [],
+            "proofs": {"finished": True, "enough-acknowledged": True, "cycles": None},
+            "made_by": {"rules": RULES_VERSION},
         },
     )
 

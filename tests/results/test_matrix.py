@@ -10,10 +10,12 @@ import pytest
 
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.matrix import assemble
+from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.report.matrix_page import write_matrix
 from neaptide.results.run import Run
 from neaptide.results.store import write_json, write_run
 
+MADE_BY = {"rules": RULES_VERSION, "thorough": False, "min_acked": None}
 RUN = Run(
     neaptide="0",
     name="acks-1-loss",
@@ -29,6 +31,17 @@ RUN = Run(
 )
 
 
+OTHER_RULES = [
+    None,
+    2,
+    {},
+    {"rules": RULES_VERSION - 1},
+    {"rules": RULES_VERSION + 1},
+    {"rules": str(RULES_VERSION)},
+    {"rules": True},
+]
+
+
 def save(
     runs: Path,
     directory: str,
@@ -38,12 +51,14 @@ def save(
     expected: str | None = "lost",
     reasons: tuple[str, ...] = (),
     disagreements: tuple[str, ...] = (),
+    made_by: object = MADE_BY,
 ) -> Path:
     path = runs / directory
     path.mkdir(parents=True)
     write_run(path, replace(RUN, system=system, expected=expected, disagreements=disagreements))
     if outcome is not None:
-        write_json(path / "verdict.json", {"outcome": outcome, "reasons": list(reasons)})
+        verdict = {"outcome": outcome, "reasons": list(reasons), "made_by": made_by}
+        write_json(path / "verdict.json", verdict)
     return path
 
 
@@ -77,6 +92,20 @@ def test_a_prediction_that_did_not_come_true_disagrees_although_the_outcome_is_r
 def test_a_run_that_was_not_checked_is_unknown(tmp_path: Path) -> None:
     [cell] = assemble([save(tmp_path, "a", None)]).cells
     assert (cell.status, cell.repetitions[0].reasons) == ("unknown", ("it was not checked",))
+
+
+@pytest.mark.parametrize("made_by", OTHER_RULES)
+def test_a_verdict_of_other_rules_is_none(tmp_path: Path, made_by: object) -> None:
+    [cell] = assemble([save(tmp_path, "a", "lost", made_by=made_by)]).cells
+    assert (cell.status, cell.agreeing, cell.observed) == ("unknown", 0, ("unknown",))
+    [reason] = cell.repetitions[0].reasons
+    assert f"judge it again (neaptide check {tmp_path / 'a'})" in reason
+
+
+def test_the_twin_of_these_rules_is_believed_whatever_its_options(tmp_path: Path) -> None:
+    made_by = MADE_BY | {"thorough": True, "min_acked": 7}
+    [cell] = assemble([save(tmp_path, "a", "lost", made_by=made_by)]).cells
+    assert (cell.status, cell.repetitions[0].reasons) == ("agrees", ())
 
 
 def test_what_nobody_predicted_neither_agrees_nor_disagrees(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from neaptide.results.errors import RunUnreadableError
+from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.report import diagram_of, write_report
 from neaptide.results.report.layout import ROWS_MAX, lay_out
 from neaptide.results.report.rows import load
@@ -18,6 +20,8 @@ from neaptide.results.schema import ANOMALIES, OPERATIONS, REPLICAS
 from neaptide.results.store import write_json, write_run
 from neaptide.results.tables import TableWriter, write_table
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
+
+MADE_BY = {"rules": RULES_VERSION}
 
 
 @pytest.fixture
@@ -103,7 +107,7 @@ def test_rounds_that_moved_nothing_are_left_out(run: Path) -> None:
 
 def test_the_records_at_issue_stand_out(run: Path) -> None:
     assert 'fill="#fee2e2"' in diagram_of(run)
-    write_json(run / "verdict.json", {"verdict": "valid", "outcome": "held"})
+    write_json(run / "verdict.json", {"verdict": "valid", "outcome": "held", "made_by": MADE_BY})
     for path in (run / "anomalies").iterdir():
         path.unlink()
     assert 'fill="#fee2e2"' not in diagram_of(run)
@@ -148,12 +152,39 @@ def test_it_says_how_to_repeat_the_run(run: Path) -> None:
 
 def test_an_unknown_run_says_why(run: Path) -> None:
     reasons = ["The faults missed their aim: nothing was held."]
-    write_json(
-        run / "verdict.json", {"verdict": "unknown", "outcome": "unknown", "reasons": reasons}
-    )
+    verdict = {"verdict": "unknown", "outcome": "unknown", "reasons": reasons, "made_by": MADE_BY}
+    write_json(run / "verdict.json", verdict)
     texts = page(run).texts
     assert reasons[0] in texts
     assert "unknown" in texts
+
+
+def test_it_shows_what_had_to_hold_and_what_did_not_first(run: Path) -> None:
+    proofs = {"finished": True, "cycles": None, "final-reads": False}
+    verdict = json.loads((run / "verdict.json").read_text())
+    reason = "3 acknowledged writes of t-1 cannot be judged: there were no final reads of it."
+    write_json(run / "verdict.json", verdict | {"proofs": proofs, "reasons": [reason]})
+    texts = page(run).texts
+    at = texts.index("proof")
+    rows = ["proof", "held", "final reads", "no", "finished", "yes", "cycles", "not needed"]
+    assert texts[at : at + len(rows)] == rows
+    assert texts.count(reason) == 1
+    assert texts[0] == "hw-truncation-loss on neaptide:0.10: lost"
+
+
+def test_without_proofs_there_is_no_table_of_them(run: Path) -> None:
+    verdict = json.loads((run / "verdict.json").read_text())
+    write_json(run / "verdict.json", verdict | {"proofs": {}})
+    assert "What had to hold" not in page(run).texts
+
+
+def test_a_verdict_of_other_rules_is_not_shown_as_one(run: Path) -> None:
+    assert page(run).texts[0].endswith(": lost")
+    verdict = json.loads((run / "verdict.json").read_text())
+    write_json(run / "verdict.json", verdict | {"made_by": {"rules": RULES_VERSION - 1}})
+    texts = page(run).texts
+    assert texts[0].endswith(": unknown")
+    assert any("judge it again (neaptide check" in text for text in texts)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.kafka.artifacts import class_path
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
 
+pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
+
 KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
 
 
@@ -61,7 +63,6 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
     return log
 
 
-@pytest.mark.live
 def test_R8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
     files = sorted(log.directory.glob("*.log"))
     assert len(files) > 2
@@ -75,7 +76,6 @@ def test_R8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
     assert epochs == {0, 1, 2}
 
 
-@pytest.mark.live
 @pytest.mark.parametrize("check", ["--index-sanity-check", "--verify-index-only"])
 def test_R8_kafka_finds_our_indexes_sound(log: Log, check: str) -> None:
     files = sorted([*log.directory.glob("*.index"), *log.directory.glob("*.timeindex")])
@@ -87,7 +87,6 @@ def test_R8_kafka_finds_our_indexes_sound(log: Log, check: str) -> None:
         assert text.count("passed sanity check") == len(files)
 
 
-@pytest.mark.live
 @pytest.mark.parametrize(
     ("suffix", "byte", "complaint"),
     [(".index", 3, "Mismatches in"), (".timeindex", 7, "Found timestamp mismatch")],

@@ -1,0 +1,48 @@
+"""Reads the verdict of a run, as the check has saved it, and says whether it is to be believed.
+
+Not how one is made: that is `neaptide.checkers.verdict`.
+
+The rule: a verdict that other rules have made is none. Whoever finds one says so, or has the run
+judged again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.outcomes import RULES_VERSION
+
+VERDICT_FILE: Final = "verdict.json"
+
+
+def read_verdict(directory: Path) -> dict[str, Any] | None:
+    """None: the run was not checked yet. Raises RunUnreadableError."""
+    path = directory / VERDICT_FILE
+    try:
+        verdict = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunUnreadableError(f"{path} cannot be read: {error}") from error
+    if not isinstance(verdict, dict):
+        raise RunUnreadableError(f"{path} must be one JSON object")
+    return verdict
+
+
+def why_not_believed(directory: Path, verdict: Mapping[str, Any] | None) -> str | None:
+    """None: it is believed."""
+    if verdict is None:
+        return "it was not checked"
+    made_by = verdict.get("made_by")
+    rules = made_by.get("rules") if isinstance(made_by, dict) else None
+    if type(rules) is int and rules == RULES_VERSION:
+        return None
+    version = "an unknown version" if rules is None else f"version {rules}"
+    return (
+        f"its verdict was made by {version} of the rules, and these are version {RULES_VERSION}:"
+        f" judge it again (neaptide check {directory})"
+    )
