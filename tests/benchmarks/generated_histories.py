@@ -20,11 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from neaptide.checkers.session import local_session
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.anomalies import ANOMALIES
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.session import local_session
 from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged
 from tests.checkers.valid import valid_story
