@@ -22,6 +22,7 @@ from neaptide.results.run import RUN_FILE, FinalRead, Run, Written, read_run
 from neaptide.results.schema import OPERATIONS_OPTIONAL, TABLES
 from neaptide.results.tables import table_files
 
+EDN_SYSTEM: Final = "jepsen"  # of a history that Jepsen recorded: it has no replicas' logs
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _OF_WRITER: Final = re.compile(r"part-(?P<writer>.+)-\d+\.parquet")
 
@@ -54,6 +55,12 @@ class Material:
     @property
     def rows(self) -> int:
         return sum(self.rows_by_table.values())
+
+    @property
+    def has_open_sends(self) -> bool:
+        """Reads may vouch for sends of which the end is not known: what else was in their
+        transaction, or the offset that a history gives them."""
+        return self.transactions or (self.run is not None and self.run.system == EDN_SYSTEM)
 
     @property
     def level(self) -> bool:

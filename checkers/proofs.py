@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from neaptide.checkers.material import Material
+from neaptide.checkers.material import EDN_SYSTEM, Material
 
 _NAMED_MAX: Final = 3
-EDN_SYSTEM: Final = "jepsen"  # of a history that Jepsen recorded: it has no replicas' logs
 
 
 @dataclass(frozen=True, slots=True)

@@ -271,8 +271,6 @@ class Operations:
                 self._remember(line)
                 return
         self._seen.add(process)
-        if before is not None and before.f != line.f:
-            raise EdnError(f"it is a :{line.f}, but its process invoked a :{before.f}")
         begun = before or line
         self._write(begun, line, line.records or begun.records)
         self._write_seeks(begun, line)

@@ -7,13 +7,15 @@ taken for one that belongs to the end, and what was never polled counts as gone:
 Jepsen's checker. A partition that an `assign` or `subscribe` drops begins anew, which is a seek.
 
 The rule: a run is there when every line was read; a line that cannot be is named by its number.
+Order is that of the lines, as Jepsen's checker has it: where the times of a history do not rise
+from line to line, the places of the lines stand for them.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -27,16 +29,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from neaptide.checkers.histories.splits import (
     LineRefusedError,
     Split,
+    TimesNotRisingError,
     read_split,
     refusal,
     splits,
 )
+from neaptide.checkers.material import EDN_SYSTEM
 from neaptide.results.run import FinalRead, Run, Written
 from neaptide.results.schema import OPERATIONS_READ
 from neaptide.results.store import create_run, write_run
 from neaptide.results.tables import TableWriter, table_files
 
-SYSTEM: Final = "jepsen"
 _DONE: Final = pa.schema(
     [
         ("writer", pa.string()),
@@ -48,6 +51,7 @@ _DONE: Final = pa.schema(
         ("refused", pa.int64()),  # where a line begins that cannot be read; null: none
         ("why", pa.string()),
         ("text", pa.string()),
+        ("times_rise", pa.bool_()),
     ]
 )
 
@@ -65,6 +69,7 @@ class Done:
     refused: int | None = None
     why: str = ""
     text: str = ""
+    times_rise: bool = True
 
 
 Write = Callable[[Sequence[Split], Path], Sequence[Done]]
@@ -73,7 +78,7 @@ Write = Callable[[Sequence[Split], Path], Sequence[Done]]
 def import_history(spark: SparkSession, path: Path, *, version: str, utc: datetime) -> Path:
     """Make a run directory out of a history, and return it. Raises RunUnreadableError."""
     parts = splits(path)
-    run = create_run(path.stem, SYSTEM, 0, utc)
+    run = create_run(path.stem, EDN_SYSTEM, 0, utc)
     try:
         write = partial(_by_spark, spark) if len(parts) > 1 else write_parts
         fill_run(run, path, parts, write, version=version, utc=utc)
@@ -88,7 +93,10 @@ def fill_run(
 ) -> None:
     """Make a directory a run; `write` has the parts of the history written to a table."""
     table = run / "operations"
-    done = write(parts, table)
+    done = write([replace(part, times="rising") for part in parts], table)
+    if not all(one.times_rise for one in done):  # then the order of the lines is the only one
+        shutil.rmtree(table, ignore_errors=True)
+        done = write([replace(part, times="lines") for part in parts], table)
     refused = [one for one in done if one.refused is not None]
     if refused:
         first = min(refused, key=lambda one: one.refused or 0)
@@ -125,6 +133,8 @@ def _write_part(part: Split, table: Path) -> Done:
                 written.write_table(pa.Table.from_batches([batch]))
                 places |= _places(batch)
                 subscribes = subscribes or "subscribe" in batch.column("f").dictionary.to_pylist()
+    except TimesNotRisingError:
+        return Done(writer=writer, times_rise=False)
     except LineRefusedError as error:
         return Done(writer=writer, refused=error.place, why=error.why, text=error.text)
     return Done(
@@ -154,7 +164,7 @@ def _places(batch: pa.RecordBatch) -> set[tuple[str, int]]:
 def _run(path: Path, done: Sequence[Done], version: str, utc: datetime) -> Run:
     places = {place for one in done for place in zip(one.topics, one.partitions, strict=True)}
     return Run(
-        neaptide=version, name=path.stem, system=SYSTEM, host="none", seed=0,
+        neaptide=version, name=path.stem, system=EDN_SYSTEM, host="none", seed=0,
         started_utc=utc.isoformat(), status="finished", kind="random", brokers={},
         title=f"A history of Jepsen's Kafka workload: {path.name}",
         final_reads=tuple(FinalRead(topic, p, None, True) for topic, p in sorted(places)),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ from neaptide.checkers.histories.splits import (
     SPLIT_BYTES,
     LineRefusedError,
     Split,
+    Times,
+    TimesNotRisingError,
     local_path,
     read_split,
     refusal,
@@ -34,6 +36,7 @@ from neaptide.results.schema import OPERATIONS_READ
 
 NAME: Final = "neaptide"
 SPLIT_OPTION: Final = "splitBytes"
+TIMES_OPTION: Final = "times"  # "lines": the places of lines stand for their times
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
@@ -57,7 +60,9 @@ class HistorySource(DataSource):
     def reader(self, schema: StructType) -> HistoryReader:
         if schema != self.schema():
             raise RunUnreadableError("A history has columns of its own: leave .schema(…) out.")
-        return HistoryReader(_paths(self.options), int(self.options.get(SPLIT_OPTION, SPLIT_BYTES)))
+        split_bytes = int(self.options.get(SPLIT_OPTION, SPLIT_BYTES))
+        times: Times = "lines" if self.options.get(TIMES_OPTION) == "lines" else "rising"
+        return HistoryReader(_paths(self.options), split_bytes, times)
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,14 @@ class Part(InputPartition):
 class HistoryReader(DataSourceReader):
     """Reads each part of each file by itself."""
 
-    def __init__(self, paths: Sequence[str], split_bytes: int) -> None:
+    def __init__(self, paths: Sequence[str], split_bytes: int, times: Times) -> None:
         self._paths = paths
         self._split_bytes = split_bytes
+        self._times = times
 
     def partitions(self) -> Sequence[Part]:
         return [
-            Part(split)
+            Part(replace(split, times=self._times))
             for path in self._paths
             for split in splits(local_path(path), split_bytes=self._split_bytes)
         ]
@@ -86,6 +92,11 @@ class HistoryReader(DataSourceReader):
         try:
             for batch in read_split(partition.split):
                 yield batch.cast(COLUMNS)
+        except TimesNotRisingError as error:
+            raise RunUnreadableError(
+                f"{partition.split.path} has times that do not rise from line to line: read it with"
+                ' .option("times", "lines"), then the places of the lines stand for them'
+            ) from error
         except LineRefusedError as error:
             raise refusal(partition.split.path, error.place, error.why, error.text) from error
 

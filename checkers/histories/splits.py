@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -50,6 +50,10 @@ _TEXT_MAX: Final = 80
 _ASSIGNMENTS: Final = (b":assign", b":subscribe")
 
 
+class TimesNotRisingError(Exception):
+    """A line has the same :time as one before it, or an earlier one: times tell no order."""
+
+
 class LineRefusedError(Exception):
     """A line is no operation."""
 
@@ -73,6 +77,11 @@ class Block:
         return itertools.accumulate(lengths, initial=self.start)
 
 
+# As they are given; so, but refused where they do not rise from line to line; or the places of the
+# lines in their stead.
+Times = Literal["given", "rising", "lines"]
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """A part of a file, from a byte to another."""
@@ -81,6 +90,7 @@ class Split:
     number: int  # in its file
     start: int
     end: int
+    times: Times = "given"
 
 
 def local_path(name: str) -> Path:
@@ -121,19 +131,26 @@ def read_split(split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Rec
         past = _Past(split.path, split.start, gives)
         operations = Operations(past)
         order = past.last_at() if gives.index and split.start else None
+        by_lines = split.times == "lines"
+        rising = split.times == "rising" and gives.time
+        latest = past.last_ns() if rising and split.start else None
         with _refusing() as at:
             for line in _lines(_blocks(file, split.start, split.end), gives, at):
                 if order is not None and line.at <= order:
                     raise EdnError(f"its :index is {line.at}, but one before it has {order}")
                 order = line.at if gives.index else None
-                operations.add(line)
+                if rising and line.process >= 0:  # a fault has no place in the order
+                    if latest is not None and line.at_ns <= latest:
+                        raise TimesNotRisingError
+                    latest = line.at_ns
+                operations.add(line._replace(at_ns=line.at) if by_lines else line)
                 if operations.rows >= batch_rows:
                     yield operations.take()
             behind = _blocks_about(operations.open, _blocks(file, split.end, None))
             for line in _lines(behind, gives, at, all_readable=False):
                 if not operations.open:
                     break
-                operations.add_completion(line)
+                operations.add_completion(line._replace(at_ns=line.at) if by_lines else line)
             operations.end()
         if operations.rows:
             yield operations.take()
@@ -258,6 +275,7 @@ class _Past:
         self._size = _AROUND
         self._last: dict[int, Line] = {}
         self._last_at: int | None = None
+        self._last_ns: int | None = None
         self._assigned: dict[int, Sequence[Key]] | None = None
 
     def last(self, process: int) -> Line | None:
@@ -271,6 +289,12 @@ class _Past:
         while self._last_at is None and self._end > 0:
             self._read_back()
         return self._last_at
+
+    def last_ns(self) -> int | None:
+        """The time of the last line of a client."""
+        while self._last_ns is None and self._end > 0:
+            self._read_back()
+        return self._last_ns
 
     def assigned(self, process: int) -> Sequence[Key]:
         """What a process was assigned to, or subscribed to, last."""
@@ -288,6 +312,9 @@ class _Past:
             self._last.setdefault(line.process, line)
         if lines and self._last_at is None:
             self._last_at = lines[-1].at
+        if self._last_ns is None:
+            of_clients = [line.at_ns for line in lines if line.process >= 0]
+            self._last_ns = max(of_clients, default=None)
 
     def _assignments(self) -> dict[int, Sequence[Key]]:
         """Whoever assigns says so by a keyword: only lines that have it are read."""

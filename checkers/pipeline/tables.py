@@ -91,7 +91,7 @@ OF_TRANSACTIONS: Final[Mapping[str, str]] = {
 def operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     """The operations as the rules see them: renamed, and with `committed`."""
     rows = _renamed(read(spark, "operations", materials), _NOT_READ)
-    if not any(material.transactions for material in materials):
+    if not any(material.has_open_sends for material in materials):
         return rows.drop(*OF_TRANSACTIONS)
     committed = F.broadcast(_committed(spark, rows)).withColumn("is_open", F.lit(True))
     return (
@@ -113,7 +113,8 @@ def operations_view(columns: Collection[str]) -> str:
 def _committed(spark: SparkSession, rows: DataFrame) -> DataFrame:
     """Transactions that must have committed, by `committed.sql`."""
     open_sends = rows.where(
-        "f = 'send' AND mop IS NOT NULL AND type IN ('info', 'invoke') AND value IS NOT NULL"
+        "f = 'send' AND (mop IS NOT NULL OR log_offset IS NOT NULL) AND type IN ('info', 'invoke')"
+        " AND value IS NOT NULL"
     ).select("run", "topic", "partition", "value", "operation")
     reads = rows.where("f = 'poll' AND type = 'ok' AND value IS NOT NULL").select(
         "run", "topic", "partition", "value"

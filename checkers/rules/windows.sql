@@ -40,6 +40,16 @@ opened AS (
         CASE WHEN what IN ('ok', 'step') THEN at_ns ELSE since_ns END AS open_ns,
         CASE WHEN what = 'step' THEN 0 ELSE at_ns - since_ns END AS before_ns
     FROM windowed
+),
+gaps_of_windows AS (
+    SELECT
+        opened.*,
+        greatest(before_ns, until_ns - open_ns) AS gap_ns,
+        CASE WHEN until_ns - open_ns > before_ns THEN open_ns ELSE since_ns END AS gap_from_ns,
+        max(greatest(before_ns, until_ns - open_ns)) OVER (
+            PARTITION BY run, topic, partition, fault_window
+        ) AS longest_ns
+    FROM opened
 )
 SELECT
     run, topic, partition, fault_window, max(fault) AS fault,
@@ -48,10 +58,7 @@ SELECT
     count(CASE WHEN what = 'ok' THEN 1 END) AS acked,
     count(CASE WHEN what = 'fail' THEN 1 END) AS failed,
     count(CASE WHEN what = 'info' THEN 1 END) AS indeterminate,
-    max(greatest(before_ns, until_ns - open_ns)) AS longest_gap_ns,
-    max_by(
-        CASE WHEN until_ns - open_ns > before_ns THEN open_ns ELSE since_ns END,
-        greatest(before_ns, until_ns - open_ns)
-    ) AS gap_from_ns
-FROM opened
+    max(longest_ns) AS longest_gap_ns,
+    min(CASE WHEN gap_ns = longest_ns THEN gap_from_ns END) AS gap_from_ns
+FROM gaps_of_windows
 GROUP BY run, topic, partition, fault_window

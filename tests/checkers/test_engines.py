@@ -15,8 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.verdict import VERDICT_FILE, EngineName, Options
+from neaptide.checkers.verdict import EngineName, Options
 from neaptide.results.schema import ANOMALIES
+from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers import test_anomalies, test_transactions
 from tests.checkers.histories import Story
 from tests.differential import runs

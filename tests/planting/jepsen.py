@@ -295,6 +295,7 @@ STORIES: Final[Mapping[str, Callable[[_Story], None]]] = {
 # What else our check finds in a story.
 _ALSO: Final[Mapping[str, Sequence[str]]] = {
     "lost-write": ("int-poll-skip",),
+    "duplicate": ("G0",),
     "nonmonotonic-send": ("reordered",),
     "int-nonmonotonic-send": ("reordered",),
 }

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.checkers.material import open_run
-from neaptide.checkers.proofs import EDN_SYSTEM
+from neaptide.checkers.material import EDN_SYSTEM, open_run
 from neaptide.results.run import Converged, FinalRead, Run
 from neaptide.results.schema import OPERATIONS_READ
 from neaptide.results.store import write_run
