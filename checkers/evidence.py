@@ -167,7 +167,11 @@ def replacement(run: Path, table: str) -> Iterator[Path]:
     new, final = run / f".{table}.{os.getpid()}.tmp", run / table
     old = run / f".{table}.{os.getpid()}.old"
     shutil.rmtree(new, ignore_errors=True)
-    yield new
+    try:
+        yield new
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
     while new.exists():
         shutil.rmtree(old, ignore_errors=True)
         try:

@@ -79,14 +79,14 @@ def open_run(directory: Path) -> Material:
     try:
         return _open_run(directory.resolve())
     except (OSError, RuntimeError, RecursionError) as error:
-        return _nothing(directory, f"{directory} cannot be opened: {_first_line(error)}.")
+        return unreadable(directory, f"{directory} cannot be opened: {_first_line(error)}.")
 
 
 def _open_run(directory: Path) -> Material:
     if not directory.is_dir():
-        return _nothing(directory, f"{directory} is not a directory.")
+        return unreadable(directory, f"{directory} is not a directory.")
     if not PLAIN_NAME.fullmatch(directory.name):
-        return _nothing(
+        return unreadable(
             directory,
             f"The directory name {directory.name!r} has characters other than letters, digits, "
             "dot, dash and underscore: rename it.",
@@ -124,7 +124,8 @@ def by_writer(files: Mapping[str, int]) -> dict[str, Written]:
     return written
 
 
-def _nothing(directory: Path, reason: str) -> Material:
+def unreadable(directory: Path, reason: str) -> Material:
+    """What cannot be opened at all."""
     return Material(directory, None, {table: () for table in TABLES}, (reason,), False)
 
 

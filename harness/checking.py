@@ -146,12 +146,15 @@ def rows_of(names: Sequence[str]) -> int:
 
 
 def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
-    """Runs by their names; a history of Jepsen's is made into one first."""
+    """Runs by their names; a history of Jepsen's is made into one first.
+
+    What is there but cannot be read disturbs no other: it is a run without anything but a reason.
+    """
     from neaptide.checkers.histories.edn import SUFFIX
     from neaptide.checkers.histories.reader import import_history
-    from neaptide.checkers.material import open_run
+    from neaptide.checkers.material import open_run, unreadable
     from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
-    from neaptide.results.errors import RunNotFoundError
+    from neaptide.results.errors import RunNotFoundError, RunUnreadableError
     from neaptide.results.store import find_run, runs_directory
 
     local = [name for name in names if not is_remote_path(name)]
@@ -168,7 +171,13 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
             or import_history(spark.session(), Path(name), version=VERSION, utc=datetime.now(UTC))
         )
 
-    return [opened(name) for name in names]
+    def opened_or_why(name: str) -> Material:
+        try:
+            return opened(name)
+        except RunUnreadableError as error:
+            return unreadable(Path(name).absolute(), f"{str(error).rstrip('.')}.")
+
+    return [opened_or_why(name) for name in names]
 
 
 def write_history(spark: SparkStart, run: Path, path: Path) -> None:

@@ -119,7 +119,7 @@ def check(
         verdicts = check_and_report(
             spark.session(), chosen, options=options, plots=plots, time_limit_s=time_limit
         )
-        if to_edn is not None:
+        if to_edn is not None and opened[0].files["operations"]:
             write_history(spark, directories[0], to_edn)
     seconds = round(time.monotonic() - begun, 3)
     write_pages(directories, verdicts, html, junit)

@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
 from neaptide.checkers.pipeline.session import local_session
-from tests.checkers.histories import Story
 from tests.checkers.reading import Judged, judged
-from tests.differential.runs import Generated
 
-Judge = Callable[[Mapping[str, Story] | Mapping[str, Generated]], dict[str, Judged]]
+
+class Writable(Protocol):
+    """Something that can be written as the directory of a run."""
+
+    def write(self, directory: Path) -> Path: ...
+
+
+Judge = Callable[[Mapping[str, Writable]], dict[str, Judged]]
 
 
 @pytest.fixture(scope="package")
@@ -30,7 +36,7 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Judg
     """Write each story as a run, check all of them in one job, read back what was found."""
     numbers = itertools.count()
 
-    def check(stories: Mapping[str, Story] | Mapping[str, Generated]) -> dict[str, Judged]:
+    def check(stories: Mapping[str, Writable]) -> dict[str, Judged]:
         runs: Path = tmp_path_factory.mktemp(f"runs{next(numbers)}")
         directories = {name: story.write(runs / name) for name, story in stories.items()}
         verdicts = check_runs(spark, directories.values())

@@ -51,7 +51,7 @@ def poll(
     return Op("poll", process, "ok", rows or ({},), phase)
 
 
-def final(*records: tuple[int, str], process: int = 9, partition: int = 0) -> Op:
+def final(*records: tuple[int, str | None], process: int = 9, partition: int = 0) -> Op:
     return poll(*records, phase="final", process=process, partition=partition)
 
 
