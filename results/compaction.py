@@ -83,18 +83,18 @@ def _whole(directory: Path, said: Mapping[str, Written]) -> list[str]:
 def _write(hidden: Path, columns: pa.Schema, old: Sequence[Path]) -> Written:
     shutil.rmtree(hidden, ignore_errors=True)  # of one who was killed at it
     having = {name for path in old for name in pq.read_schema(path).names}
+    if unknown := having - set(columns.names):
+        raise StoreError(f"There are columns that are not known: {sorted(unknown)}.")
     schema = pa.schema([field for field in columns if field.name in having])
     with TableWriter(hidden, schema, writer=ALL) as writer:
-        for group in _grouped(_row_groups(old, schema, having)):
+        for group in _grouped(_row_groups(old, schema)):
             writer.write_table(group)
     return writer.written
 
 
-def _row_groups(paths: Sequence[Path], schema: pa.Schema, having: set[str]) -> Iterator[pa.Table]:
+def _row_groups(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     for path in paths:
         with pq.ParquetFile(path) as file:
-            if extra := having - set(schema.names):
-                raise StoreError(f"{path} has columns that are not known: {sorted(extra)}.")
             for number in range(file.num_row_groups):
                 yield _with_columns(file.read_row_group(number), schema)
 
