@@ -64,7 +64,7 @@ _RULES: Final[Mapping[str, early.Rule]] = {
     "partition": early.by_partition,
     "epoch": early.by_epoch,
 }
-_SETTINGS: Final[Mapping[str, str]] = {
+SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -117,12 +117,13 @@ class _Looks:
     def start_what_is_there(self) -> None:
         for name, (table, query) in _QUERIES.items():
             if name not in self.queries and table_files(self.run / table):
-                with _set(self.spark, _SETTINGS):  # a query keeps the settings of its start
+                with _set(self.spark, SETTINGS):  # a query keeps the settings of its start
                     self.queries[name] = self._start(name, query(self.spark, self.run))
 
     def _start(self, name: str, found: DataFrame) -> StreamingQuery:
         looks = (
-            found.writeStream.outputMode("update")
+            found.writeStream.queryName(name)
+            .outputMode("update")
             .foreachBatch(self.reporter.take)
             .option("checkpointLocation", str(self.scratch / name))
             .trigger(processingTime=f"{LOOK_S} seconds")
@@ -148,8 +149,9 @@ class _Reporter:
         self._reported: dict[tuple[Any, ...], set[tuple[Any, ...]]] = {}
 
     def take(self, batch: DataFrame, _: int) -> None:
-        in_order = batch.orderBy("topic", "partition", "operation", "anomaly", "offset", "value")
-        for row in in_order.limit(REPORTED_MAX).collect():
+        ranked = batch.dropDuplicates(_WHAT).selectExpr("*", _TURN)
+        some = ranked.where(f"turn <= {_WINDOWS * REPORTED_MAX}").drop("turn")
+        for row in some.orderBy("topic", "partition", "operation", "anomaly", "offset").collect():
             found = {"run": self._name, **row.asDict()}
             if self._counts(found["anomaly"]) and self._is_new(found):
                 self._report(found)
@@ -161,15 +163,24 @@ class _Reporter:
     def _is_new(self, found: Found) -> bool:
         place = found["anomaly"], found["topic"], found["partition"]
         reported = self._reported.setdefault(place, set())
-        by_time = found["anomaly"] not in _OF_CLAIMS
-        what = found["operation"] if by_time else None, found["offset"], found["value"]
+        what: tuple[Any, ...] = found["offset"], found["value"], found["operation"]
+        match found["anomaly"]:  # of one that has more rows by now, the evidence has changed
+            case "inconsistent-offsets":
+                what = (found["offset"],)
+            case "duplicate":
+                what = (found["value"],)
         if what in reported or len(reported) >= REPORTED_MAX:
             return False
         reported.add(what)
         return True
 
 
-_OF_CLAIMS: Final = ("inconsistent-offsets", "duplicate")
+_WHAT: Final = ["anomaly", "topic", "partition", "offset", "value", "operation"]
+_WINDOWS: Final = 2  # in which one thing may be found at once
+_TURN: Final = (
+    "row_number() OVER (PARTITION BY anomaly, topic, partition ORDER BY operation, offset, value)"
+    " AS turn"
+)
 
 
 # --- the order of processes, groups and logs -----------------------------------------------------
@@ -255,7 +266,7 @@ def _claims(spark: SparkSession, run: Path) -> DataFrame:
             "inline(array("
             "struct('inconsistent-offsets' AS anomaly, '' AS how, CAST(offset AS STRING) AS about,"
             " value AS claim),"
-            "struct('duplicate', f, value, CAST(offset AS STRING))))",
+            "struct('duplicate' AS anomaly, f AS how, value AS about, CAST(offset AS STRING) AS claim)))",
         )
         .withWatermark("ended", LATE)
     )  # fmt: skip
