@@ -10,7 +10,7 @@ Three queries:
   partition (the greatest acknowledgement), with the rules of `early`.
 - `_claims`: an aggregate by offset, and one by value, in windows of `WINDOW` under a watermark:
   one offset with two values is `inconsistent-offsets`, one value acknowledged at two offsets, or
-  read at two, is a `duplicate`. Two rows that end within `SLIDE` of each other share a window.
+  read at two, is a `duplicate`. What is in no window together is left to the verdict.
 - `_rounds`: `applyInPandasWithState` by leader epoch and follower.
 
 The rule: nothing that later rows could take back is reported, so some is left to the end.
@@ -47,8 +47,7 @@ from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS_READ
 from neaptide.results.tables import table_files
 
 LOOK_S: Final = 1
-WINDOW: Final = "4 minutes"
-SLIDE: Final = "2 minutes"
+WINDOW: Final = "2 minutes"
 LATE: Final = "1 minute"  # what comes later than this behind the newest may not be looked at
 EPOCH_KEPT_MS: Final = 600_000  # without a response
 FILES_AT_ONCE: Final = 64
@@ -150,7 +149,7 @@ class _Reporter:
 
     def take(self, batch: DataFrame, _: int) -> None:
         ranked = batch.dropDuplicates(_WHAT).selectExpr("*", _TURN)
-        some = ranked.where(f"turn <= {_WINDOWS * REPORTED_MAX}").drop("turn")
+        some = ranked.where(f"turn <= {REPORTED_MAX}").drop("turn")
         for row in some.orderBy("topic", "partition", "operation", "anomaly", "offset").collect():
             found = {"run": self._name, **row.asDict()}
             if self._counts(found["anomaly"]) and self._is_new(found):
@@ -176,7 +175,6 @@ class _Reporter:
 
 
 _WHAT: Final = ["anomaly", "topic", "partition", "offset", "value", "operation"]
-_WINDOWS: Final = 2  # in which one thing may be found at once
 _TURN: Final = (
     "row_number() OVER (PARTITION BY anomaly, topic, partition ORDER BY operation, offset, value)"
     " AS turn"
@@ -255,47 +253,47 @@ def _plain(column: pd.Series) -> Sequence[Any]:
 
 
 def _claims(spark: SparkSession, run: Path) -> DataFrame:
-    """Each row claims a value of an offset, and an offset of a value that was sent, or read."""
+    """Each row claims a value of an offset, and an offset of a value.
+
+    Values are compared by their hashes: where these differ, they do. Only numbers are kept of what
+    is claimed, which is the faster by far; the two operations that differ are named.
+    """
     known = f"({ACKED} OR f = 'poll') AND offset IS NOT NULL AND value IS NOT NULL"
     claims = (
         _operations(spark, run)
         .where(f"{known} AND partition IS NOT NULL")
         .selectExpr(
             "timestamp_micros(coalesce(completed_ns, invoked_ns) DIV 1000) AS ended",
-            "topic", "partition", "operation",
-            "inline(array("
-            "struct('inconsistent-offsets' AS anomaly, '' AS how, CAST(offset AS STRING) AS about,"
-            " value AS claim),"
-            "struct('duplicate' AS anomaly, f AS how, value AS about, CAST(offset AS STRING) AS claim)))",
+            "topic", "partition", "operation", "f = 'send' AS is_send", f"inline({_CLAIMED})",
         )
         .withWatermark("ended", LATE)
     )  # fmt: skip
-    compared = (
-        claims.groupBy(
-            F.window("ended", WINDOW, SLIDE), "anomaly", "how", "topic", "partition", "about"
-        )
-        .agg(
-            F.min("claim").alias("claim"),
-            F.max("claim").alias("other"),
-            F.min("operation").alias("operation"),
-            F.max("operation").alias("last_operation"),
-        )
-        .where("claim <> other")
+    compared = claims.groupBy(
+        F.window("ended", WINDOW), "topic", "partition", "is_offset", "about"
+    ).agg(
+        F.expr("min(IF(is_send, claim, NULL)) AS least_sent"),
+        F.expr("max(IF(is_send, claim, NULL)) AS greatest_sent"),
+        F.expr("min(IF(is_send, NULL, claim)) AS least_read"),
+        F.expr("max(IF(is_send, NULL, claim)) AS greatest_read"),
+        F.expr("min_by(operation, claim) AS operation"),
+        F.expr("max_by(operation, claim) AS other_operation"),
     )
-    of_value = "anomaly = 'duplicate'"
-    return compared.selectExpr(
-        "anomaly", "topic", "partition",
-        f"CAST(IF({of_value}, greatest(CAST(claim AS BIGINT), CAST(other AS BIGINT)), about)"
-        " AS BIGINT) AS offset",
-        f"IF({of_value}, about, claim) AS value",
-        "operation",
-        f"IF({of_value},"
-        " to_json(named_struct('least', least(CAST(claim AS BIGINT), CAST(other AS BIGINT)),"
-        " 'greatest', greatest(CAST(claim AS BIGINT), CAST(other AS BIGINT)),"
-        " 'how', IF(how = 'send', 'acknowledged', 'read'), 'last_operation', last_operation)),"
-        " to_json(named_struct('other_value', other, 'last_operation', last_operation)))"
-        " AS evidence",
+    least, greatest = "least(least_sent, least_read)", "greatest(greatest_sent, greatest_read)"
+    twice = "(least_sent < greatest_sent OR least_read < greatest_read)"
+    return compared.where(f"IF(is_offset, {least} < {greatest}, {twice})").selectExpr(
+        "IF(is_offset, 'inconsistent-offsets', 'duplicate') AS anomaly", "topic", "partition",
+        f"IF(is_offset, CAST(about AS BIGINT), {greatest}) AS offset",
+        "IF(is_offset, NULL, about) AS value", "operation",
+        "to_json(named_struct('other_operation', other_operation,"
+        f" 'least', IF(is_offset, NULL, {least}))) AS evidence",
     )  # fmt: skip
+
+
+_CLAIMED: Final = (
+    "array("
+    "struct(true AS is_offset, CAST(offset AS STRING) AS about, xxhash64(value) AS claim),"
+    "struct(false AS is_offset, value AS about, offset AS claim))"
+)
 
 
 # --- tables and settings -------------------------------------------------------------------------
