@@ -112,13 +112,16 @@ def by_writer(state: State, rows: Sequence[Row]) -> list[Found]:
     """Rows of whole files of one writer, each with the number of its `file`."""
     seen = _Seen.of(state)
     told: list[Found] = []
-    for number in sorted({row["file"] for row in rows}):
+    of_file: dict[int, list[Row]] = {}
+    for row in rows:
+        of_file.setdefault(row["file"], []).append(row)
+    for number, of_this in sorted(of_file.items()):
         if number < seen.next_file:
             continue  # it comes too late to be between what it was between
         if number > seen.next_file:
             seen = _Seen()
         seen.next_file = number + 1
-        told += _in_order(seen, [row for row in rows if row["file"] == number])
+        told += _in_order(seen, of_this)
     seen.forget()
     state.clear()
     state.update(seen.to_json())
@@ -131,17 +134,20 @@ class _Seen:
 
     next_file: int = 0
     operations: list[list[int]] = field(default_factory=list)  # ranges, first and last
-    places: dict[str, Any] = field(default_factory=dict)  # the last touched last
+    places: dict[tuple[Any, ...], Any] = field(default_factory=dict)  # the last touched last
 
     @classmethod
     def of(cls, state: State) -> _Seen:
-        return cls(**state) if state else cls()
+        if not state:
+            return cls()
+        places = {tuple(key): place for key, place in state["places"]}
+        return cls(state["next_file"], state["operations"], places)
 
     def to_json(self) -> State:
         return {
             "next_file": self.next_file,
             "operations": self.operations,
-            "places": self.places,
+            "places": [[list(key), place] for key, place in self.places.items()],
         }
 
     def take(self, operations: Iterable[int]) -> None:
@@ -158,19 +164,18 @@ class _Seen:
         return any(low <= first and last <= high for low, high in self.operations)
 
     def place(self, *key: Any) -> Any:
-        return self.places.get(json.dumps(key))
+        return self.places.get(key)
 
     def put(self, place: Any, *key: Any) -> None:
-        name = json.dumps(key)
-        self.places.pop(name, None)
-        self.places[name] = place
+        self.places.pop(key, None)
+        self.places[key] = place
 
     def drop(self, *key: Any) -> None:
-        self.places.pop(json.dumps(key), None)
+        self.places.pop(key, None)
 
     def forget(self) -> None:
-        for name in list(self.places)[: max(0, len(self.places) - PLACES_MAX)]:
-            del self.places[name]
+        for key in list(self.places)[: max(0, len(self.places) - PLACES_MAX)]:
+            del self.places[key]
 
 
 def _in_order(seen: _Seen, rows: Sequence[Row]) -> list[Found]:

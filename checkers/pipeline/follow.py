@@ -71,7 +71,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Nothing is said when time has passed, only when rows have come.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
-    "spark.sql.codegen.wholeStage": "false",  # to compile takes longer than to look at few rows
     # The files of a run that is over are replaced by larger ones.
     "spark.sql.files.ignoreMissingFiles": "true",
 }
