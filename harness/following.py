@@ -1,7 +1,7 @@
-"""Follows a run that another process plays: tells what is proved, and may ask the run to end.
+"""Follows a run that another process plays: reports what is proved, and may ask the run to end.
 
-Not the verdict: that is the check's, once the run is over. What tells that a run is over is its
-`run.json`; one that was killed never says so, and is given up when it writes nothing any more.
+Not the verdict: that is the check's, once the run is over. That a run is over is in its `run.json`;
+one that was killed never says so, and is given up when it writes nothing any more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Longer than a run may wait for its replicas to be level, and for its final reads.
 QUIET_S: Final = 300.0
-_LOOK_S: Final = 0.2  # a directory tells nobody that it was made
+_LOOK_S: Final = 0.2  # a directory notifies nobody that it was made
 
 Say = Callable[[str], None]
 
@@ -55,25 +55,25 @@ class Followed:
 
 
 def follow_run(spark: SparkSession, run: Path, *, stop: bool, say: Say) -> list[Row]:
-    """Returns when the run is over, with what was told meanwhile; `stop` asks it to end then."""
+    """Returns when the run is over, with what was reported; `stop` asks it to end at the first."""
     from pyspark.errors import PySparkException
 
     from neaptide.checkers.pipeline.follow import follow
 
     followed = Followed(run)
-    told: list[Row] = []
+    reported: list[Row] = []
 
-    def tell(found: Row) -> None:
-        if stop and not told:
+    def report(found: Row) -> None:
+        if stop and not reported:
             ask_to_stop(run, f"neaptide check --follow has found {sentence(found)}")
-        told.append(found)
+        reported.append(found)
         say(sentence(found))
 
     if not followed.has_begun() or followed.is_over():
-        return told
+        return reported
     say(f"following {run.name}")
     try:
-        follow(spark, run, is_over=followed.is_over, tell=tell)
+        follow(spark, run, is_over=followed.is_over, report=report)
     except PySparkException as error:
         first_line = str(error).strip().splitlines()[0]
         say(f"It can be followed no further ({first_line}), and is judged when it is over.")
@@ -81,4 +81,4 @@ def follow_run(spark: SparkSession, run: Path, *, stop: bool, say: Say) -> list[
             time.sleep(_LOOK_S)
     if followed.is_quiet():
         say(f"{run.name} has written nothing for {QUIET_S:g} s: it is taken for dead.")
-    return told
+    return reported

@@ -23,6 +23,7 @@ from neaptide.harness.guard import FREE_TO_START, check_space
 from neaptide.harness.left_behind import RUN
 from neaptide.harness.systems import System, fetch
 from neaptide.harness.version import VERSION
+from neaptide.results.compaction import compact
 from neaptide.results.errors import RunUnreadableError, StoreError
 from neaptide.results.run import Aim, Incident, Kind, Run, Status, read_run
 from neaptide.results.store import create_run, write_run
@@ -70,6 +71,7 @@ async def record(
         try:
             check_space(directory, FREE_TO_START)
             done = await work(directory, account)
+            account.written = await asyncio.to_thread(compact, directory, account.written)
         except RUN_FAILURES as error:
             failed = _cut_short(run, account, str(error))
             write_run(directory, failed)

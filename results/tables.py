@@ -29,6 +29,9 @@ from neaptide.results.run import Written
 CHUNK_ROWS: Final = 32_768
 FILE_ROWS: Final = 2_000_000
 WHOLE: Final = "0"  # the label of a writer that has the table to itself
+_YOUNG_S: Final = 60.0
+FILE_S_MIN: Final = 1.0
+FILE_S_MAX: Final = 10.0
 
 Row = Sequence[object]
 
@@ -172,6 +175,15 @@ class _OpenFile:
         self._temporary.replace(self._path)
 
 
+def file_seconds(run_age_s: float) -> float:
+    """How long a writer of a run is at one file, so that its rows can be read.
+
+    Each second at first, for who follows a run; then less often, so that a run of hours leaves
+    thousands of files and not tens of thousands.
+    """
+    return min(FILE_S_MAX, max(FILE_S_MIN, run_age_s / _YOUNG_S))
+
+
 def hidden_name(path: Path) -> Path:
     """The name of a file that is not finished; Spark and our readers pass it by."""
     return path.with_name(f".{path.name}.tmp")
@@ -189,8 +201,17 @@ def write_table(directory: Path, schema: pa.Schema, rows: Iterable[Row]) -> dict
 
 def written_by(directory: Path, writer: str) -> Written:
     """What is there of one writer, for one that did not live to say it."""
-    rows = [pq.read_metadata(path).num_rows for path in directory.glob(f"part-{writer}-*.parquet")]
+    rows = [pq.read_metadata(path).num_rows for path in files_of(directory, writer)]
     return Written(len(rows), sum(rows))
+
+
+def files_of(directory: Path, writer: str) -> list[Path]:
+    """The finished files of one writer, in their order."""
+    return sorted(
+        path
+        for path in directory.glob(f"part-{writer}-*.parquet")
+        if path.stem.rpartition("-")[0] == f"part-{writer}"
+    )
 
 
 def table_files(directory: Path) -> list[Path]:

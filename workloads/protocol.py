@@ -14,7 +14,7 @@ Clients → harness:
     {"event": "sent", "value", "type", "offset", "error"}       a scripted send has completed
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
     {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
-    {"event": "written", "files", "rows"}          what can be read now: each second, and last
+    {"event": "written", "files", "rows"}          what can be read now: at each file, and last
     {"event": "recorder_failed", "why"}            rows were lost; nothing is recorded any more
 """
 

@@ -22,13 +22,13 @@ if __name__ == "__main__":
     forgo()
 
 from neaptide.results.errors import NeaptideError, StoreError
+from neaptide.results.tables import file_seconds
 from neaptide.workloads.groups import GroupConsumer
 from neaptide.workloads.polling import Poller, read_to_end
 from neaptide.workloads.protocol import ClientsConfig
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.sending import Sender
 
-_FLUSH_INTERVAL_S = 1.0
 _DRAIN_TIMEOUT_S = 30.0
 _BURST = 50
 PROCESSES_PER_WORKER = 10_000_000  # each send without an answer takes one
@@ -207,8 +207,8 @@ class Worker:
     # --- ends ------------------------------------------------------------------------------------
 
     def _keep_flushing(self) -> None:
-        """So that a run that is cut short can still be checked up to its last second."""
-        while not self._closing.wait(_FLUSH_INTERVAL_S):
+        """So that a run that is cut short can still be checked up to its last seconds."""
+        while not self._closing.wait(file_seconds(self._recorder.now_ns() / 1e9)):
             try:
                 self._recorder.flush()
             except StoreError as error:

@@ -1,7 +1,8 @@
 """Writes every fetch round to Parquet files in the run directory.
 
-A file is closed after two seconds or 50,000 rows, so that a SIGKILL loses no more than that. A
-recorder that could not write is dead, and says so at the next `tick`: the gate ends with it.
+A file is closed after a few seconds (`file_seconds`, two at least) or 500,000 rows, so that a
+SIGKILL loses no more than that. A recorder that could not write is dead, and says so at the next
+`tick`: the gate ends with it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from neaptide.nemesis.gate.exchange import Round
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Written
 from neaptide.results.schema import FETCH_ROUNDS
-from neaptide.results.tables import TableWriter
+from neaptide.results.tables import TableWriter, file_seconds
 
 TABLE: Final = "fetch_rounds"
 WRITER: Final = "gate"
 ROWS_PER_GROUP: Final = 2_000  # what waits in memory
-ROWS_PER_FILE: Final = 50_000
-FILE_NS: Final = 2_000_000_000
+ROWS_PER_FILE: Final = 500_000
+_FILE_S_MIN: Final = 2.0
 _columns: Final = attrgetter(*FETCH_ROUNDS.names)
 
 
@@ -57,7 +58,8 @@ class RoundRecorder:
     def tick(self, now_ns: int) -> None:
         """Close a file that is old enough. Raises StoreError."""
         self._check()
-        if self._opened_ns is not None and now_ns - self._opened_ns >= FILE_NS:
+        file_s = max(_FILE_S_MIN, file_seconds(now_ns / 1e9))
+        if self._opened_ns is not None and now_ns - self._opened_ns >= file_s * 1e9:
             self.roll()
 
     def roll(self) -> None:

@@ -12,7 +12,14 @@ import pytest
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Written
 from neaptide.results.schema import OPERATIONS
-from neaptide.results.tables import TableWriter, hidden_name, table_files, write_table, written_by
+from neaptide.results.tables import (
+    TableWriter,
+    file_seconds,
+    hidden_name,
+    table_files,
+    write_table,
+    written_by,
+)
 
 SMALL = pa.schema(
     [
@@ -130,3 +137,11 @@ def test_what_failed_in_a_with_is_what_is_raised(tmp_path: Path) -> None:
 
     with pytest.raises(ZeroDivisionError):
         work()
+
+
+@pytest.mark.parametrize(
+    ("age_s", "seconds"),
+    [(0, 1), (59, 1), (60, 1), (300, 5), (600, 10), (28_800, 10)],
+)
+def test_the_older_a_run_is_the_longer_a_file_is_written(age_s: float, seconds: float) -> None:
+    assert file_seconds(age_s) == seconds
