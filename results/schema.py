@@ -106,7 +106,7 @@ REPLICAS: Final = pa.schema(
 )
 
 # Also the columns of `measures/`: what is told about a run without judging it, see
-# checkers/measures.py.
+# checkers/rules/conditions.py.
 # What a run records, by the name of the folder.
 TABLES: Final[Mapping[str, pa.Schema]] = {
     "operations": OPERATIONS_READ,
@@ -131,7 +131,7 @@ ANOMALIES: Final = pa.schema(
 SERIES: Final = pa.schema(
     [
         pa.field("run", pa.string(), nullable=False),
-        pa.field("series", pa.string(), nullable=False),  # see checkers/series.py
+        pa.field("series", pa.string(), nullable=False),  # see checkers/pipeline/series.py
         pa.field("at_ns", pa.int64(), nullable=False),  # when the stretch begins
         pa.field("width_ns", pa.int64(), nullable=False),  # how long it is, the same in one run
         pa.field("value", pa.float64(), nullable=False),

@@ -84,7 +84,7 @@ _OF_A_LOSS: Final[tuple[Column, ...]] = (
     "acks", "acknowledged_ns", "first_read_ns", "highest_read", "end_offset",
 )  # fmt: skip
 _NOT_PROVED: Final = (
-    "(may_be_deleted OR coalesce(on_disk > 0 AND acked_offset >= end_offset, false))"
+    "(may_be_deleted OR (on_disk > 0 AND coalesce(acked_offset >= end_offset, true)))"
 )
 _OF_A_STEP: Final[tuple[Column, ...]] = ("process", "previous_offset", "previous_operation")
 _OF_SENDS: Final[tuple[Column, ...]] = (

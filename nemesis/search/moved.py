@@ -1,7 +1,7 @@
 """Where each consumer of the simulation went: back, or over a record that is known to be there.
 
-The rules are those of checkers.polls, on the few polls of one world: `int-` inside one poll,
-without the prefix between two of one read.
+The rules are those of checkers/rules/steps.sql, on the few polls of one world: `int-` inside one
+poll, without the prefix between two of one read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Positions of groups that went back, were lost, or lie beyond the end of the log.
 
-The rules are those of checkers.commits, on the few operations of one world, where nobody seeks and
-one operation of a group follows the other.
+The rules are those of checkers/rules/positions.sql, on the few operations of one world, where
+nobody seeks and one operation of a group follows the other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How the load of a run went: panels over time, drawn from `series/`. Not the taking of the series.
 
 The rule: a picture is drawn from at most a few hundred points a line, however long the run; see
-`checkers/series.py`, which says what each series means.
+`checkers/pipeline/series.py`, which says what each series means.
 """
 
 from __future__ import annotations

@@ -15,18 +15,17 @@ import json
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from neaptide.checkers.session import local_session
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.anomalies import ANOMALIES
 from neaptide.checkers.check import check_runs
+from neaptide.checkers.pipeline.session import local_session
 from tests.checkers.histories import Story
-from tests.checkers.reading import Judged, judged
+from tests.checkers.reading import Judged, differences, judged
 from tests.checkers.valid import valid_story
 from tests.differential import runs
 
@@ -57,13 +56,9 @@ def disagreements(spark: SparkSession, count: int, batch: int) -> list[Any]:
         seeds = range(first, min(first + batch, count))
         some = [runs.generated(n) if n % 3 else runs.imported(n) for n in seeds]
         for seed, made, found in zip(seeds, some, judge(spark, some), strict=True):
-            by_spark = Counter((r["anomaly"], r["offset"], r["value"]) for r in found.rows)
-            expected = made.expected()
-            if by_spark != expected:
-                wrong.append(
-                    {"seed": seed, "more": repr(by_spark - expected),
-                     "fewer": repr(expected - by_spark)}
-                )  # fmt: skip
+            more, fewer = differences(found, made.expected(), transactions=made.transactions)
+            if more or fewer:
+                wrong.append({"seed": seed, "more": repr(more), "fewer": repr(fewer)})
         print(f"{seeds.stop} compared, {len(wrong)} differ", file=sys.stderr, flush=True)
     return wrong
 

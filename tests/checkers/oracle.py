@@ -90,7 +90,7 @@ def highest_read(history: History, part: Part) -> int:
 
 def _above_the_end(history: History, part: Part, offset: int | None, value: str) -> bool:
     end = history.log(part).end
-    if offset is None or end is None or offset < end:
+    if offset is None or (end is not None and offset < end):
         return False
     return any(
         ((row["topic"], row["partition"]), row.get("offset"), row.get("value"))

@@ -233,7 +233,8 @@ def of_rows(
     }
     logs = {
         (r.topic, r.partition): Log(
-            r.reached and ((r.topic, r.partition) in final or not r.end_offset),
+            r.reached
+            and ((r.topic, r.partition) in final or (r.end_offset or 0) <= r.start_offset),
             r.start_offset,
             r.end_offset,
         )

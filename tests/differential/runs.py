@@ -50,6 +50,10 @@ class Generated:
             write_empty(directory / "operations", OPERATIONS_READ)
         return directory
 
+    @property
+    def transactions(self) -> bool:
+        return any(row.get("mop") is not None for row in self.rows)
+
     def expected(self) -> Counter[oracle.Found]:
         """What the oracle finds."""
         history = oracle_history.of_rows(self.rows, self.run, self.replicas)
