@@ -100,7 +100,7 @@ def fill_run(
 
 def write_parts(parts: Sequence[Split], table: Path) -> list[Done]:
     """Write what parts of a file hold, one after the other, in this process."""
-    return [_write_part(part, table) for part in parts]
+    return [_write_part(part, table, whole=len(parts) == 1) for part in parts]
 
 
 def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Sequence[Done]:
@@ -115,13 +115,13 @@ def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Seque
     return [Done(**row.asDict()) for row in done]
 
 
-def _write_part(part: Split, table: Path) -> Done:
+def _write_part(part: Split, table: Path, *, whole: bool = False) -> Done:
     writer = f"edn.{part.number:03d}"
     places: set[tuple[str, int]] = set()
     subscribes = False
     try:
         with TableWriter(table, OPERATIONS_READ, writer=writer) as written:
-            for batch in read_split(part):
+            for batch in read_split(part, in_order=whole):
                 written.write_table(pa.Table.from_batches([batch]))
                 places |= _places(batch)
                 subscribes = subscribes or "subscribe" in batch.column("f").dictionary.to_pylist()

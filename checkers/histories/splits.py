@@ -112,8 +112,13 @@ def splits(path: Path, *, split_bytes: int = SPLIT_BYTES) -> list[Split]:
     ]
 
 
-def read_split(split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
-    """The operations that begin in a part. Raises LineRefusedError."""
+def read_split(
+    split: Split, *, batch_rows: int = BATCH_ROWS, in_order: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The operations that begin in a part. Raises LineRefusedError.
+
+    `in_order`: where times are equal, or go back, the order of the lines holds; of a whole file.
+    """
     with open(split.path, "rb") as file, without_collector():
         gives = _first(file)
         if gives is None:
@@ -121,12 +126,13 @@ def read_split(split: Split, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Rec
         past = _Past(split.path, split.start, gives)
         operations = Operations(past)
         order = past.last_at() if gives.index and split.start else None
+        clock = _Clock() if in_order and gives.time else None
         with _refusing() as at:
             for line in _lines(_blocks(file, split.start, split.end), gives, at):
                 if order is not None and line.at <= order:
                     raise EdnError(f"its :index is {line.at}, but one before it has {order}")
                 order = line.at if gives.index else None
-                operations.add(line)
+                operations.add(line if clock is None else clock.in_order(line))
                 if operations.rows >= batch_rows:
                     yield operations.take()
             behind = _blocks_about(operations.open, _blocks(file, split.end, None))
@@ -147,6 +153,19 @@ def refusal(path: str, place: int, why: str, text: str) -> RunUnreadableError:
             number += block.count(b"\n")
             place -= len(block)
     return RunUnreadableError(f"{path} line {number} cannot be read: {why}: {text}")
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Times that rise from line to line, by a nanosecond where they would not."""
+
+    last_ns: int = -1
+
+    def in_order(self, line: Line) -> Line:
+        if line.at_ns <= self.last_ns:
+            line = line._replace(at_ns=self.last_ns + 1)
+        self.last_ns = line.at_ns
+        return line
 
 
 @dataclass(slots=True)
