@@ -157,14 +157,18 @@ def refusal(path: str, place: int, why: str, text: str) -> RunUnreadableError:
 
 @dataclass(slots=True)
 class _Clock:
-    """Times that rise from line to line, by a nanosecond where they would not."""
+    """Times that rise from line to line, by a nanosecond where they would not.
+
+    An assignment takes no time of its own: its number says what it comes before.
+    """
 
     last_ns: int = -1
 
     def in_order(self, line: Line) -> Line:
         if line.at_ns <= self.last_ns:
             line = line._replace(at_ns=self.last_ns + 1)
-        self.last_ns = line.at_ns
+        if line.f not in ASSIGNING:
+            self.last_ns = line.at_ns
         return line
 
 
