@@ -350,6 +350,32 @@ STORIES: dict[str, Writable] = {
 }  # fmt: skip
 
 
+# Lines of a poll and of a send, both with a part of the nanosecond 5.
+POLLS = ("[[:poll]]", "[[:poll {0 [[0 1]]}]]")
+SENDS = ("[[:send 0 1]]", "[[:send 0 [0 1]]]")
+
+
+def in_turn(poll: str, send: str, *turns: tuple[int, str, int]) -> Edn:
+    """Lines in the order of their indices, each of a process and kind, at a time."""
+    lines = []
+    for index, (process, type, time) in enumerate(turns):
+        f, values = (poll, POLLS) if process else (send, SENDS)
+        lines.append(
+            f"{{:index {index}, :type :{type}, :process {process}, :time {time}, :f :{f}, "
+            f":value {values[type == 'ok']}}}"
+        )
+    return Edn(tuple(lines))
+
+
+for poll_f, send_f in (("poll", "send"), ("txn", "txn")):
+    STORIES[f"equal-times-read-before-{send_f}"] = in_turn(
+        poll_f, send_f, (1, "invoke", 0), (1, "ok", 5), (0, "invoke", 5), (0, "ok", 9)
+    )
+    STORIES[f"equal-times-read-during-{send_f}"] = in_turn(
+        poll_f, send_f, (1, "invoke", 0), (0, "invoke", 5), (1, "ok", 5), (0, "ok", 9)
+    )
+
+
 @pytest.fixture(scope="module")
 def verdicts(judge: Judge) -> dict[str, Judged]:
     return judge(STORIES)
@@ -512,6 +538,13 @@ def test_a_poll_that_did_not_succeed_has_no_place_in_time(looking: Looking, wher
     looking.valid(f"info-poll-before-the-send{where}", f"fail-poll-before-the-send{where}")
     verdict = looking.at[f"ok-poll-before-the-send{where}"].verdict
     assert (verdict.verdict, dict(verdict.anomalies)) == ("anomalous", {"G1c-realtime": 1})
+
+
+@pytest.mark.parametrize("send_f", ["send", "txn"])
+def test_where_times_are_equal_the_order_of_the_lines_holds(looking: Looking, send_f: str) -> None:
+    verdict = looking.at[f"equal-times-read-before-{send_f}"].verdict
+    assert (verdict.verdict, dict(verdict.anomalies)) == ("anomalous", {"G1c-realtime": 1})
+    looking.valid(f"equal-times-read-during-{send_f}")
 
 
 def test_a_verdict_says_by_what_it_was_made(spark: SparkSession, tmp_path: Path) -> None:
