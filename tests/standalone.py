@@ -88,6 +88,18 @@ def standalone_cluster(directory: Path, *, cores: int = 2, memory: str = "1g") -
 
 
 @contextmanager
+def another_worker(cluster: Cluster, directory: Path) -> Iterator[Daemon]:
+    """One more worker, of one core."""
+    directory.mkdir(parents=True, exist_ok=True)
+    here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    size = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / "work"))
+    worker_class = "org.apache.spark.deploy.worker.Worker"
+    with _daemon(directory / "worker.log", worker_class, *here, *size, cluster.url) as worker:
+        worker.said(r"(Successfully registered) with master")
+        yield worker
+
+
+@contextmanager
 def connect_server(directory: Path, *, master: str = "local[1]") -> Iterator[str]:
     """A Spark Connect server; its address."""
     directory.mkdir(parents=True, exist_ok=True)

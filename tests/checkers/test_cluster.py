@@ -18,10 +18,11 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness.checking import check_spark
 from neaptide.harness.exits import Exit, status_of
 from neaptide.results.errors import SparkUnreachableError
+from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers.histories import Story, final, poll, send
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.losing_run import write_losing_run
-from tests.standalone import Cluster, connect_server, standalone_cluster
+from tests.standalone import Cluster, another_worker, connect_server, standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.live]
 
@@ -66,6 +67,33 @@ def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Pat
     options = ("--plots", "--thorough", "--json")
     done, told = neaptide(tmp_path, "check", *runs, "--remote", connect, *options)
     assert_judged(done.returncode, told)
+
+
+def test_all_ways_say_the_same_to_the_byte(
+    cluster: Cluster, connect: str, runs: tuple[str, str], tmp_path: Path
+) -> None:
+    """Both engines, here, on two workers, behind Spark Connect, by path and by URI."""
+    ways = {
+        "here": ("--master", "local[2]"),
+        "here-by-spark": ("--engine", "spark"),
+        "two-workers": ("--master", cluster.url),
+        "two-workers-by-spark": ("--master", cluster.url, "--engine", "spark"),
+        "connect": ("--remote", connect),
+        "uri": (),
+    }
+    said: dict[str, list[bytes]] = {}
+    with another_worker(cluster, tmp_path / "worker"):
+        for way, options in ways.items():
+            named = [f"file://{run}" for run in runs] if way == "uri" else list(runs)
+            done, _ = neaptide(tmp_path, "check", *named, *options, "--json")
+            assert done.returncode == Exit.ANOMALY, done.stderr
+            where = [
+                tmp_path / "runs" / Path(run).name if way == "uri" else Path(run) for run in runs
+            ]
+            said[way] = [(run / VERDICT_FILE).read_bytes() for run in where]
+            for run in where:
+                (run / VERDICT_FILE).unlink()
+    assert all(verdicts == said["here"] for verdicts in said.values()), said
 
 
 WHERE_THE_CODE_IS = """

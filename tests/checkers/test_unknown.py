@@ -195,7 +195,7 @@ def test_a_file_that_is_gone_meanwhile_fails_its_run_alone(
     no_operations(tmp_path / "x")
     gone, loss = check_materials(spark, opened).values()
     [reason] = gone.reasons
-    assert reason.startswith("The check failed: FileNotFoundError")
+    assert reason.startswith("The check failed: AnalysisException: [PATH_NOT_FOUND]")
     assert (loss.verdict, loss.outcome) == ("anomalous", "lost")
 
 
