@@ -133,11 +133,17 @@ def _on(operations: Numbers, when: When) -> When:
 
 
 def _plain(edges: Graph, size: int) -> Iterator[Cycle]:
+    on_cycles: dict[tuple[int, ...], Flags] = {}
     for kinds, weaker in _PLAIN:
+        graph = edges.of_kinds(kinds)
+        if RW in kinds and RW not in graph.kind:
+            continue
+        labels = _components(graph, size)
+        on_cycles[kinds] = _on_cycles(graph, labels)
         covered = np.zeros(size, bool)
         for others in weaker:
-            covered |= _on_cycles(edges.of_kinds(others), size)
-        for steps in _shortest_cycles(edges.of_kinds(kinds), covered):
+            covered |= on_cycles[others]
+        for steps in _shortest_cycles(graph, labels, covered):
             yield Cycle(_name(steps), steps)
 
 
@@ -146,8 +152,9 @@ def _realtime(edges: Graph, when: When, size: int) -> Iterator[Cycle]:
     if len(edges.source) == 0:
         return
     covered = np.zeros(size + len(when.operation), bool)  # moments stand behind the operations
-    covered[:size] = _on_cycles(edges, size)
-    for steps in _shortest_cycles(edges.with_more(_of_time(when, size)), covered):
+    covered[:size] = _on_cycles(edges, _components(edges, size))
+    graph = edges.with_more(_of_time(when, size))
+    for steps in _shortest_cycles(graph, _components(graph, len(covered)), covered):
         yield Cycle(f"{_name(steps)}-realtime", steps)
 
 
@@ -196,9 +203,8 @@ def _order(source: Numbers, target: Numbers, kind: int, weight: float) -> Graph:
 # --- components ----------------------------------------------------------------------------------
 
 
-def _shortest_cycles(graph: Graph, covered: Flags) -> Iterator[tuple[Step, ...]]:
+def _shortest_cycles(graph: Graph, labels: Numbers, covered: Flags) -> Iterator[tuple[Step, ...]]:
     """One shortest cycle of each strongly connected component without a vertex that is covered."""
-    labels = _components(graph, len(covered))
     left_out = np.zeros(len(labels), bool)
     left_out[labels[covered]] = True
     label = labels[graph.source]
@@ -220,11 +226,10 @@ def _components(graph: Graph, size: int) -> Numbers:
     return labels
 
 
-def _on_cycles(graph: Graph, size: int) -> Flags:
+def _on_cycles(graph: Graph, labels: Numbers) -> Flags:
     """Which vertices lie on a cycle."""
-    labels = _components(graph, size)
     inside = labels[graph.source] == labels[graph.target]
-    found = np.zeros(size, bool)
+    found = np.zeros(len(labels), bool)
     found[graph.source[inside]] = True
     return found
 
