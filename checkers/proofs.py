@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from neaptide.checkers.material import EDN_SYSTEM, Material
+from neaptide.results.run import Written
 
 _NAMED_MAX: Final = 3
+_NOTHING: Final = Written(files=0, rows=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +158,12 @@ def _rows_there(seen: Seen) -> Iterator[str]:
         for writer in sorted({*there, *said}):
             if writer not in said:
                 yield f"{table}/ has files of the writer {writer!r}, which run.json does not name."
-            elif there.get(writer) != said[writer]:
-                found = there.get(writer)
-                files, rows = (found.files, found.rows) if found else (0, 0)
+            elif there.get(writer, _NOTHING) != said[writer]:
+                found = there.get(writer, _NOTHING)
                 yield (
-                    f"{table}/ has {rows} rows in {files} files of the writer {writer!r}, which"
-                    f" wrote {said[writer].rows} rows in {said[writer].files} files."
+                    f"{table}/ has {found.rows} rows in {found.files} files of the writer"
+                    f" {writer!r}, which wrote {said[writer].rows} rows in {said[writer].files}"
+                    " files."
                 )
 
 
