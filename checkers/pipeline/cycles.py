@@ -14,12 +14,21 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from neaptide.checkers.pipeline.graph import KINDS, Cycle, Step, When, cycles, graph_of
+from neaptide.checkers.pipeline.graph import (
+    KINDS,
+    Cycle,
+    Graph,
+    Step,
+    When,
+    cycles,
+    graph_of,
+)
 from neaptide.checkers.pipeline.output import EDGE, VERTEX
 from neaptide.checkers.pipeline.tables import spark_schema
 
@@ -98,7 +107,27 @@ def search(rows: pa.Table) -> pa.Table:
     graph = graph_of(_numbers(edges, "operation"), _numbers(edges, "target"), _int64(kind))
     found = cycles(graph, _when(vertices))
     run = rows["run"][0].as_py()
-    return pa.Table.from_pylist([_row(run, cycle, edges) for cycle in found], schema=_FOUND)
+    records = _Records(edges, graph) if found else None
+    return pa.Table.from_pylist([_row(run, cycle, records) for cycle in found], schema=_FOUND)
+
+
+class _Records:
+    """The records that prove edges: of several that prove one, the first by name is shown."""
+
+    def __init__(self, edges: pa.Table, graph: Graph) -> None:
+        self._edges = edges
+        self._graph = graph
+        self._order = np.lexsort((graph.target, graph.source))
+        self._source = graph.source[self._order]
+
+    def of(self, step: Step) -> dict[str, Any]:
+        first, behind = np.searchsorted(self._source, [step.source, step.source + 1])
+        places = self._order[first:behind]
+        proves = (self._graph.target[places] == step.target) & (
+            self._graph.kind[places] == KINDS.index(step.kind)
+        )
+        rows = self._edges.take(pa.array(places[proves])).select(["topic", "partition", "value"])
+        return min(rows.to_pylist(), key=lambda row: repr(tuple(row.values())))
 
 
 def _when(vertices: pa.Table) -> When:
@@ -117,8 +146,8 @@ def _int64(column: Any) -> Any:
     return column.cast(pa.int64()).to_numpy()
 
 
-def _row(run: int, cycle: Cycle, edges: pa.Table) -> dict[str, Any]:
-    evidence = {"steps": [_step(step, edges) for step in cycle.steps]}
+def _row(run: int, cycle: Cycle, records: _Records | None) -> dict[str, Any]:
+    evidence = {"steps": [_step(step, records) for step in cycle.steps]}
     return {
         "run": run,
         "name": cycle.name,
@@ -127,8 +156,8 @@ def _row(run: int, cycle: Cycle, edges: pa.Table) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, edges: pa.Table) -> dict[str, Any]:
+def _step(step: Step, records: _Records | None) -> dict[str, Any]:
     named: dict[str, Any] = {"source": step.source, "target": step.target, "kind": step.kind}
-    if step.edge >= 0:
-        named |= {name: edges[name][step.edge].as_py() for name in ("topic", "partition", "value")}
+    if step.edge >= 0 and records is not None:
+        named |= records.of(step)
     return named
