@@ -147,7 +147,7 @@ _ALL: Final = (
     ),
     Anomaly(
         "send-skip",
-        "Records of others lie between two sends of one process (told once a process): normal.",
+        "Records of others lie between two sends of one process (reported once a process): normal.",
         None,
         counts=False,
     ),
@@ -209,14 +209,14 @@ _ALL: Final = (
     ),
     Anomaly(
         "high-watermark-regression",
-        "Within one leader epoch a leader told a follower a lower high watermark than before.",
+        "Within one leader epoch a leader sent a follower a lower high watermark than before.",
         None,
     ),
     Anomaly(
         # KIP-101 and KIP-207: a new leader begins with the high watermark that it knew as a
         # follower, which is behind, and catches up once its own followers fetch. So it is normal.
         "high-watermark-regression-at-election",
-        "A new leader's first high watermark is below one that an earlier leader had told.",
+        "A new leader's first high watermark is below one that an earlier leader had sent.",
         None,
         counts=False,
     ),

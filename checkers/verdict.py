@@ -87,7 +87,7 @@ def judge(material: Material, counts: Counts, options: Options) -> RunVerdict:
     elif what.reasons:
         verdict = "unknown"
     outcome = worst(found, available=available) if verdict != "unknown" else "unknown"
-    if not available and what.lacking == {"enough-acknowledged"}:
+    if verdict == "unknown" and not available and what.lacking == {"enough-acknowledged"}:
         outcome = "unavailable"  # of a loss nothing is known, of the service this is
     return RunVerdict(
         run=material.name,

@@ -26,7 +26,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +38,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from neaptide.checkers.anomalies import counting
 from neaptide.checkers.pipeline import early
+from neaptide.checkers.pipeline.limits import settings
 from neaptide.checkers.pipeline.series import ACKED
 from neaptide.checkers.pipeline.tables import spark_schema
 from neaptide.results.compaction import ALL
@@ -115,7 +115,7 @@ class _Looks:
     def start_what_is_there(self) -> None:
         for name, (table, query) in _QUERIES.items():
             if name not in self.queries and table_files(self.run / table):
-                with _set(self.spark, SETTINGS):  # a query keeps the settings of its start
+                with settings(self.spark, SETTINGS):  # a query keeps the settings of its start
                     self.queries[name] = self._start(name, query(self.spark, self.run))
 
     def _start(self, name: str, found: DataFrame) -> StreamingQuery:
@@ -320,19 +320,3 @@ _QUERIES: Final[Mapping[str, tuple[str, Callable[[SparkSession, Path], DataFrame
     "claims": ("operations", _claims),
     "rounds": ("fetch_rounds", _rounds),
 }
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set, and put back what was there: the session may be somebody's."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key, earlier in before.items():
-            if earlier is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, earlier)

@@ -141,15 +141,15 @@ def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[No
     """Set the session for this much input, and put it back."""
     rows = _rows(materials)
     partitions = {"spark.sql.shuffle.partitions": str(judging_tasks(materials))}
-    with _set(spark, {**_ALWAYS, **(_SMALL if rows < SMALL_ROWS else partitions)}):
+    with settings(spark, {**_ALWAYS, **(_SMALL if rows < SMALL_ROWS else partitions)}):
         yield
 
 
 @contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Set, and put back what was there. A Spark that does not know a setting ignores it."""
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
         spark.conf.set(key, value)
     try:
         yield

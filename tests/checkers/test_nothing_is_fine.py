@@ -573,3 +573,15 @@ def test_evidence_stays_until_the_new_is_whole(tmp_path: Path) -> None:
     write("new")
     assert (tmp_path / "anomalies" / "part").read_text() == "new"
     assert [path.name for path in tmp_path.iterdir()] == ["anomalies"]
+
+
+def test_what_is_proved_without_an_acknowledgement_keeps_its_outcome(judge: Judge) -> None:
+    """Nothing was acknowledged, but two replicas that are level hold different records."""
+    differ = [held(0, (0, "a")), held(1, (0, "b"))]
+    same = [held(0, (0, "a")), held(1, (0, "a"))]
+    sent = [send("a", type="info"), send("b", type="info"), final((0, "a"))]
+    found = judge({"differ": Story(sent, replicas=differ), "same": Story(sent, replicas=same)})
+    assert (found["differ"].verdict.verdict, found["differ"].verdict.outcome) == (
+        "anomalous", "diverged",
+    )  # fmt: skip
+    assert found["same"].verdict.outcome == "unavailable"
