@@ -54,8 +54,8 @@ def test_a_first_check_writes_it_and_one_that_is_broken_changes_nothing(tmp_path
     assert told["runs"][0]["anomalies"]["lost-write"] == 1
 
 
-def carrying_a_token(directory: Path) -> list[psutil.Process]:
-    """Processes that a command of this test has started, and that what it started has."""
+def carrying_a_token(directory: Path) -> list[tuple[psutil.Process, str]]:
+    """Processes, with names, that a command of this test has started, or that these have."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -63,7 +63,7 @@ def carrying_a_token(directory: Path) -> list[psutil.Process]:
             ours = environ.get("NEAPTIDE_TEST") == str(directory)
             alive = process.status() != psutil.STATUS_ZOMBIE
             if ours and TOKEN_VARIABLE in environ and alive:
-                found.append(process)
+                found.append((process, process.name()))
     return found
 
 
@@ -79,7 +79,7 @@ def test_a_java_that_outlives_a_killed_command_is_ended_by_the_next(tmp_path: Pa
         [*COMMAND, "check", "run"], cwd=tmp_path, env=environ, stdout=subprocess.DEVNULL
     )
     try:
-        while not (left := [p for p in carrying_a_token(tmp_path) if p.name() == "java"]):
+        while not (left := [p for p, name in carrying_a_token(tmp_path) if name == "java"]):
             assert command.poll() is None
         for process in left:
             process.suspend()  # or it might end by itself, some time after
