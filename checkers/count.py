@@ -54,7 +54,9 @@ class Counted:
     rows: list[dict[str, Any]] = field(default_factory=list)  # anomalies, as in output.OUTPUT
     replicas: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
     rounds: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    again: Callable[[], DataFrame] | None = None  # all anomalies, where these are not all
+    many_edges: list[int] = field(default_factory=list)  # runs with more than a task may hold
+    apart: list[dict[str, Any]] = field(default_factory=list)  # of `rows`, cycles of those
+    again: Callable[[], DataFrame] | None = None  # all anomalies but these, where rows are not all
 
     def of_run(self, run: int) -> Counts:
         return Counts(
@@ -86,16 +88,11 @@ class Check:
         """Run the rules. Raises TimeoutError, TasksFailedError, or what Spark failed with; what was
         found before is in `counted` then."""
         few = anomalies_per_task(self._tasks)
-        with sized_for(self.spark, self.materials), self._output(few) as rows:
-            graph = rows.persist() if self._transactions else rows
-            try:
-                small = F.col("what").isin(output.EDGE, output.VERTEX)
-                _take(counted, graph.where(~small).toArrow().to_pylist())
-                if self._transactions:
-                    self._search_cycles(counted, graph)
-            finally:
-                if self._transactions:
-                    graph.unpersist()
+        with sized_for(self.spark, self.materials):
+            with self._output(few) as rows:
+                _take(counted, self._searched(rows, few).toArrow().to_pylist())
+            for run in counted.many_edges:
+                self._trim_and_search(counted, run)
         if len(counted.rows) < counted.total:
             counted.again = self._everything
 
@@ -107,13 +104,21 @@ class Check:
     def _tasks(self) -> int:
         return judging_tasks(self.materials)
 
-    def _search_cycles(self, counted: Counted, rows: DataFrame) -> None:
-        from neaptide.checkers.pipeline.cycles import found_cycles  # with SciPy
+    def _searched(self, rows: DataFrame, anomalies_max: int | None) -> DataFrame:
+        """With cycles in place of the graph."""
+        if not self._transactions:
+            return rows
+        from neaptide.checkers.pipeline.cycles import searched  # with SciPy
 
-        for row in found_cycles(rows):
-            place = {"topic": None, "partition": None, "log_offset": None, "value": None}
-            counted.rows.append({**row, **place, "text": row["evidence"]})
-            counted.anomalies[row["run"]][row["name"]] += 1
+        return searched(rows, min(self._tasks, len(self.materials)), anomalies_max)
+
+    def _trim_and_search(self, counted: Counted, run: int) -> None:
+        from neaptide.checkers.pipeline.cycles import trimmed_and_searched  # with SciPy
+
+        with self._output(None) as rows:
+            found = trimmed_and_searched(rows, run).to_pylist()
+        _take(counted, found)
+        counted.apart += [row for row in found if row["what"] == output.ANOMALY]
 
     @contextmanager
     def _output(self, anomalies_max: int | None) -> Iterator[DataFrame]:
@@ -170,7 +175,7 @@ class Check:
     def _everything(self) -> DataFrame:
         """All anomalies, found once more: rows of output.OUTPUT."""
         with self._output(None) as rows:
-            return rows.where(F.col("what") == output.ANOMALY)
+            return self._searched(rows, None).where(F.col("what") == output.ANOMALY)
 
 
 def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:
@@ -192,6 +197,8 @@ def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:
                 counted.rounds[_place(row)].append(json.loads(row["text"]))
             case output.LOG:
                 counted.logs[run].add((row["topic"], row["partition"], row["number"]))
+            case output.MANY:
+                counted.many_edges.append(run)
             case output.FAILED:
                 failures.append(row["text"])
     for reason in failures:

@@ -120,12 +120,10 @@ def _write_by_spark(
     ]  # fmt: skip
     names = pa.schema([pa.field("run", pa.int32()), pa.field("of", pa.string())])
     named = [{"run": number, "of": material.name} for number, material in enumerate(materials)]
-    cycles = [row for row in counted.rows if row["topic"] is None and row["partition"] is None]
     rows = found.select("run", "name", "topic", "partition", "log_offset", "value", "operation",
                         "text")  # fmt: skip
-    if cycles:
-        there = set(rows.columns)
-        wanted = [{name: row.get(name) for name in there} for row in cycles]
+    if counted.apart:
+        wanted = [{name: row[name] for name in rows.columns} for row in counted.apart]
         schema = pa.schema([(name, _TYPES[name]) for name in rows.columns])
         rows = rows.unionByName(small(spark, schema, wanted))
     key = ["run", "topic", "partition", "log_offset"]

@@ -1,8 +1,10 @@
 """What a check brings out of the rows: one typed frame, whichever engine ran the rules.
 
 A row is one of these (`what`): what was counted of a partition, how often an anomaly was found, an
-anomaly with its evidence, what a replica or a fetch round bears witness of, an edge or a vertex of
+anomaly with its evidence, what a replica or a fetch round bears witness of, edges or vertices of
 the graph of transactions, or why a task could not go on.
+
+Edges and vertices are many: a row has lists of them, whose elements belong together by their place.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from neaptide.checkers.rules.conditions import Plan, text_of
 from neaptide.checkers.rules.dialects import Dialect
 
 PARTITION, COUNT, ANOMALY, REPLICA, ROUND = "partition", "count", "anomaly", "replica", "round"
-EDGE, VERTEX, LOG, FAILED = "edge", "vertex", "log", "failed"
+EDGES, VERTICES, LOG, FAILED = "edges", "vertices", "log", "failed"
+MANY = "many"  # edges: more than a task may hold
 EXPIRED: Final = "the time is over"  # as the reason of a failure
 
 OUTPUT: Final = pa.schema(
@@ -27,19 +30,21 @@ OUTPUT: Final = pa.schema(
         pa.field("run", pa.int32()),
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
-        pa.field("name", pa.string()),  # of the anomaly; of an edge its kind
+        pa.field("name", pa.string()),  # of the anomaly; of edges their kind
         pa.field("log_offset", pa.int64()),
         pa.field("value", pa.string()),
-        pa.field("operation", pa.int64()),  # of an edge where it begins
-        pa.field("target", pa.int64()),  # of an edge where it ends
-        pa.field("process", pa.int32()),  # of a vertex
-        pa.field("invoked_ns", pa.int64()),  # of a vertex
-        pa.field("completed_ns", pa.int64()),  # of a vertex
+        pa.field("operation", pa.int64()),
         pa.field("number", pa.int64()),  # how many
         pa.field("text", pa.string()),  # JSON, or a reason
+        pa.field("operations", pa.list_(pa.int64())),  # vertices, or where edges begin
+        pa.field("targets", pa.list_(pa.int64())),  # where edges end
+        pa.field("records", pa.list_(pa.string())),  # that prove edges
+        pa.field("invoked_ns", pa.list_(pa.int64())),  # of vertices
+        pa.field("completed_ns", pa.list_(pa.int64())),  # of vertices; -1: not known to have been
     ]
 )
 _TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT"}
+LISTS_A_GROUP: Final = 64  # so that no row is too large
 
 _PARTITION: Final = (
     "operations", "sends", "acked", "polled", "complete", "final_records", "backward_operation",
@@ -59,13 +64,13 @@ class Asked:
         """Each part of the output as SQL over what the rules have found; after a failure only what
         does not rest on later steps."""
         of_partition = dialect.json([(name, name) for name in _PARTITION])
-        yield _select(PARTITION, "partitions", text=of_partition)
+        yield _select(dialect, PARTITION, "partitions", text=of_partition)
         logs = "SELECT DISTINCT run, topic, partition, broker FROM replicas"
-        yield _select(LOG, f"({logs})", number="broker")
+        yield _select(dialect, LOG, f"({logs})", number="broker")
         counts = "SELECT run, name, count(*) AS number FROM found GROUP BY run, name"
-        yield _select(COUNT, f"({counts})", ("run", "name", "number"))
+        yield _select(dialect, COUNT, f"({counts})", ("run", "name", "number"))
         columns = ("run", "topic", "partition", "name", "log_offset", "value", "operation")
-        yield _select(ANOMALY, "found", columns, text="evidence")
+        yield _select(dialect, ANOMALY, "found", columns, text="evidence")
         if not is_whole:
             return
         for what, name, fields in (
@@ -77,23 +82,31 @@ class Asked:
             ),
         ):
             witness = dialect.json([(field, field) for field in fields])
-            yield _select(what, f"({text_of(name)})", (*_PLACE, "log_offset"), text=witness)
+            source = f"({text_of(name)})"
+            yield _select(dialect, what, source, (*_PLACE, "log_offset"), text=witness)
         if self.transactions:
-            yield from self._graph()
+            yield from self._graph(dialect)
 
-    def _graph(self) -> Iterator[tuple[str, str]]:
+    def _graph(self, dialect: Dialect) -> Iterator[tuple[str, str]]:
         kinds = "" if self.rw else " WHERE kind <> 'rw'"
         yield _select(
-            EDGE,
-            f"({text_of('edges')}){kinds}",
-            (*_PLACE, "value", "target"),
+            dialect,
+            EDGES,
+            f"({text_of('edges')}){kinds}"
+            f" GROUP BY run, topic, partition, kind, source % {LISTS_A_GROUP}",
             name="kind",
-            operation="source",
+            operations="array_agg(source)",
+            targets="array_agg(target)",
+            records="array_agg(value)",
         )
         yield _select(
-            VERTEX,
-            f"({text_of('vertices')})",
-            ("run", "operation", "process", "invoked_ns", "completed_ns"),
+            dialect,
+            VERTICES,
+            f"({text_of('vertices')}) GROUP BY run, operation % {LISTS_A_GROUP}",
+            ("run",),
+            operations="array_agg(operation)",
+            invoked_ns="array_agg(invoked_ns)",
+            completed_ns="array_agg(coalesce(completed_ns, -1))",
         )
 
 
@@ -101,14 +114,19 @@ _PLACE: Final = ("run", "topic", "partition")
 
 
 def _select(
-    what: str, source: str, columns: Sequence[str] = _PLACE, **named: str
+    dialect: Dialect, what: str, source: str, columns: Sequence[str] = _PLACE, **named: str
 ) -> tuple[str, str]:
     values = {name: name for name in columns} | named | {"what": f"'{what}'"}
     chosen = ", ".join(
-        f"CAST({values.get(field.name, 'NULL')} AS {_TYPES[field.type]}) AS {field.name}"
+        f"CAST({values.get(field.name, 'NULL')} AS {_type(dialect, field.type)}) AS {field.name}"
         for field in OUTPUT
     )
     return what, f"SELECT {chosen} FROM {source}"
+
+
+def _type(dialect: Dialect, kind: pa.DataType) -> str:
+    is_list = pa.types.is_list(kind)
+    return dialect.list_of(_TYPES[kind.value_type]) if is_list else _TYPES[kind]
 
 
 def counted(found: str) -> str:

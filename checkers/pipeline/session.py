@@ -43,7 +43,7 @@ _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 # sleeps, and is not to be given up.
 _ONE_PROCESS: Final[Mapping[str, str]] = {"spark.network.timeout": "7d"}
 LARGE_ROWS: Final = 8_000_000
-COMPILED_ROWS: Final = 4_000_000  # from here on Java's second compiler pays
+COMPILED_ROWS: Final = 2_000_000  # from here on Java's second compiler pays
 _MEMORY_SMALL: Final = "3g"
 _MEMORY_LARGE: Final = "6g"
 _HEAP_LEAST_MIB: Final = 512  # with less Spark does not start

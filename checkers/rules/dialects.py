@@ -25,6 +25,10 @@ class Dialect(ABC):
         """A JSON object as text, without the fields that are null."""
 
     @abstractmethod
+    def list_of(self, kind: str) -> str:
+        """The type of a list."""
+
+    @abstractmethod
     def each(self, relation: str, structs: str) -> str:
         """The rows of a relation, once for each of its structs (`hit`) that is not null."""
 
@@ -57,6 +61,9 @@ class DuckDb(Dialect):
     def json(self, fields: Fields) -> str:
         return f"CAST(json_merge_patch('{{}}', to_json({self.struct(fields)})) AS VARCHAR)"
 
+    def list_of(self, kind: str) -> str:
+        return f"{kind}[]"
+
     def each(self, relation: str, structs: str) -> str:
         hits = f"unnest(list_filter([{structs}], lambda one: one IS NOT NULL))"
         return f"(SELECT run, topic, partition, {hits} AS hit FROM {relation})"
@@ -69,6 +76,9 @@ class SparkSql(Dialect):
 
     def json(self, fields: Fields) -> str:
         return f"to_json({self.struct(fields)})"
+
+    def list_of(self, kind: str) -> str:
+        return f"ARRAY<{kind}>"
 
     def each(self, relation: str, structs: str) -> str:
         hits = f"explode(filter(array({structs}), one -> one IS NOT NULL))"

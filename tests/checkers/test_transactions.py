@@ -245,7 +245,7 @@ def test_what_is_trimmed_first_is_searched(
     more = [txn(("send", 9, "z"), process=5), txn(("poll", 9, "z"), process=6), both]
     run = Story([*first.ops[:2], *more[:2], *first.ops[2:]], run=first.run).write(tmp_path / "run")
     (verdict,) = check_runs(spark, [run])
-    assert verdict.anomalies.get("G1c") == 1
+    assert verdict.anomalies.get("G1c") == 1, verdict.reasons
 
 
 def measures_of(run: Path, name: str) -> list[dict[str, Any]]:
