@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.hosts.io_faults import IoFault
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
@@ -29,6 +32,7 @@ class ClusterSpec:
     topic: TopicSpec
     offsets: TopicSpec | None = None  # `__consumer_offsets`, where consumers are of groups
     controllers: int = 1  # where controllers are nodes of their own
+    clocks: bool = False  # the clocks of brokers can be set
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,38 @@ class Cluster(Protocol):
 
         By partition of the topic; returns how many offsets each lost.
         """
+        ...
+
+    async def set_clock(self, broker: int, ahead_ms: int) -> None:
+        """How far a broker's clock is ahead of the real one, from now on, dead or alive.
+
+        Only where ClusterSpec.clocks.
+        """
+        ...
+
+    async def damage(
+        self, broker: int, kind: DamageKind, file: DiskFile, partition: int, seed: int
+    ) -> str:
+        """Damages the disk of a dead broker; what was done. Raises UsageError."""
+        ...
+
+    async def keep_snapshot(self, broker: int) -> None:
+        """Of a broker's log directory, for `put_back`."""
+        ...
+
+    async def put_back(self, broker: int) -> None:
+        """A dead broker's log directory is as the snapshot has it. Raises UsageError."""
+        ...
+
+    async def inject(self, broker: int, fault: IoFault, file: DiskFile, partition: int) -> None:
+        """Calls of a living broker on these files fail, until `end_injections`.
+
+        Raises MissingPartError, HostError.
+        """
+        ...
+
+    async def end_injections(self, broker: int) -> int:
+        """How many calls were met."""
         ...
 
     async def forget_session(self, broker: int) -> None:

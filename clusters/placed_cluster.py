@@ -15,10 +15,21 @@ from typing import Any, cast
 from neaptide.clusters.broker.coordination.expire import expire_broker
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
+from neaptide.clusters.broker.storage.damage import (
+    DamageKind,
+    DiskFile,
+    damage,
+    files_of,
+    keep_snapshot,
+    put_back,
+)
 from neaptide.clusters.broker.storage.power_failure import power_off
 from neaptide.clusters.broker.storage.replica_reader import log_offsets, read_replicas
 from neaptide.clusters.cluster import ClusterSpec, Listeners
-from neaptide.clusters.hosts.host import Host, NodeProcess, PortClaim
+from neaptide.clusters.errors import HostError
+from neaptide.clusters.hosts import faketime
+from neaptide.clusters.hosts.host import Host, LocalNodeProcess, NodeProcess, PortClaim
+from neaptide.clusters.hosts.io_faults import Injection, IoFault
 from neaptide.clusters.hosts.local import ProcessSpec
 from neaptide.clusters.hosts.zookeeper import ZooKeeper
 from neaptide.clusters.observer import Observer, OnChange
@@ -39,6 +50,7 @@ class PlacedCluster(ABC):
         self._spec = spec
         self._claims: dict[int, tuple[PortClaim, PortClaim]] = {}
         self._processes: dict[int, NodeProcess] = {}
+        self._injections: dict[int, list[Injection]] = {}
         self._zookeeper: ZooKeeper | None = None
 
     @abstractmethod
@@ -112,8 +124,9 @@ class PlacedCluster(ABC):
         settings.mkdir(parents=True, exist_ok=True)
         argv = self._command(broker, through, settings)
         await self._host.put(broker, settings)
+        env = await self._clock(broker) if self._spec.clocks else {}
         self._processes[broker] = await self._host.start(
-            broker, ProcessSpec(f"broker {broker}", argv, directory, self._log_file(broker))
+            broker, ProcessSpec(f"broker {broker}", argv, directory, self._log_file(broker), env)
         )
 
     def is_up(self, broker: int) -> bool:
@@ -141,6 +154,64 @@ class PlacedCluster(ABC):
 
     async def remember(self) -> None:  # noqa: B027
         """Nothing makes the next start quicker, unless a subclass knows something."""
+
+    # --- clocks ----------------------------------------------------------------------------------
+
+    def _clock_directory(self, broker: int) -> Path:
+        return self._directory / f"broker-{broker}" / "clock"
+
+    async def _clock(self, broker: int) -> Mapping[str, str]:
+        """What a process needs so that its clock can be set."""
+        library, directory = faketime.find_library(), self._clock_directory(broker)
+        if not (directory / faketime.CLOCK_FILE).is_file():
+            await self.set_clock(broker, 0)
+        else:
+            await self._host.put(broker, directory)
+        there = await self._host.install(broker, [library])
+        clock = self._host.path(broker, directory / faketime.CLOCK_FILE)
+        return faketime.environment(there[library], str(clock))
+
+    async def set_clock(self, broker: int, ahead_ms: int) -> None:
+        faketime.write_clock(self._clock_directory(broker), ahead_ms)
+        await self._host.put(broker, self._clock_directory(broker))
+
+    # --- disks -----------------------------------------------------------------------------------
+
+    async def damage(
+        self, broker: int, kind: DamageKind, file: DiskFile, partition: int, seed: int
+    ) -> str:
+        logs = self.log_directory(broker)
+        await self._host.get(broker, logs)
+        done = damage(logs, kind, file, TopicPartition(self._spec.topic.name, partition), seed)
+        await self._host.put(broker, logs)
+        return done
+
+    def _snapshot(self, broker: int) -> Path:
+        return self._directory / f"broker-{broker}" / "snapshot"
+
+    async def keep_snapshot(self, broker: int) -> None:
+        await self._host.get(broker, self.log_directory(broker))
+        keep_snapshot(self.log_directory(broker), self._snapshot(broker))
+
+    async def put_back(self, broker: int) -> None:
+        put_back(self.log_directory(broker), self._snapshot(broker))
+        await self._host.put(broker, self.log_directory(broker))
+
+    async def inject(self, broker: int, fault: IoFault, file: DiskFile, partition: int) -> None:
+        process = self._processes[broker]
+        if not isinstance(process, LocalNodeProcess):
+            raise HostError(f"No calls of a broker can fail on the host {self._host.name}.")
+        named = TopicPartition(self._spec.topic.name, partition)
+        files = files_of(self.log_directory(broker), file, named)
+        files += [path.with_name(f"{path.name}.tmp") for path in files]  # checkpoints are replaced
+        injections = self._injections.setdefault(broker, [])
+        log = self._directory / "logs" / f"strace-{broker}-{len(injections)}.log"
+        started = await Injection.start(self._host.local, process.pid, fault, files, log)
+        injections.append(started)
+
+    async def end_injections(self, broker: int) -> int:
+        injections = self._injections.pop(broker, [])
+        return sum([await injection.end() for injection in injections])
 
     # --- what a death leaves ---------------------------------------------------------------------
 

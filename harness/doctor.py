@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.faketime import find_library
 from neaptide.clusters.hosts.host import NodeName
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import HOSTS, describe_place
@@ -40,6 +41,8 @@ def examine() -> list[Finding]:
         _tool("kcat", "a further client in the tests", "apt-get install kcat"),
         _tool("chromium", "looking at reports as pictures", "apt-get install chromium"),
         _tool("mvn", "Apache Kafka as a system", "apt-get install maven"),
+        _tool("strace", "disks that fail under a broker", "apt-get install strace"),
+        _library(),
         *(_host(name) for name in HOSTS),
     ]
 
@@ -54,6 +57,10 @@ def _asked(part: str, needed_for: str, ask: Callable[[], str]) -> Finding:
         return Finding(part, needed_for, True, ask())
     except MissingPartError as error:
         return Finding(part, needed_for, False, str(error))
+
+
+def _library() -> Finding:
+    return _asked("libfaketime", "clocks that are set", lambda: str(find_library()))
 
 
 def _host(name: NodeName) -> Finding:

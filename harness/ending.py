@@ -40,6 +40,7 @@ async def heal_all(stage: Stage, faults: Faults, rules: tuple[str, ...]) -> None
     for broker in sorted(stage.paused):
         await faults.resume(broker)
     await faults.heal()
+    await faults.heal_machines()
     for node in stage.nodes:
         if not stage.cluster.is_up(node):
             await faults.restart(node)

@@ -12,8 +12,11 @@ they let go. Both end together, and the gate resets the connections that had bee
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
+from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.filters import drops
 from neaptide.nemesis.gate.model import COORDINATION, Cut, Endpoint, InFlight, Purpose, Rule
@@ -30,6 +33,8 @@ class Faults:
         self._cuts: list[tuple[tuple[Endpoint | None, Endpoint | None], Cut]] = []
         self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
         self._filtered = Network()  # what the nodes' packet filters drop
+        self._wrong_clocks: set[int] = set()
+        self._injected: set[int] = set()
 
     def _note(self, verb: str, invoked_ns: int, **fields: Any) -> None:
         self._stage.note_nemesis({verb: fields}, invoked_ns)
@@ -183,6 +188,58 @@ class Faults:
         self._slowed.append((source, destination, purpose))
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("slow", begun_ns, **fields, purpose=purpose, delay_ms=delay_ms)
+
+    # --- clocks and disks ------------------------------------------------------------------------
+
+    async def set_clock(self, broker: int, ahead_ms: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.set_clock(broker, ahead_ms)
+        (self._wrong_clocks.add if ahead_ms else self._wrong_clocks.discard)(broker)
+        self._note("clock", begun_ns, broker=self._name(broker), ahead_ms=ahead_ms)
+
+    async def damage(
+        self, broker: int, kind: DamageKind, file: DiskFile, partition: int, seed: int
+    ) -> None:
+        """Of a broker that is down."""
+        begun_ns = self._stage.recorder.now_ns()
+        done = await self._stage.cluster.damage(broker, kind, file, partition, seed)
+        self._note("damage", begun_ns, broker=self._name(broker), kind=kind, what=done)
+
+    async def keep_snapshot(self, broker: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.keep_snapshot(broker)
+        self._note("keep_snapshot", begun_ns, broker=self._name(broker))
+
+    async def put_back(self, broker: int) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.put_back(broker)
+        self._note("put_back", begun_ns, broker=self._name(broker))
+
+    async def inject(self, broker: int, fault: IoFault, file: DiskFile, partition: int) -> None:
+        """A broker may end by itself of it: from here on that is no incident."""
+        begun_ns = self._stage.recorder.now_ns()
+        if fault.error is not None:
+            self._stage.sever(broker)
+        self._injected.add(broker)
+        await self._stage.cluster.inject(broker, fault, file, partition)
+        self._note("inject", begun_ns, broker=self._name(broker), file=file, **asdict(fault))
+
+    async def end_injections(self, broker: int) -> int:
+        """How many calls were met. A broker that has lived on is watched again."""
+        begun_ns = self._stage.recorder.now_ns()
+        met = await self._stage.cluster.end_injections(broker)
+        self._injected.discard(broker)
+        if self._stage.cluster.is_up(broker):
+            self._stage.severed.discard(broker)
+        self._note("end_injections", begun_ns, broker=self._name(broker), calls_met=met)
+        return met
+
+    async def heal_machines(self) -> None:
+        """Clocks are right, and disks are well."""
+        for broker in sorted(self._wrong_clocks):
+            await self.set_clock(broker, 0)
+        for broker in sorted(self._injected):
+            await self.end_injections(broker)
 
     # --- messages --------------------------------------------------------------------------------
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any, Final, assert_never
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts import faketime, io_faults
+from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
@@ -71,17 +74,37 @@ async def play(
     )
 
     check_system_on(system, place)
+    _check_machines(scenario, place)
 
     async def work(directory: Path, account: Account) -> Finished:
         if place.name == "simulation":
             return await play_simulated(scenario, str(system), directory, account)
-        player = _Player(scenario, system, directory, progress, place, account)
+        player = _Player(scenario, system, directory, progress, place, account, seed)
         done = await player.play()
         seen = (*player.disagreements, *round_disagreements(scenario, directory))
         return replace(done, disagreements=seen)
 
     directory, closed = await record(run, system, work)
     return Played(directory, closed.disagreements)
+
+
+def _check_machines(scenario: Scenario, place: Place) -> None:
+    """Raises UsageError, or MissingPartError, where clocks cannot be set or disks cannot fail."""
+    done = [scheduled.step for scheduled in scenario.steps]
+    if any(isinstance(step, steps.OfMachine) for step in done) and place.name == "simulation":
+        raise UsageError(
+            f"{scenario.name} sets clocks or damages disks, which the simulation does not have:"
+            " choose another --host."
+        )
+    if any(isinstance(step, steps.SetClock) for step in done):
+        faketime.find_library()
+    if any(isinstance(step, steps.Inject) for step in done):
+        io_faults.find_strace()
+        if place.name not in ("local", "netns"):
+            raise UsageError(
+                f"{scenario.name} has calls of a running broker fail: that needs --host local or"
+                " netns."
+            )
 
 
 def _clients(scenario: Scenario) -> dict[str, Any] | None:
@@ -103,6 +126,7 @@ def cluster_spec(scenario: Scenario) -> ClusterSpec:
         topic=_topic_spec(scenario.topic, scenario.brokers),
         offsets=None if offsets is None else _topic_spec(offsets, scenario.brokers),
         controllers=scenario.controllers,
+        clocks=any(isinstance(scheduled.step, steps.SetClock) for scheduled in scenario.steps),
     )
 
 
@@ -126,8 +150,10 @@ class _Player:
         progress: Progress,
         place: Place,
         account: Account,
+        seed: int,
     ) -> None:
         self._scenario = scenario
+        self._seed = seed
         self._ids = scenario.brokers
         self._names = {number: name for name, number in scenario.brokers.items()}
         self._progress = progress
@@ -213,6 +239,8 @@ class _Player:
                 await self._do_by_clients(step)
             case steps.Await() | steps.Measure():
                 return
+            case _ if isinstance(step, steps.OfMachine):
+                await self._do_to_machine(step, where)
             case steps.Hold() | steps.Drop():
                 await self._install(step)
             case steps.Release():
@@ -249,6 +277,27 @@ class _Player:
                 await self._faults.pause(broker)
             case steps.Resume():
                 await self._faults.resume(broker)
+            case _:
+                assert_never(step)
+
+    async def _do_to_machine(self, step: steps.OfMachine, where: str) -> None:
+        """To the clock or the disk of a broker."""
+        faults, broker = self._faults, self._ids[step.broker]
+        match step:
+            case steps.SetClock():
+                await faults.set_clock(broker, step.ahead_ms)
+            case steps.Damage():
+                await faults.damage(broker, step.kind, step.file, step.partition, self._seed)
+            case steps.KeepSnapshot():
+                await faults.keep_snapshot(broker)
+            case steps.PutBack():
+                await faults.put_back(broker)
+            case steps.Inject():
+                fault = IoFault(step.call, step.error, step.delay_ms, step.nth)
+                await faults.inject(broker, fault, step.file, step.partition)
+            case steps.EndInjections():
+                if not await faults.end_injections(broker):
+                    raise _MissedError(f"{where}: no call of {step.broker} was met")
             case _:
                 assert_never(step)
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.hosts.io_faults import Call, Errno
+
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
 Api = Literal["fetch", "offset_for_leader_epoch", "any"]
@@ -207,9 +210,64 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
+class SetClock:
+    """The clock of a broker is so far ahead of the real one from now on; 0: right again."""
+
+    broker: str
+    ahead_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Damages the disk of a broker that is down."""
+
+    broker: str
+    kind: DamageKind
+    file: DiskFile = "segment"  # the newest of its kind
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSnapshot:
+    """Copies the log directory of a broker that is down, for `put_back`."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutBack:
+    """The log directory of a broker that is down is as the snapshot has it."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """System calls of a broker on these files fail, or take long, until `end_injections`."""
+
+    broker: str
+    call: Call
+    error: Errno | None = None
+    delay_ms: int = 0
+    nth: int = 1
+    file: DiskFile = "segment"
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EndInjections:
+    """Fails the aim where no call was met."""
+
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Await:
     """Nothing but the condition of its step."""
 
+
+# Of these a process of its own is needed: the simulation has no clocks and disks to set or damage.
+OfMachine = SetClock | Damage | KeepSnapshot | PutBack | Inject | EndInjections
 
 Step = (
     Produce
@@ -230,5 +288,6 @@ Step = (
     | Slow
     | Heal
     | Measure
+    | OfMachine
     | Await
 )

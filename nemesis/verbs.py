@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
 from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
 from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.io_faults import Call, Errno
 from neaptide.nemesis.fields import Fields, ScenarioError
 from neaptide.nemesis.gate.where import parse_where
 from neaptide.nemesis.steps import (
@@ -20,11 +22,15 @@ from neaptide.nemesis.steps import (
     Api,
     Consume,
     Cut,
+    Damage,
     Discard,
     Drop,
+    EndInjections,
     Heal,
     Hold,
     InFlight,
+    Inject,
+    KeepSnapshot,
     Kill,
     Load,
     Measure,
@@ -35,9 +41,11 @@ from neaptide.nemesis.steps import (
     PowerOff,
     Produce,
     Purpose,
+    PutBack,
     Release,
     Restart,
     Resume,
+    SetClock,
     Slow,
     Step,
     Stop,
@@ -220,6 +228,33 @@ def _measure(names: Names, fields: Fields) -> Measure:
     )
 
 
+def _damage(names: Names, fields: Fields) -> Damage:
+    return Damage(
+        names.broker_of(fields),
+        fields.choose("kind", get_args(DamageKind)),
+        fields.choose("file", get_args(DiskFile), "segment"),
+        fields.take("partition", int, 0),
+    )
+
+
+def _inject(names: Names, fields: Fields) -> Inject:
+    delay_ms, nth = fields.take("delay_ms", int, 0), fields.take("nth", int, 1)
+    error = fields.choose("error", get_args(Errno), None)
+    if delay_ms < 0 or nth < 1:
+        raise fields.complain("delay_ms must be 0 or more, and nth 1 or more")
+    if error is None and delay_ms == 0:
+        raise fields.complain('needs an error = "EIO", a delay_ms, or both')
+    return Inject(
+        names.broker_of(fields),
+        fields.choose("call", get_args(Call)),
+        error,
+        delay_ms,
+        nth,
+        fields.choose("file", get_args(DiskFile), "segment"),
+        fields.take("partition", int, 0),
+    )
+
+
 VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "produce": _produce,
     "consume": _consume,
@@ -241,4 +276,12 @@ VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "slow": _slow,
     "heal": _heal,
     "measure": _measure,
+    "set_clock": lambda names, fields: SetClock(
+        names.broker_of(fields), fields.take("ahead_ms", int)
+    ),
+    "damage": _damage,
+    "keep_snapshot": lambda names, fields: KeepSnapshot(names.broker_of(fields)),
+    "put_back": lambda names, fields: PutBack(names.broker_of(fields)),
+    "inject": _inject,
+    "end_injections": lambda names, fields: EndInjections(names.broker_of(fields)),
 }

@@ -48,6 +48,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "nft": "nftables",
     "nsenter": "util-linux",
     "sshd": "openssh-server",
+    "strace": "strace",
     "ssh-keygen": "openssh-client",
     "dockerd": "docker.io",
     "debootstrap": "debootstrap",
@@ -103,6 +104,7 @@ PARTS: Final[Mapping[str, Part]] = {
         Part("mounts", ("mount",), _mounts),
         Part("netns", ("ip", "nft", "nsenter"), netns.check),
         Part("sshd", ("sshd", "ssh-keygen"), _commands("sshd", "ssh-keygen")),
+        Part("strace", ("strace",), _commands("strace")),
         Part("docker", ("dockerd", "debootstrap"), _docker),
     )
 }
