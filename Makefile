@@ -29,7 +29,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/pip install -qq --editable '.[clocks,connect,docker,ssh]' --group dev
+	$(BIN)/pip install -qq --editable '.[connect,docker,ssh]' --group dev
 	@touch $@ $(VENV)/.installed
 
 lint: dev

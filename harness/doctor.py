@@ -60,7 +60,7 @@ def _asked(part: str, needed_for: str, ask: Callable[[], str]) -> Finding:
 
 
 def _library() -> Finding:
-    return _asked("libfaketime", "clocks that are set", lambda: str(find_library()))
+    return _asked("libfaketimeMT", "clocks that are set", lambda: str(find_library()))
 
 
 def _host(name: NodeName) -> Finding:

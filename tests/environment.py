@@ -28,6 +28,7 @@ from typing import Final
 from neaptide.clusters.cache import cache_directory
 from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts import netns
+from neaptide.clusters.hosts.faketime import find_library
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.kafka.versions import kafka_class_path
 
@@ -48,6 +49,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "nft": "nftables",
     "nsenter": "util-linux",
     "sshd": "openssh-server",
+    "faketime": "faketime",
     "strace": "strace",
     "ssh-keygen": "openssh-client",
     "dockerd": "docker.io",
@@ -104,6 +106,7 @@ PARTS: Final[Mapping[str, Part]] = {
         Part("mounts", ("mount",), _mounts),
         Part("netns", ("ip", "nft", "nsenter"), netns.check),
         Part("sshd", ("sshd", "ssh-keygen"), _commands("sshd", "ssh-keygen")),
+        Part("faketime", ("faketime",), find_library),
         Part("strace", ("strace",), _commands("strace")),
         Part("docker", ("dockerd", "debootstrap"), _docker),
     )

@@ -1,15 +1,16 @@
 """Clocks of processes that can be set while they run: libfaketime, which reads them from a file.
 
 A process that was started with `environment` asks for the time of day through libfaketime, which
-adds what the file says. Monotonic time stays real, so that waits are as long as they were. The file
-is replaced, never written into: nobody reads half of a number.
+adds what the file says; it looks there every second or two, since to look each time would take a
+broker longer than its work. Monotonic time stays real, so that waits are as long as they were. The
+file is replaced, never written into: nobody reads half of a number.
 
-The library comes with the package libfaketime, an extra (`clocks`), and is not imported.
+It must be the build for processes of many threads, libfaketimeMT, as Debian has it: the other one
+keeps what it reads where all threads write, and ends brokers in Java within seconds.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Final
@@ -17,17 +18,18 @@ from typing import Final
 from neaptide.clusters.errors import MissingPartError
 
 CLOCK_FILE: Final = "clock"
-_LIBRARY: Final = Path("vendor", "libfaketime", "src", "libfaketime.so.1")
+_LIBRARIES: Final = ("*/faketime/libfaketimeMT.so.1", "faketime/libfaketimeMT.so.1")
+_FOLDERS: Final = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
 
 
 def find_library() -> Path:
     """Raises MissingPartError."""
-    found = importlib.util.find_spec("libfaketime")
-    for folder in (found.submodule_search_locations or ()) if found else ():
-        if (library := Path(folder) / _LIBRARY).is_file():
-            return library
+    for folder in _FOLDERS:
+        for pattern in _LIBRARIES:
+            for library in sorted(folder.glob(pattern)):
+                return library
     raise MissingPartError(
-        "Clock faults need the library libfaketime: pip install 'neaptide[clocks]'."
+        "Clock faults need the library libfaketimeMT: apt-get install faketime (Debian's name)."
     )
 
 
@@ -36,7 +38,7 @@ def environment(library: str, clock: str) -> dict[str, str]:
     return {
         "LD_PRELOAD": library,
         "FAKETIME_TIMESTAMP_FILE": clock,
-        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_CACHE_DURATION": "1",  # seconds
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }
 

@@ -90,6 +90,7 @@ def played(directory: Path, text: str) -> list[Any]:
 
 
 @pytest.mark.live
+@pytest.mark.needs("faketime")
 def test_a_clock_that_jumps_ages_records(tmp_path: Path) -> None:
     steps = played(tmp_path, RETENTION)
     assert {"clock": {"broker": "A", "ahead_ms": 172800000}} in steps
@@ -111,6 +112,7 @@ def test_a_damaged_follower_is_level_again(tmp_path: Path) -> None:
     assert done == ["flipped-bit", "lost-directory"]
 
 
+@pytest.mark.live
 def test_the_simulation_refuses_what_it_has_not(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(RETENTION, encoding="utf-8")
     done, _ = neaptide(tmp_path, "run", "one.toml", "--host", "simulation")
