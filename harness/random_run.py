@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 from neaptide.clusters.broker.replication.assignment import assign_replicas
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
@@ -20,18 +20,11 @@ from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
+from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of
-from neaptide.nemesis.random_schedule import (
-    CutFault,
-    Fault,
-    KillFault,
-    PauseFault,
-    RestartFault,
-    ScheduledFault,
-    draw_schedule,
-)
+from neaptide.nemesis.random_schedule import ScheduledFault, draw_schedule
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
 
@@ -206,66 +199,22 @@ async def _load(
         senders=1,
     )
     begun = time.monotonic()
-    doing = "load"
     stopping = asyncio.Event()
+    nemesis = RandomNemesis(faults, schedule, stopping)
 
     async def tell() -> None:
         while True:
             counts = await stage.clients.do("progress")
-            progress(doing, time.monotonic() - begun, counts)
+            progress(nemesis.doing, time.monotonic() - begun, counts)
             if asked_to_stop(stage.run) is not None:
                 stopping.set()
             await asyncio.sleep(_PROGRESS_S)
 
     telling = asyncio.create_task(tell())
     try:
-        for scheduled in schedule:
-            await _until_s(begun + scheduled.at_s, stopping)
-            if stopping.is_set():
-                break
-            doing = scheduled.fault.kind
-            await _inject(faults, scheduled.fault)
-            await _until_s(begun + scheduled.at_s + scheduled.lasts_s, stopping)
-            await _undo(faults, scheduled.fault)
-            doing = "load"
-        await _until_s(begun + asked.time_s, stopping)
+        await nemesis.play(asked.time_s)
     finally:
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await telling
     await stage.stop_load()
-
-
-async def _until_s(moment: float, stopping: asyncio.Event) -> None:
-    """The schedule of a random run is in seconds: this is the one place that waits for time.
-
-    Somebody may ask the run to stop before (`neaptide.results.stop`).
-    """
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stopping.wait(), max(0.0, moment - time.monotonic()))
-
-
-async def _inject(faults: Faults, fault: Fault) -> None:
-    match fault:
-        case KillFault():
-            await faults.kill(fault.broker, fault.in_flight)
-        case PauseFault():
-            await faults.pause(fault.broker)
-        case RestartFault():
-            await faults.stop(fault.broker)
-        case CutFault():
-            await faults.cut(fault.source, fault.destination, fault.purpose, both=fault.both)
-        case _:
-            assert_never(fault)
-
-
-async def _undo(faults: Faults, fault: Fault) -> None:
-    match fault:
-        case KillFault() | RestartFault():
-            await faults.restart(fault.broker)
-        case PauseFault():
-            await faults.resume(fault.broker)
-        case CutFault():
-            await faults.heal(fault.source, fault.destination)
-        case _:
-            assert_never(fault)
