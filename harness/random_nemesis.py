@@ -1,6 +1,7 @@
 """Plays the faults of a random run by the clock, and says what it is doing.
 
-Not which faults these are: they were drawn before. Not the load: that goes on all the time.
+Not which faults these are: they were drawn before. Not the load: that goes on all the time. A fault
+that finds nobody to do it to, or whose aim is missed, is listed in `missed`.
 """
 
 from __future__ import annotations
@@ -8,43 +9,55 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import assert_never
 
+from neaptide.harness.aimed import bring_back, play_episode
 from neaptide.harness.faults import Faults
-from neaptide.nemesis.random_schedule import (
+from neaptide.harness.stage import Stage
+from neaptide.nemesis.drawn.episodes import Episode
+from neaptide.nemesis.drawn.faults import (
     CutFault,
+    DownFault,
     Fault,
     KillFault,
-    PauseFault,
-    RestartFault,
-    ScheduledFault,
+    PartitionFault,
 )
+from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
+from neaptide.nemesis.drawn.targets import Seen, Target, resolve
+from neaptide.results.run import MissedFault
 
 LOAD = "load"
+Undo = Callable[[], Awaitable[None]]
 
 
 class RandomNemesis:
-    """`doing`: the fault that is there now, for whoever shows the progress of the run."""
+    """`doing`: the faults that are there now, for whoever shows the progress of the run.
 
-    def __init__(
-        self, faults: Faults, schedule: tuple[ScheduledFault, ...], stopping: asyncio.Event
-    ) -> None:
+    `aimed`: how many aimed faults were begun.
+    """
+
+    def __init__(self, stage: Stage, faults: Faults, schedule: Schedule) -> None:
         self.doing = LOAD
+        self.stopping = asyncio.Event()  # somebody asked the run to stop
+        self.aimed = 0
+        self.missed: list[MissedFault] = []
+        self._stage = stage
         self._faults = faults
         self._schedule = schedule
-        self._stopping = stopping
 
     async def play(self, time_s: float) -> None:
         """Returns when the time is over, or somebody asked the run to stop."""
         begun = time.monotonic()
-        for scheduled in self._schedule:
-            await self._until_s(begun + scheduled.at_s)
-            if self._stopping.is_set():
+        if any(_is_aimed(phase) for phase in self._schedule):
+            await self._stage.watch_rounds()
+        for number, phase in enumerate(self._schedule, start=1):
+            await self._until_s(begun + phase.at_s)
+            if self.stopping.is_set() or time.monotonic() > begun + time_s:
                 return
-            self.doing = scheduled.fault.kind
-            await _inject(self._faults, scheduled.fault)
-            await self._until_s(begun + scheduled.at_s + scheduled.lasts_s)
-            await _undo(self._faults, scheduled.fault)
+            self.doing = phase.doing
+            await self._play_phase(number, phase)
             self.doing = LOAD
         await self._until_s(begun + time_s)
 
@@ -54,30 +67,121 @@ class RandomNemesis:
         Somebody may ask the run to stop before (`neaptide.results.stop`).
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), max(0.0, moment - time.monotonic()))
+            await asyncio.wait_for(self.stopping.wait(), max(0.0, moment - time.monotonic()))
+
+    # --- a phase ---------------------------------------------------------------------------------
+
+    async def _play_phase(self, number: int, phase: Phase) -> None:
+        """Begins and ends each fault in its time; what is there at the end is undone."""
+        begun = time.monotonic()
+        undo: dict[int, list[Undo]] = {}
+        moments = sorted(
+            moment
+            for index, timed in enumerate(phase.faults)
+            for moment in ((timed.after_s, 0, index), (timed.after_s + timed.lasts_s, 1, index))
+        )
+        try:
+            for after_s, is_end, index in moments:
+                timed = phase.faults[index]
+                if is_end and index not in undo:
+                    continue  # it is over already
+                await self._until_s(begun + after_s)
+                if is_end:
+                    await _undo_all(undo.pop(index))
+                elif not self.stopping.is_set():
+                    begun_undo = await self._begin(number, phase, timed)
+                    if begun_undo:
+                        undo[index] = begun_undo
+        finally:
+            for index in sorted(undo, reverse=True):
+                await _undo_all(undo[index])
+
+    async def _begin(self, number: int, phase: Phase, timed: TimedFault) -> list[Undo]:
+        """What undoes it; nothing where it is over, or missed."""
+        fault = timed.fault
+        if isinstance(fault, Episode):
+            self.aimed += 1
+            name = f"phase {number}"
+            why = await play_episode(self._stage, self._faults, fault, name, self.stopping)
+            undo: list[Undo] = []
+        else:
+            undo = await self._inject(fault)
+            why = None if undo else "nobody is left to do it to"
+        if why is not None:
+            missed = MissedFault(number, phase.at_s + timed.after_s, fault.kind, why)
+            self.missed.append(missed)
+            self._stage.note_nemesis(
+                {"missed": {"phase": number, "fault": fault.kind, "why": why}},
+                self._stage.recorder.now_ns(),
+            )
+        return undo
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    async def _inject(self, fault: Fault) -> list[Undo]:
+        match fault:
+            case KillFault():
+                kill = partial(self._faults.kill, in_flight=fault.in_flight)
+                return await self._do_to_each(fault.target, kill)
+            case DownFault():
+                return await self._do_to_each(fault.target, self._downs[fault.kind])
+            case CutFault():
+                ends = fault.source, fault.destination
+                await self._faults.cut(*ends, fault.purpose, both=fault.both)
+                return [partial(self._faults.heal, *ends)]
+            case PartitionFault():
+                return await self._partition(fault)
+            case Episode():
+                return []
+            case _:
+                assert_never(fault)
+
+    @property
+    def _downs(self) -> dict[str, Callable[[int], Awaitable[None]]]:
+        return {
+            "pause": self._faults.pause,
+            "restart": self._faults.stop,
+            "power-off": lambda broker: self._faults.power_off(broker, {}),
+        }
+
+    def _resolve(self, target: Target) -> tuple[int, ...]:
+        view = self._stage.view(target.partition)
+        return resolve(
+            target,
+            Seen(
+                None if view is None else view.leader,
+                () if view is None else view.isr,
+                self._stage.observer.controller,
+            ),
+        )
+
+    async def _do_to_each(
+        self, target: Target, what: Callable[[int], Awaitable[None]]
+    ) -> list[Undo]:
+        """To those who are there; whoever is down or paused is left as it is."""
+        undo: list[Undo] = []
+        for node in self._resolve(target):
+            if self._stage.is_reachable(node):
+                await what(node)
+                undo.append(partial(bring_back, self._stage, self._faults, node))
+        return undo
+
+    async def _partition(self, fault: PartitionFault) -> list[Undo]:
+        first = None
+        if fault.first is not None:
+            first = next(iter(self._resolve(fault.first)), None)
+        undo: dict[frozenset[int | str], Undo] = {}
+        for deaf in fault.cuts(first):
+            ends = deaf.source, deaf.destination
+            await self._faults.cut(*ends, deaf.purpose, both=False)
+            undo[frozenset(ends)] = partial(self._faults.heal, *ends)
+        return list(undo.values())
 
 
-async def _inject(faults: Faults, fault: Fault) -> None:
-    match fault:
-        case KillFault():
-            await faults.kill(fault.broker, fault.in_flight)
-        case PauseFault():
-            await faults.pause(fault.broker)
-        case RestartFault():
-            await faults.stop(fault.broker)
-        case CutFault():
-            await faults.cut(fault.source, fault.destination, fault.purpose, both=fault.both)
-        case _:
-            assert_never(fault)
+def _is_aimed(phase: Phase) -> bool:
+    return any(isinstance(timed.fault, Episode) for timed in phase.faults)
 
 
-async def _undo(faults: Faults, fault: Fault) -> None:
-    match fault:
-        case KillFault() | RestartFault():
-            await faults.restart(fault.broker)
-        case PauseFault():
-            await faults.resume(fault.broker)
-        case CutFault():
-            await faults.heal(fault.source, fault.destination)
-        case _:
-            assert_never(fault)
+async def _undo_all(undo: list[Undo]) -> None:
+    for one in reversed(undo):
+        await one()

@@ -24,7 +24,14 @@ from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of
-from neaptide.nemesis.random_schedule import ScheduledFault, draw_schedule
+from neaptide.nemesis.drawn.faults import FAULTS
+from neaptide.nemesis.drawn.schedule import (
+    Schedule,
+    draw_schedule,
+    faults_of,
+    load_schedule,
+    parse_faults,
+)
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
 
@@ -60,11 +67,23 @@ class RandomRun:
     place: Place = LOCAL
     idempotence: bool = False
     min_acked: int = 1
+    saved: Path | None = None  # whose schedule is played again, in place of one that is drawn
+
+    @property
+    def nemesis(self) -> str:
+        """What `--nemesis` says."""
+        return str(self.saved) if self.saved is not None else ",".join(self.faults) or "none"
+
+    def schedule(self) -> Schedule:
+        brokers = tuple(range(self.brokers))
+        if self.saved is not None:
+            return load_schedule(self.saved, brokers, self.partitions)
+        return draw_schedule(self.seed, self.faults, brokers, self.time_s, self.partitions)
 
     def repeat(self) -> str:
         options = [
             self.system.options,
-            f"--nemesis {','.join(self.faults) or 'none'}",
+            f"--nemesis {shlex.quote(self.nemesis)}",
             f"--time {self.time_s:g}",
             f"--rate {self.rate:g}",
             f"--acks {self.acks}",
@@ -91,6 +110,14 @@ def check_workload(name: str) -> str:
     return name
 
 
+def parse_nemesis(text: str) -> tuple[tuple[str, ...], Path | None]:
+    """The names of faults; or the run, or the file, whose schedule is to be played again."""
+    saved = Path(text)
+    if text.endswith(".json") or saved.is_dir():
+        return (), saved
+    return parse_faults(text), None
+
+
 def check_acks(acks: str) -> str:
     if acks not in ("0", "1", "all"):
         raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
@@ -99,10 +126,13 @@ def check_acks(acks: str) -> str:
 
 def check_faults(asked: RandomRun) -> RandomRun:
     """Raises UsageError where a fault needs more brokers than there are."""
-    if "cut" in asked.faults and asked.brokers < 2:
-        raise UsageError(
-            "--nemesis cut is between two brokers: it needs --brokers 2 or more, or leave it out."
-        )
+    for name in asked.faults or faults_of(asked.schedule()):
+        needs = FAULTS[name].needs
+        if asked.brokers < needs:
+            raise UsageError(
+                f"--nemesis {name} needs --brokers {needs} or more, not {asked.brokers};"
+                " or leave it out."
+            )
     return asked
 
 
@@ -133,12 +163,13 @@ async def run_random(
 ) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
     brokers = tuple(range(asked.brokers))
-    schedule = draw_schedule(asked.seed, asked.faults, brokers, asked.time_s)
+    schedule = asked.schedule()
+    names = asked.faults or faults_of(schedule)
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
-        title=f"{asked.workload} under {', '.join(asked.faults) or 'no faults'}",
+        title=f"{asked.workload} under {', '.join(names) or 'no faults'}",
         host=asked.place.name,
-        schedule=[scheduled.to_json() for scheduled in schedule],
+        schedule=[phase.to_json() for phase in schedule],
         brokers={str(broker): broker for broker in brokers},
         min_acked=asked.min_acked,
         repeat=asked.repeat(),
@@ -157,13 +188,15 @@ async def run_random(
     async def work(directory: Path, account: Account) -> Finished:
         async with Stage(directory, asked.system, spec, asked.place, account) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
+            nemesis = RandomNemesis(stage, faults, schedule)
             ending = await guarded(
-                _load_and_end(stage, faults, asked, schedule, progress),
+                _load_and_end(stage, faults, asked, nemesis, progress),
                 directory,
                 stage.find_incident,
             )
         aim = Aim(not stage.problems, "; ".join(stage.problems))
-        return Finished(aim, ending, stopped_early=asked_to_stop(directory) or "")
+        stopped = asked_to_stop(directory) or ""
+        return Finished(aim, ending, (), stopped, nemesis.aimed, tuple(nemesis.missed))
 
     directory, _ = await record(run, asked.system, work)
     return directory
@@ -173,10 +206,10 @@ async def _load_and_end(
     stage: Stage,
     faults: Faults,
     asked: RandomRun,
-    schedule: tuple[ScheduledFault, ...],
+    nemesis: RandomNemesis,
     progress: Callable[[str, float, Mapping[str, int]], None],
 ) -> Ending:
-    await _load(stage, faults, asked, schedule, progress)
+    await _load(stage, asked, nemesis, progress)
     progress("healing, final reads, replica logs", asked.time_s, {})
     await heal_all(stage, faults, ())
     return await end(stage)
@@ -184,9 +217,8 @@ async def _load_and_end(
 
 async def _load(
     stage: Stage,
-    faults: Faults,
     asked: RandomRun,
-    schedule: tuple[ScheduledFault, ...],
+    nemesis: RandomNemesis,
     progress: Callable[[str, float, Mapping[str, int]], None],
 ) -> None:
     await stage.start_clients(producer_options(asked))
@@ -199,15 +231,13 @@ async def _load(
         senders=1,
     )
     begun = time.monotonic()
-    stopping = asyncio.Event()
-    nemesis = RandomNemesis(faults, schedule, stopping)
 
     async def tell() -> None:
         while True:
             counts = await stage.clients.do("progress")
             progress(nemesis.doing, time.monotonic() - begun, counts)
             if asked_to_stop(stage.run) is not None:
-                stopping.set()
+                nemesis.stopping.set()
             await asyncio.sleep(_PROGRESS_S)
 
     telling = asyncio.create_task(tell())
