@@ -31,7 +31,7 @@ from neaptide.nemesis.drawn.faults import (
 _FIRST_S: Final = 2.0
 _QUIET_S: Final = (2.0, 5.0)
 _LASTS_S: Final = (1.0, 5.0)
-_EPISODE_S: Final = 10.0  # at most; it is over as soon as it has hit
+_EPISODE_S: Final = 8.0  # at most; it is over as soon as it has hit
 _AT_ONCE: Final = ((1, 5.0), (2, 3.0), (3, 1.5))  # how many faults a phase has, and how often
 _ROUNDS: Final = "rounds"
 _KEPT: Final = 0.7  # how likely a seed keeps a fault that was asked for
@@ -110,8 +110,8 @@ def _swarm(rng: random.Random, faults: Sequence[str]) -> dict[str, float]:
     kept = [name for name in faults if rng.random() < _KEPT or name == _ROUNDS]
     kept = kept or [rng.choice(list(faults))] if faults else []
     weights = {name: rng.uniform(0.3, 1.0) for name in kept}
-    if _ROUNDS in weights:  # as much as all the others together, and more
-        weights[_ROUNDS] += 1.5 * (sum(weights.values()) - weights[_ROUNDS])
+    if _ROUNDS in weights:  # twice as much as all the others together, and more
+        weights[_ROUNDS] += 2 * (sum(weights.values()) - weights[_ROUNDS])
     return weights
 
 
@@ -128,7 +128,8 @@ def _draw_phase(
 
 
 def _at_once(names: list[str]) -> list[str]:
-    """One network partition at a time, for the end of one would heal what another one cut."""
+    """Each kind once. One network partition at a time: its end would heal what another one cut."""
+    names = list(dict.fromkeys(names))
     cuts = [name for name in names if name in ("cut", "partition")]
     return [name for name in names if name not in cuts] + cuts[:1]
 
