@@ -1,9 +1,10 @@
 """A random schedule, drawn whole from one seed before the run begins, and saved with it.
 
 It is a row of *phases* with calm between them: in each a mix of faults, drawn anew, some at the
-same time, all undone when it ends. Each seed has its own set of faults out of those that were asked for,
-and its own weights (swarm testing). Times are seconds: of a phase since the load began, of a fault
-since its phase began. The same seed, faults, brokers and length give the same schedule.
+same time, all undone when it ends. Each seed has its own set of faults out of those that were asked
+for, and its own weights (swarm testing). Times are seconds: of a phase since the load began, of a
+fault since its phase began. The same seed, faults, brokers, partitions and length give the same
+schedule.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def test_shrinking_comes_to_the_one_step_that_matters() -> None:
     [phase] = shrunk(schedule, "pause")
     [timed] = phase.faults
     assert isinstance(timed.fault, Episode)
-    assert [list(step)[0] for step in timed.fault.steps] == ["pause"]
+    assert [next(iter(step)) for step in timed.fault.steps] == ["pause"]
     assert replace(phase, faults=()).at_s == phase.at_s
 
 
