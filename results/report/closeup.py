@@ -82,7 +82,7 @@ def _around(data: RunData, value: str, partition: int) -> Closeup | None:
 
 
 def _leads(row: Row, partition: int) -> bool:
-    return row["f"] == "leader" and row["partition"] == partition
+    return bool(row["f"] == "leader" and row["partition"] == partition)
 
 
 def _telling(rounds: Iterable[Row], offset: int) -> list[Row]:
