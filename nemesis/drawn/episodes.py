@@ -6,7 +6,7 @@ episode names a *role*, which somebody has in one partition when the episode beg
     old_leader      who leads the partition
     next_leader     who is elected when that one dies: of the others in the ISR the first assigned
     follower        the last assigned of those in the ISR
-    followers       all in the ISR but the leader; a step for each
+    followers       both of these; a step for each
     old_controller  the active controller
 
 Here a `where` may compare with what is observed when the rule is made: `high_watermark >=
@@ -140,7 +140,7 @@ def read_steps(
     """
     names = Names(brokers=dict(who.roles))
     for number, document in enumerate(episode.steps, start=1):
-        for one in _expanded(document, who, names):
+        for one in _expanded(document, who):
             yield number, _read(one, number, names, observed)
 
 
@@ -151,18 +151,16 @@ def check_episode(episode: Episode) -> None:
         pass
 
 
-def _expanded(document: Mapping[str, Any], who: Cast, names: Names) -> list[dict[str, Any]]:
+def _expanded(document: Mapping[str, Any], who: Cast) -> list[dict[str, Any]]:
     """For `followers` a step for each; what is waited for comes after the last."""
     verbs = [key for key in document if key not in _COMMON]
     raw = document[verbs[0]] if len(verbs) == 1 else None
     if not isinstance(raw, Mapping) or FOLLOWERS not in [raw.get(end) for end in _ENDS]:
         return [dict(document)]
-    all_of_them = {
-        number: name for name, number in names.brokers.items() if number in who.followers
-    }
+    all_of_them = {who.roles[role]: role for role in (FOLLOWER, NEXT_LEADER)}
     expanded = [
         {verbs[0]: {key: name if value == FOLLOWERS else value for key, value in raw.items()}}
-        for name in all_of_them.values()
+        for name in reversed(all_of_them.values())
     ]
     expanded[-1] |= {key: document[key] for key in _COMMON if key in document}
     return expanded
