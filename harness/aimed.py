@@ -8,10 +8,11 @@ miss: it is said why, everything is undone, and the run goes on. A hold lasts no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, assert_never
 
+from neaptide.clusters.kafka.members import RefusedChangeError
 from neaptide.harness.faults import Faults
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.stage import Stage
@@ -34,6 +35,7 @@ _LAG_SETTING: Final = "replica.lag.time.max.ms"
 _LAG_DEFAULT_MS: Final = 10_000
 _PART_OF_LAG: Final = 0.9
 Undo = Callable[[], Awaitable[None]]
+Elects = Callable[[Sequence[int]], Awaitable[None]]  # preferred leaders of partitions
 
 
 class MissedError(Exception):
@@ -41,10 +43,15 @@ class MissedError(Exception):
 
 
 async def play_episode(
-    stage: Stage, faults: Faults, episode: Episode, name: str, stopping: asyncio.Event
+    stage: Stage,
+    faults: Faults,
+    episode: Episode,
+    name: str,
+    stopping: asyncio.Event,
+    elect: Elects,
 ) -> str | None:
     """Why it missed; None: it has hit. `name`: of its rules, which no other fault has."""
-    aimed = _Aimed(stage, faults, episode, name, stopping)
+    aimed = _Aimed(stage, faults, episode, name, stopping, elect)
     stage.problems.clear()
     try:
         await aimed.play()
@@ -59,13 +66,20 @@ async def play_episode(
 
 class _Aimed:
     def __init__(
-        self, stage: Stage, faults: Faults, episode: Episode, name: str, stopping: asyncio.Event
+        self,
+        stage: Stage,
+        faults: Faults,
+        episode: Episode,
+        name: str,
+        stopping: asyncio.Event,
+        elect: Elects,
     ) -> None:
         self._stage = stage
         self._faults = faults
         self._episode = episode
         self._name = name
         self._stopping = stopping
+        self._elect = elect
         self._observed = StageObserved(stage, episode.partition)
         self._who = Cast({}, ())
         self._rules: dict[str, Rule] = {}  # by the name that the steps know
@@ -171,7 +185,7 @@ class _Aimed:
             case steps.Heal():
                 await self._faults.heal(self._end(step.source), self._end(step.destination))
             case Elect():
-                raise MissedError(f"step {number}: nobody can elect here")
+                await self._elect_preferred(number)
             case (
                 steps.Kill()
                 | steps.PowerOff()
@@ -212,6 +226,12 @@ class _Aimed:
             case _:
                 assert_never(step)
         self._undo.append(partial(bring_back, self._stage, self._faults, broker))
+
+    async def _elect_preferred(self, number: int) -> None:
+        try:
+            await self._elect([self._episode.partition])
+        except RefusedChangeError as refused:
+            raise MissedError(f"step {number}: {refused}") from None
 
     async def _install(self, step: steps.Hold | steps.Drop, action: str, delay_ms: int) -> None:
         rule = Rule.from_dict(

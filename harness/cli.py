@@ -138,7 +138,7 @@ def run(
             parse_nemesis,
         )
 
-        faults, saved = parse_nemesis(nemesis)
+        faults, saved = parse_nemesis(nemesis, chosen)
         asked = RandomRun(
             check_workload(workload),
             chosen,

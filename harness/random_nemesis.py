@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import assert_never
 
-from neaptide.harness.aimed import bring_back, play_episode
+from neaptide.harness.aimed import MissedError, bring_back, play_episode
 from neaptide.harness.faults import Faults
+from neaptide.harness.members import MembersNemesis
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.drawn.episodes import Episode
 from neaptide.nemesis.drawn.faults import (
@@ -24,6 +25,7 @@ from neaptide.nemesis.drawn.faults import (
     KillFault,
     PartitionFault,
 )
+from neaptide.nemesis.drawn.members import MembersFault
 from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Seen, Target, resolve
 from neaptide.results.run import MissedFault
@@ -46,6 +48,7 @@ class RandomNemesis:
         self._stage = stage
         self._faults = faults
         self._schedule = schedule
+        self._members = MembersNemesis(stage, faults)
 
     async def play(self, time_s: float) -> None:
         """Returns when the time is over, or somebody asked the run to stop."""
@@ -102,14 +105,21 @@ class RandomNemesis:
         if isinstance(fault, Episode):
             self.aimed += 1
             name = f"phase {number}"
-            why = await play_episode(self._stage, self._faults, fault, name, self.stopping)
+            why = await play_episode(
+                self._stage, self._faults, fault, name, self.stopping, self._members.elect
+            )
             undo: list[Undo] = []
         else:
-            undo = await self._inject(fault)
-            why = None if undo else "nobody is left to do it to"
+            undo, why = [], None
+            try:
+                undo = await self._inject(fault)
+            except MissedError as missed:
+                why = str(missed)
+            if not undo:
+                why = why or "nobody is left to do it to"
         if why is not None:
-            missed = MissedFault(number, phase.at_s + timed.after_s, fault.kind, why)
-            self.missed.append(missed)
+            at_s = phase.at_s + timed.after_s
+            self.missed.append(MissedFault(number, at_s, fault.kind, why))
             self._stage.note_nemesis(
                 {"missed": {"phase": number, "fault": fault.kind, "why": why}},
                 self._stage.recorder.now_ns(),
@@ -131,6 +141,8 @@ class RandomNemesis:
                 return [partial(self._faults.heal, *ends)]
             case PartitionFault():
                 return await self._partition(fault)
+            case MembersFault():
+                return await self._members.begin(fault)
             case Episode():
                 return []
             case _:

@@ -110,12 +110,12 @@ def check_workload(name: str) -> str:
     return name
 
 
-def parse_nemesis(text: str) -> tuple[tuple[str, ...], Path | None]:
+def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | None]:
     """The names of faults; or the run, or the file, whose schedule is to be played again."""
     saved = Path(text)
     if text.endswith(".json") or saved.is_dir():
         return (), saved
-    return parse_faults(text), None
+    return parse_faults(text, of_kafka=generation_of(system) is None), None
 
 
 def check_acks(acks: str) -> str:
@@ -132,6 +132,11 @@ def check_faults(asked: RandomRun) -> RandomRun:
             raise UsageError(
                 f"--nemesis {name} needs --brokers {needs} or more, not {asked.brokers};"
                 " or leave it out."
+            )
+        if FAULTS[name].kafka_only and generation_of(asked.system) is not None:
+            raise UsageError(
+                f"--nemesis {name}: {asked.system} does not serve it; take an Apache Kafka, as"
+                " kafka:3.9.1, or leave it out."
             )
     return asked
 

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from neaptide.nemesis.drawn.aims import draw_episode
 from neaptide.nemesis.drawn.episodes import Episode
+from neaptide.nemesis.drawn.members import MembersFault, draw_members
 from neaptide.nemesis.drawn.shapes import SHAPES, Deaf
 from neaptide.nemesis.drawn.targets import ROLES, Scope, Target, draw_target
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint
@@ -108,7 +109,7 @@ class PartitionFault:
         )
 
 
-Fault = KillFault | DownFault | CutFault | PartitionFault | Episode
+Fault = KillFault | DownFault | CutFault | PartitionFault | MembersFault | Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,10 @@ def _partition(rng: random.Random, given: Given) -> Fault:
     return PartitionFault(shape, order, first)
 
 
+def _members(rng: random.Random, given: Given) -> Fault:
+    return draw_members(rng, given.brokers, given.partitions)
+
+
 def _rounds(rng: random.Random, given: Given) -> Fault:
     return draw_episode(rng, given.partitions, given.aims, power_off="power-off" in given.faults)
 
@@ -169,13 +174,15 @@ Read = Callable[[Mapping[str, Any]], Fault]
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One name that `--nemesis` takes. `needs`: brokers, at least."""
+    """One name that `--nemesis` takes. `needs`: brokers, at least. `kafka_only`: the brokers of
+    this project do not serve it."""
 
     what: str
     draw: Draw
     read: Read
     needs: int = 1
     alone: bool = False  # never at the same time as another fault
+    kafka_only: bool = False
 
 
 FAULTS: Final[Mapping[str, FaultKind]] = {
@@ -204,6 +211,14 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         _partition,
         PartitionFault.from_json,
         needs=2,
+    ),
+    "members": FaultKind(
+        "a partition is reassigned, a broker removed and added, preferred leaders elected, the"
+        " controller moved, a topic created and deleted, a partition added, a setting changed",
+        _members,
+        MembersFault.from_json,
+        needs=3,
+        kafka_only=True,
     ),
     "rounds": FaultKind(
         "aimed at fetch rounds: holds, drops or delays Fetch or OffsetForLeaderEpoch messages by"

@@ -28,6 +28,7 @@ from neaptide.nemesis.drawn.faults import (
     PartitionFault,
     read_fault,
 )
+from neaptide.nemesis.drawn.members import MembersFault
 
 _FIRST_S: Final = 2.0
 _QUIET_S: Final = (2.0, 5.0)
@@ -71,8 +72,11 @@ Schedule = tuple[Phase, ...]
 # --- names ---------------------------------------------------------------------------------------
 
 
-def parse_faults(text: str) -> tuple[str, ...]:
-    """`kill,pause,cut`, `all`, or `none`. Raises UsageError."""
+def parse_faults(text: str, *, of_kafka: bool = True) -> tuple[str, ...]:
+    """`kill,pause,cut`, `all`, or `none`. Raises UsageError.
+
+    `of_kafka`: the system is an Apache Kafka, which can be done more to; `all` is all that can be.
+    """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if names == (NONE,):
         return ()
@@ -82,7 +86,9 @@ def parse_faults(text: str) -> tuple[str, ...]:
             raise UsageError(f"There is no fault {name!r}; it must be one of {known}, or none.")
     if not names:
         raise UsageError(f"Name faults, as in kill,pause; there are {known}, or none.")
-    return tuple(FAULTS) if ALL in names else names
+    if ALL not in names:
+        return names
+    return tuple(name for name, kind in FAULTS.items() if of_kafka or not kind.kafka_only)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -182,7 +188,7 @@ def _check_fits(file: Path, fault: Fault, brokers: Sequence[int], partitions: in
 
 
 def _brokers_of(fault: Fault) -> list[int]:
-    if isinstance(fault, PartitionFault):
+    if isinstance(fault, PartitionFault | MembersFault):
         return list(fault.brokers)
     ends = [getattr(fault, "source", None), getattr(fault, "destination", None)]
     target = getattr(fault, "target", None)
