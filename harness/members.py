@@ -15,7 +15,6 @@ from typing import Final
 
 from neaptide.clusters.kafka.members import (
     ADMIN_SINCE,
-    AdminMembers,
     Members,
     RefusedChangeError,
     Replicas,
@@ -168,6 +167,8 @@ class MembersNemesis:
         release = parse_release(self._stage.system.version)
         if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
             return ZooKeeperMembers(self._connect)
+        from neaptide.clusters.kafka.admin import AdminMembers
+
         stage = self._stage
         there = [broker for broker in stage.spec.brokers if stage.is_reachable(broker)]
         if not there:
