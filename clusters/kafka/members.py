@@ -1,8 +1,8 @@
 """Changes of what a Kafka cluster consists of, while it runs: replicas, leaders, topics, settings.
 
 By the admin API where Kafka has all of it (2.4: KIP-455), which is in `admin`; before that as
-Kafka's own tools of the time did it, by znodes. Asked for, not waited for: when it is done the cluster's
-metadata shows it. Not for the brokers of this project, which serve nothing of this.
+Kafka's own tools of the time did it, by znodes. Asked for, not waited for: when it is done the
+cluster's metadata shows it. Not for the brokers of this project, which serve nothing of this.
 """
 
 from __future__ import annotations
