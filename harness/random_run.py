@@ -237,8 +237,11 @@ async def _load(
     )
     begun = time.monotonic()
 
+    is_over = False
+
     async def tell() -> None:
-        while True:
+        # Python 3.11 loses a cancellation that comes together with an answer: so it is asked, too.
+        while not is_over:
             counts = await stage.clients.do("progress")
             progress(nemesis.doing, time.monotonic() - begun, counts)
             if asked_to_stop(stage.run) is not None:
@@ -249,6 +252,7 @@ async def _load(
     try:
         await nemesis.play(asked.time_s)
     finally:
+        is_over = True
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await telling
