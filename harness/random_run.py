@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping
@@ -236,7 +235,6 @@ async def _load(
         senders=1,
     )
     begun = time.monotonic()
-
     is_over = False
 
     async def tell() -> None:
@@ -254,6 +252,7 @@ async def _load(
     finally:
         is_over = True
         telling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await telling
+        await asyncio.wait((telling,))
+    if not telling.cancelled():
+        telling.result()
     await stage.stop_load()

@@ -89,15 +89,15 @@ def _telling(rounds: Iterable[Row], offset: int) -> list[Row]:
     chosen: dict[int, Row] = {}
     brought: dict[tuple[int, int], tuple[int, Row]] = {}
     knows: set[tuple[int, int]] = set()
-    epochs: set[tuple[int, int, int | None]] = set()
+    follows: dict[int, tuple[int, int | None]] = {}  # follower → the leader and epoch it was in
     for number, row in enumerate(rounds):
         pair = (row["follower"], row["leader"])
-        epoch = (*pair, row["leader_epoch"])
+        epoch = (row["leader"], row["leader_epoch"])
         if row["request_fate"] != "passed" or row["response_fate"] not in ("passed", None):
             chosen[number] = row
-        if epoch not in epochs and epochs:
+        if follows.get(row["follower"], epoch) != epoch:
             chosen[number] = row
-        epochs.add(epoch)
+        follows[row["follower"]] = epoch
         if row["fetch_offset"] <= offset and row["records_bytes"]:
             brought[pair] = (number, row)
         elif row["fetch_offset"] > offset and pair not in knows:
