@@ -59,6 +59,7 @@ class RandomNemesis:
             await self._until_s(begun + phase.at_s)
             if self.stopping.is_set() or time.monotonic() > begun + time_s:
                 return
+            await self._restart_withdrawn()
             self.doing = phase.doing
             await self._play_phase(number, phase)
             self.doing = LOAD
@@ -71,6 +72,17 @@ class RandomNemesis:
         """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), max(0.0, moment - time.monotonic()))
+
+    async def _restart_withdrawn(self) -> None:
+        """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it is
+        registered and runs, and listens no longer. It would never come back."""
+        for broker in self._stage.spec.brokers:
+            registered = broker in self._stage.observer.registered
+            if not registered or not self._stage.is_reachable(broker):
+                continue
+            if not await self._stage.is_listening(broker):
+                await self._faults.kill(broker, "discarded")
+                await self._faults.restart(broker)
 
     # --- a phase ---------------------------------------------------------------------------------
 

@@ -47,6 +47,9 @@ _DEFAULT_SETTINGS: Final = {
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
 }
+# A fault that is aimed at fetch rounds holds for as long as a session lasts, and no follower leaves
+# the ISR for that.
+_AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +190,8 @@ async def run_random(
     topic = TopicSpec(
         _TOPIC, assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)), {}
     )
-    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **asked.settings}, topic)
+    aimed = _AIMED_SETTINGS if "rounds" in names else {}
+    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **aimed, **asked.settings}, topic)
 
     async def work(directory: Path, account: Account) -> Finished:
         async with Stage(directory, asked.system, spec, asked.place, account) as stage:

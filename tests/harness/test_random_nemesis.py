@@ -32,12 +32,17 @@ class Cluster:
         self.paused: set[int] = set()
         self.noted: list[Any] = []
         self.cluster = SimpleNamespace(is_up=lambda node: node not in self.down)
-        self.observer = SimpleNamespace(controller=None)
+        self.observer = SimpleNamespace(controller=None, registered={0, 1, 2})
+        self.deaf: set[int] = set()
         self.recorder = SimpleNamespace(now_ns=lambda: 0)
         self.spec = SimpleNamespace(topic=SimpleNamespace(name="t", assignment={0: (0, 1, 2)}))
+        self.spec.brokers = (0, 1, 2)
 
     def is_reachable(self, node: int) -> bool:
         return node not in self.down | self.paused
+
+    async def is_listening(self, node: int) -> bool:
+        return node not in self.deaf
 
     def view(self, _: int) -> Any:
         return SimpleNamespace(leader=1, isr=(1, 2))
@@ -110,6 +115,14 @@ def test_who_is_down_already_is_left_to_who_took_it_down() -> None:
     assert cluster.noted == [
         {"missed": {"phase": 1, "fault": "restart", "why": "nobody is left to do it to"}}
     ]
+
+
+def test_who_has_given_up_is_started_again_before_the_next_fault() -> None:
+    cluster = Cluster()
+    cluster.deaf = {1, 2}
+    cluster.observer.registered = {0, 1}  # 2 has been started and does not listen yet
+    played(cluster, phase(DownFault("pause", Target("one", (0, 1, 2)))))
+    assert cluster.done[:3] == [("kill", 1, "discarded"), ("restart", 1), ("pause", 0)]
 
 
 def test_a_cut_and_a_partition_are_healed() -> None:
