@@ -93,8 +93,13 @@ def _skipped_epoch(rng: random.Random, power_off: bool) -> list[Step]:
     return [
         _begin(rng, NEXT_LEADER),
         {
-            "hold": {"request": "fetch", "from": NEXT_LEADER, "to": OLD_LEADER},
-            "until": f"held({NEXT_LEADER}, {OLD_LEADER})",
+            "hold": {
+                "response": "fetch",
+                "from": OLD_LEADER,
+                "to": NEXT_LEADER,
+                "where": "records_bytes > 0",
+            },
+            "until": f"held({OLD_LEADER}, {NEXT_LEADER})",
         },
         {"until": f"LEO({FOLLOWER}) > LEO({NEXT_LEADER})"},
         {"hold": {"request": "any", "from": FOLLOWER, "to": NEXT_LEADER}},
@@ -104,7 +109,6 @@ def _skipped_epoch(rng: random.Random, power_off: bool) -> list[Step]:
             f"leader is {NEXT_LEADER} and held({FOLLOWER}, {NEXT_LEADER})",
             power_off,
         ),
-        {"until": f"log_end_offset({NEXT_LEADER}) > LEO({FOLLOWER})", "within": 2},
         _gone(rng, NEXT_LEADER, f"leader is {FOLLOWER}", power_off),
     ]
 
