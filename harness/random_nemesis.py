@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import assert_never
+from typing import Final, assert_never
 
 from neaptide.harness.aimed import MissedError, bring_back, play_episode
 from neaptide.harness.faults import Faults
@@ -31,6 +31,7 @@ from neaptide.nemesis.drawn.targets import Seen, Target, resolve
 from neaptide.results.run import MissedFault
 
 LOAD = "load"
+_SETTLES_WITHIN_S: Final = 20.0
 Undo = Callable[[], Awaitable[None]]
 
 
@@ -72,6 +73,22 @@ class RandomNemesis:
         """
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.stopping.wait(), max(0.0, moment - time.monotonic()))
+
+    async def settle(self) -> None:
+        """After the last fault: who has given up because of it is started again."""
+        assigned = self._stage.spec.topic.assignment
+
+        def is_whole() -> bool:
+            views = [self._stage.view(partition) for partition in assigned]
+            return all(
+                view is not None and set(view.isr) == set(brokers)
+                for view, brokers in zip(views, assigned.values(), strict=True)
+            )
+
+        try:
+            await self._stage.until(is_whole, _SETTLES_WITHIN_S, "every replica is in the ISR")
+        except TimeoutError:
+            await self._restart_withdrawn()
 
     async def _restart_withdrawn(self) -> None:
         """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it is

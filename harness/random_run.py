@@ -220,6 +220,7 @@ async def _load_and_end(
     await _load(stage, asked, nemesis, progress)
     progress("healing, final reads, replica logs", asked.time_s, {})
     await heal_all(stage, faults, ())
+    await nemesis.settle()
     return await end(stage)
 
 
