@@ -163,6 +163,8 @@ class RandomNemesis:
                 kill = partial(self._faults.kill, in_flight=fault.in_flight)
                 return await self._do_to_each(fault.target, kill)
             case DownFault():
+                if fault.kind == "power-off":
+                    self._check_flushed(fault)
                 return await self._do_to_each(fault.target, self._downs[fault.kind])
             case CutFault():
                 ends = fault.source, fault.destination
@@ -184,6 +186,11 @@ class RandomNemesis:
             "restart": self._faults.stop,
             "power-off": lambda broker: self._faults.power_off(broker, {}),
         }
+
+    def _check_flushed(self, fault: DownFault) -> None:
+        """A controller of KRaft flushes its log before it answers: no power failure cuts that."""
+        if not set(self._resolve(fault.target)) <= set(self._stage.spec.brokers):
+            raise MissedError("the controller is no broker, and loses nothing with its power")
 
     def _resolve(self, target: Target) -> tuple[int, ...]:
         view = self._stage.view(target.partition)

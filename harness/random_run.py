@@ -14,6 +14,7 @@ from neaptide.clusters.broker.replication.assignment import assign_replicas
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.kafka.versions import Mode
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
@@ -117,7 +118,7 @@ def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | No
     saved = Path(text)
     if text.endswith(".json") or saved.is_dir():
         return (), saved
-    return parse_faults(text, of_kafka=generation_of(system) is None), None
+    return parse_faults(text, lambda name: _refusal(name, system) is None), None
 
 
 def check_acks(acks: str) -> str:
@@ -126,8 +127,20 @@ def check_acks(acks: str) -> str:
     return acks
 
 
+def _refusal(fault: str, system: System) -> str | None:
+    """Why a system cannot do it, and what to take; None: it can."""
+    if FAULTS[fault].kafka_only and generation_of(system) is not None:
+        return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
+    if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
+        return (
+            f"in {system} every broker is a controller, and of its logs the cluster's metadata would"
+            " be cut too, which Kafka flushes; take one with controllers of their own"
+        )
+    return None
+
+
 def check_faults(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where a fault needs more brokers than there are."""
+    """Raises UsageError where the system cannot do a fault, or there are too few brokers for it."""
     for name in asked.faults or faults_of(asked.schedule()):
         needs = FAULTS[name].needs
         if asked.brokers < needs:
@@ -135,11 +148,9 @@ def check_faults(asked: RandomRun) -> RandomRun:
                 f"--nemesis {name} needs --brokers {needs} or more, not {asked.brokers};"
                 " or leave it out."
             )
-        if FAULTS[name].kafka_only and generation_of(asked.system) is not None:
-            raise UsageError(
-                f"--nemesis {name}: {asked.system} does not serve it; take an Apache Kafka, as"
-                " kafka:3.9.1, or leave it out."
-            )
+        refusal = _refusal(name, asked.system)
+        if refusal is not None:
+            raise UsageError(f"--nemesis {name}: {refusal}, or leave it out.")
     return asked
 
 

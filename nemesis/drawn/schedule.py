@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -72,10 +72,10 @@ Schedule = tuple[Phase, ...]
 # --- names ---------------------------------------------------------------------------------------
 
 
-def parse_faults(text: str, *, of_kafka: bool = True) -> tuple[str, ...]:
+def parse_faults(text: str, can: Callable[[str], bool] = lambda name: True) -> tuple[str, ...]:
     """`kill,pause,cut`, `all`, or `none`. Raises UsageError.
 
-    `of_kafka`: the system is an Apache Kafka, which can be done more to; `all` is all that can be.
+    `can`: whether the system can do it; `all` is all that it can.
     """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if names == (NONE,):
@@ -86,9 +86,7 @@ def parse_faults(text: str, *, of_kafka: bool = True) -> tuple[str, ...]:
             raise UsageError(f"There is no fault {name!r}; it must be one of {known}, or none.")
     if not names:
         raise UsageError(f"Name faults, as in kill,pause; there are {known}, or none.")
-    if ALL not in names:
-        return names
-    return tuple(name for name, kind in FAULTS.items() if of_kafka or not kind.kafka_only)
+    return tuple(filter(can, FAULTS)) if ALL in names else names
 
 
 # --- drawing -------------------------------------------------------------------------------------

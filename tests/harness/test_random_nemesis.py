@@ -19,7 +19,7 @@ from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Target
 from neaptide.results.run import Run, read_run
 
-OWN, KAFKA = parse_systems(["neaptide:2.1", "kafka:3.9.1"])
+OWN, KAFKA, COMBINED = parse_systems(["neaptide:2.1", "kafka:3.9.1", "kafka:4.1.0-combined"])
 ALL = Target("all", (0, 1, 2))
 
 
@@ -138,6 +138,14 @@ def test_a_cut_and_a_partition_are_healed() -> None:
     }
 
 
+def test_a_controller_that_is_no_broker_loses_nothing_with_its_power() -> None:
+    cluster = Cluster()
+    cluster.observer.controller = 100
+    nemesis = played(cluster, phase(DownFault("power-off", Target("controller", (0, 1, 2)))))
+    assert cluster.done == []
+    assert [one.fault for one in nemesis.missed] == ["power-off"]
+
+
 def test_a_run_that_is_asked_to_stop_begins_no_fault() -> None:
     cluster = Cluster()
     played(cluster, phase(DownFault("pause", ALL)), stop=True)
@@ -156,8 +164,11 @@ def test_what_a_system_cannot_do_is_refused_before_it_begins() -> None:
         check_faults(asked("rounds", KAFKA, brokers=2))
     with pytest.raises(UsageError, match="cut needs --brokers 2"):
         check_faults(asked("cut", KAFKA, brokers=1))
+    with pytest.raises(UsageError, match=r"power-off: in kafka:4\.1\.0-combined every"):
+        check_faults(asked("power-off", COMBINED))
     assert check_faults(asked("all", KAFKA)).faults[-2:] == ("members", "rounds")
     assert "members" not in check_faults(asked("all", OWN)).faults
+    assert "power-off" not in check_faults(asked("all", COMBINED)).faults
 
 
 # --- live ----------------------------------------------------------------------------------------
