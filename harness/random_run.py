@@ -133,8 +133,8 @@ def _refusal(fault: str, system: System) -> str | None:
         return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
     if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
         return (
-            f"in {system} every broker is a controller, and the cluster's metadata would be cut too,"
-            " which Kafka flushes; take one with controllers of their own"
+            f"in {system} every broker is a controller, and the cluster's metadata would be cut,"
+            " too, which Kafka flushes; take one with controllers of their own"
         )
     return None
 
