@@ -26,6 +26,7 @@ from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nemesis, Nodes, Seed
 from neaptide.harness.version import VERSION
+from neaptide.results.run import read_run
 
 if TYPE_CHECKING:
     from neaptide.harness.random_run import RandomRun
@@ -231,6 +232,9 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
         output.print_table(columns, [row])
         for reason in (*verdict.reasons, *disagreements):
             output.out.print(f"  {reason}", markup=False)
+        for missed in read_run(run).missed:
+            what = f"  missed in phase {missed.phase}: {missed.fault}: {missed.why}"
+            output.out.print(what, markup=False)
         output.out.print(f"report: {output.shown(run / 'report.html')}", markup=False)
     status = verdict_status([verdict])
     raise typer.Exit(Exit.ANOMALY if disagreements and status is Exit.AGREES else status)
