@@ -24,8 +24,9 @@ from neaptide.clusters.hosts.place import PLACES, Place, check_place, parse_plac
 from neaptide.harness import cli_check, cli_replay, cli_search, output
 from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
-from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
+from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nemesis, Nodes, Seed
 from neaptide.harness.version import VERSION
+from neaptide.results.run import read_run
 
 if TYPE_CHECKING:
     from neaptide.harness.random_run import RandomRun
@@ -95,7 +96,7 @@ def repro(
 def run(
     workload: Annotated[str, typer.Argument(help="append, or a scenario: FILE.toml, or its name.")],
     system: Annotated[str, typer.Option(help="What to test, as neaptide:0.11.")] = "neaptide:0.11",
-    nemesis: Annotated[str, typer.Option(help="Faults: kill,pause,restart,cut, or none.")] = "none",
+    nemesis: Nemesis = "none",
     time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds of load.")] = 60,
     rate: Annotated[float, typer.Option(min=1, help="Records to send a second.")] = 5000,
     acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
@@ -135,13 +136,14 @@ def run(
             check_faults,
             check_idempotence,
             check_workload,
+            parse_nemesis,
         )
-        from neaptide.nemesis.random_schedule import parse_faults
 
+        faults, saved = parse_nemesis(nemesis, chosen)
         asked = RandomRun(
             check_workload(workload),
             chosen,
-            parse_faults(nemesis),
+            faults,
             time_s,
             rate,
             number,
@@ -152,6 +154,7 @@ def run(
             place,
             idempotence,
             min_acked,
+            saved,
         )
         _run_workload(check_faults(check_idempotence(asked)), json)
 
@@ -229,6 +232,9 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
         output.print_table(columns, [row])
         for reason in (*verdict.reasons, *disagreements):
             output.out.print(f"  {reason}", markup=False)
+        for missed in read_run(run).missed:
+            what = f"  missed in phase {missed.phase}: {missed.fault}: {missed.why}"
+            output.out.print(what, markup=False)
         output.out.print(f"report: {output.shown(run / 'report.html')}", markup=False)
     status = verdict_status([verdict])
     raise typer.Exit(Exit.ANOMALY if disagreements and status is Exit.AGREES else status)
@@ -260,7 +266,7 @@ def list_(json: Json = False) -> None:
     from neaptide.harness.catalog import documented, scenario_files
     from neaptide.harness.random_run import WORKLOADS
     from neaptide.harness.systems import KNOWN
-    from neaptide.nemesis.random_schedule import FAULTS
+    from neaptide.nemesis.drawn.faults import FAULTS
     from neaptide.nemesis.scenario import expected_outcome
 
     scenarios = [scenario for _, scenario in documented([])]
@@ -280,6 +286,7 @@ def list_(json: Json = False) -> None:
                 "systems": list(KNOWN),
                 "workloads": list(WORKLOADS),
                 "faults": list(FAULTS),
+                "faults_explained": {name: kind.what for name, kind in FAULTS.items()},
                 "hosts": list(PLACES),
             }
         )
@@ -288,7 +295,7 @@ def list_(json: Json = False) -> None:
     output.print_table(("scenario", *KNOWN, "what is shown"), rows)
     output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
-    output.out.print(f"faults: {', '.join(FAULTS)}", markup=False)
+    output.print_table(("fault", "what it does"), [(n, k.what) for n, k in FAULTS.items()])
     output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)
 
 

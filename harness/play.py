@@ -221,9 +221,9 @@ class _Player:
             self._measure(step, where)
 
     async def _wait(self, scheduled: ScheduledStep, where: str) -> None:
-        condition = scheduled.until
-        assert condition is not None
+        assert scheduled.until is not None
         observed = StageObserved(self._stage)
+        condition = scheduled.until.begun(observed)
         try:
             await self._stage.until(
                 lambda: condition.holds(observed), scheduled.within_s, condition.text

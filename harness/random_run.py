@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 from neaptide.clusters.broker.replication.assignment import assign_replicas
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.kafka.versions import Mode
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
+from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of
-from neaptide.nemesis.random_schedule import (
-    CutFault,
-    Fault,
-    KillFault,
-    PauseFault,
-    RestartFault,
-    ScheduledFault,
+from neaptide.nemesis.drawn.faults import FAULTS
+from neaptide.nemesis.drawn.schedule import (
+    Schedule,
     draw_schedule,
+    faults_of,
+    load_schedule,
+    parse_faults,
 )
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
@@ -48,6 +48,9 @@ _DEFAULT_SETTINGS: Final = {
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
 }
+# A fault that is aimed at fetch rounds holds for as long as a session lasts, and no follower leaves
+# the ISR for that.
+_AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +70,23 @@ class RandomRun:
     place: Place = LOCAL
     idempotence: bool = False
     min_acked: int = 1
+    saved: Path | None = None  # whose schedule is played again, in place of one that is drawn
+
+    @property
+    def nemesis(self) -> str:
+        """What `--nemesis` says."""
+        return str(self.saved) if self.saved is not None else ",".join(self.faults) or "none"
+
+    def schedule(self) -> Schedule:
+        brokers = tuple(range(self.brokers))
+        if self.saved is not None:
+            return load_schedule(self.saved, brokers, self.partitions)
+        return draw_schedule(self.seed, self.faults, brokers, self.time_s, self.partitions)
 
     def repeat(self) -> str:
         options = [
             self.system.options,
-            f"--nemesis {','.join(self.faults) or 'none'}",
+            f"--nemesis {shlex.quote(self.nemesis)}",
             f"--time {self.time_s:g}",
             f"--rate {self.rate:g}",
             f"--acks {self.acks}",
@@ -98,18 +113,44 @@ def check_workload(name: str) -> str:
     return name
 
 
+def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | None]:
+    """The names of faults; or the run, or the file, whose schedule is to be played again."""
+    saved = Path(text)
+    if text.endswith(".json") or saved.is_dir():
+        return (), saved
+    return parse_faults(text, lambda name: _refusal(name, system) is None), None
+
+
 def check_acks(acks: str) -> str:
     if acks not in ("0", "1", "all"):
         raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
     return acks
 
 
-def check_faults(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where a fault needs more brokers than there are."""
-    if "cut" in asked.faults and asked.brokers < 2:
-        raise UsageError(
-            "--nemesis cut is between two brokers: it needs --brokers 2 or more, or leave it out."
+def _refusal(fault: str, system: System) -> str | None:
+    """Why a system cannot do it, and what to take; None: it can."""
+    if FAULTS[fault].kafka_only and generation_of(system) is not None:
+        return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
+    if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
+        return (
+            f"in {system} every broker is a controller, and the cluster's metadata would be cut,"
+            " too, which Kafka flushes; take one with controllers of their own"
         )
+    return None
+
+
+def check_faults(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where the system cannot do a fault, or there are too few brokers for it."""
+    for name in asked.faults or faults_of(asked.schedule()):
+        needs = FAULTS[name].needs
+        if asked.brokers < needs:
+            raise UsageError(
+                f"--nemesis {name} needs --brokers {needs} or more, not {asked.brokers};"
+                " or leave it out."
+            )
+        refusal = _refusal(name, asked.system)
+        if refusal is not None:
+            raise UsageError(f"--nemesis {name}: {refusal}, or leave it out.")
     return asked
 
 
@@ -140,12 +181,13 @@ async def run_random(
 ) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
     brokers = tuple(range(asked.brokers))
-    schedule = draw_schedule(asked.seed, asked.faults, brokers, asked.time_s)
+    schedule = asked.schedule()
+    names = asked.faults or faults_of(schedule)
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
-        title=f"{asked.workload} under {', '.join(asked.faults) or 'no faults'}",
+        title=f"{asked.workload} under {', '.join(names) or 'no faults'}",
         host=asked.place.name,
-        schedule=[scheduled.to_json() for scheduled in schedule],
+        schedule=[phase.to_json() for phase in schedule],
         brokers={str(broker): broker for broker in brokers},
         min_acked=asked.min_acked,
         repeat=asked.repeat(),
@@ -159,18 +201,21 @@ async def run_random(
     topic = TopicSpec(
         _TOPIC, assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)), {}
     )
-    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **asked.settings}, topic)
+    aimed = _AIMED_SETTINGS if "rounds" in names else {}
+    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **aimed, **asked.settings}, topic)
 
     async def work(directory: Path, account: Account) -> Finished:
         async with Stage(directory, asked.system, spec, asked.place, account) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
+            nemesis = RandomNemesis(stage, faults, schedule)
             ending = await guarded(
-                _load_and_end(stage, faults, asked, schedule, progress),
+                _load_and_end(stage, faults, asked, nemesis, progress),
                 directory,
                 stage.find_incident,
             )
         aim = Aim(not stage.problems, "; ".join(stage.problems))
-        return Finished(aim, ending, stopped_early=asked_to_stop(directory) or "")
+        stopped = asked_to_stop(directory) or ""
+        return Finished(aim, ending, (), stopped, nemesis.aimed, tuple(nemesis.missed))
 
     directory, _ = await record(run, asked.system, work)
     return directory
@@ -180,20 +225,20 @@ async def _load_and_end(
     stage: Stage,
     faults: Faults,
     asked: RandomRun,
-    schedule: tuple[ScheduledFault, ...],
+    nemesis: RandomNemesis,
     progress: Callable[[str, float, Mapping[str, int]], None],
 ) -> Ending:
-    await _load(stage, faults, asked, schedule, progress)
+    await _load(stage, asked, nemesis, progress)
     progress("healing, final reads, replica logs", asked.time_s, {})
     await heal_all(stage, faults, ())
+    await nemesis.settle()
     return await end(stage)
 
 
 async def _load(
     stage: Stage,
-    faults: Faults,
     asked: RandomRun,
-    schedule: tuple[ScheduledFault, ...],
+    nemesis: RandomNemesis,
     progress: Callable[[str, float, Mapping[str, int]], None],
 ) -> None:
     await stage.start_clients(producer_options(asked))
@@ -206,66 +251,24 @@ async def _load(
         senders=1,
     )
     begun = time.monotonic()
-    doing = "load"
-    stopping = asyncio.Event()
+    is_over = False
 
     async def tell() -> None:
-        while True:
+        # Python 3.11 loses a cancellation that comes together with an answer: so it is asked, too.
+        while not is_over:
             counts = await stage.clients.do("progress")
-            progress(doing, time.monotonic() - begun, counts)
+            progress(nemesis.doing, time.monotonic() - begun, counts)
             if asked_to_stop(stage.run) is not None:
-                stopping.set()
+                nemesis.stopping.set()
             await asyncio.sleep(_PROGRESS_S)
 
     telling = asyncio.create_task(tell())
     try:
-        for scheduled in schedule:
-            await _until_s(begun + scheduled.at_s, stopping)
-            if stopping.is_set():
-                break
-            doing = scheduled.fault.kind
-            await _inject(faults, scheduled.fault)
-            await _until_s(begun + scheduled.at_s + scheduled.lasts_s, stopping)
-            await _undo(faults, scheduled.fault)
-            doing = "load"
-        await _until_s(begun + asked.time_s, stopping)
+        await nemesis.play(asked.time_s)
     finally:
+        is_over = True
         telling.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await telling
+        await asyncio.wait((telling,))
+    if not telling.cancelled():
+        telling.result()
     await stage.stop_load()
-
-
-async def _until_s(moment: float, stopping: asyncio.Event) -> None:
-    """The schedule of a random run is in seconds: this is the one place that waits for time.
-
-    Somebody may ask the run to stop before (`neaptide.results.stop`).
-    """
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stopping.wait(), max(0.0, moment - time.monotonic()))
-
-
-async def _inject(faults: Faults, fault: Fault) -> None:
-    match fault:
-        case KillFault():
-            await faults.kill(fault.broker, fault.in_flight)
-        case PauseFault():
-            await faults.pause(fault.broker)
-        case RestartFault():
-            await faults.stop(fault.broker)
-        case CutFault():
-            await faults.cut(fault.source, fault.destination, fault.purpose, both=fault.both)
-        case _:
-            assert_never(fault)
-
-
-async def _undo(faults: Faults, fault: Fault) -> None:
-    match fault:
-        case KillFault() | RestartFault():
-            await faults.restart(fault.broker)
-        case PauseFault():
-            await faults.resume(fault.broker)
-        case CutFault():
-            await faults.heal(fault.source, fault.destination)
-        case _:
-            assert_never(fault)

@@ -25,7 +25,7 @@ from neaptide.harness.systems import System, fetch
 from neaptide.harness.version import VERSION
 from neaptide.results.compaction import compact
 from neaptide.results.errors import RunUnreadableError, StoreError
-from neaptide.results.run import Aim, Incident, Kind, Run, Status, read_run
+from neaptide.results.run import Aim, Incident, Kind, MissedFault, Run, Status, read_run
 from neaptide.results.store import create_run, write_run
 
 
@@ -37,6 +37,8 @@ class Finished:
     ending: Ending
     disagreements: tuple[str, ...] = ()
     stopped_early: str = ""
+    aimed: int = 0
+    missed: tuple[MissedFault, ...] = ()
 
 
 def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
@@ -99,6 +101,8 @@ async def record(
             replicas_written=done.ending.replicas_written,
             disagreements=done.disagreements,
             stopped_early=done.stopped_early,
+            aimed=done.aimed,
+            missed=done.missed,
         )
         write_run(directory, finished)
         return directory, finished

@@ -3,6 +3,9 @@
 The text is parsed by Python's own parser and then only a handful of forms is let through, so that
 a condition reads like a sentence and can do nothing else. Names are checked when the scenario is
 read, not when the cluster is already running.
+
+`was(X)` is what X was when the waiting began, and numbers may be added and subtracted:
+`round(A) >= was(round(A)) + 3` is three fetch rounds later.
 """
 
 from __future__ import annotations
@@ -55,11 +58,16 @@ Evaluate = Callable[[Observed], Any]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`subject`: what stands left of a comparison, for whoever says what was seen instead."""
+    """`subject`: what stands left of a comparison, for whoever says what was seen instead.
+
+    `begun`: the same condition, for a wait that begins now: each `was` is what is observed now. Of
+    one that has not begun, it is what is observed when it is asked.
+    """
 
     text: str
     holds: Callable[[Observed], bool]
     subject: Evaluate
+    begun: Callable[[Observed], Condition]
 
 
 # Function name → (kinds of its arguments, what it asks).
@@ -105,8 +113,13 @@ VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
     " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A),"
     " log_start_offset(A), log_end_offset(A), round(A), leader, leader_epoch, controller,"
-    " controller_epoch, isr, isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR"
+    " controller_epoch, isr, isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR, was(X),"
+    " numbers with + and -"
 )
+_ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+}
 
 
 def parse_condition(
@@ -121,14 +134,30 @@ def parse_condition(
     `controllers`: names that earlier steps gave to whoever was the active controller. `groups`:
     those that consumers of earlier steps, or of this one, are of.
     """
+    tree = _parse(text)
+
+    def compile_at(past: Observed | None) -> Condition:
+        compiler = _Compiler(text, brokers, records, controllers, groups, past)
+        compiled = compiler.boolean(tree)
+        subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
+        return Condition(text, lambda observed: bool(compiled(observed)), subject, compile_at)
+
+    return compile_at(None)
+
+
+def parse_number(text: str, brokers: Mapping[str, int]) -> Evaluate:
+    """What a text such as `HW(A) + 3` comes to; None where it is not known.
+
+    Raises ConditionError.
+    """
+    return _Compiler(text, brokers, (), (), ()).value(_parse(text))
+
+
+def _parse(text: str) -> ast.expr:
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        return ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ConditionError(f"cannot read the condition {text!r}") from None
-    compiler = _Compiler(text, brokers, records, controllers, groups)
-    compiled = compiler.boolean(tree)
-    subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
-    return Condition(text, lambda observed: bool(compiled(observed)), subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +167,7 @@ class _Compiler:
     records: Collection[str]
     controllers: Collection[str]
     groups: Collection[str]
+    past: Observed | None = None  # what was observed when the waiting began
 
     def boolean(self, node: ast.expr) -> Evaluate:
         match node:
@@ -193,10 +223,29 @@ class _Compiler:
                 return lambda o: name
             case ast.Name(name) if name in self.controllers:
                 return lambda o: o.named(name)
+            case ast.Call(ast.Name("was"), [what], []):
+                return self._was(self.value(what))
+            case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
+                return self._sum(left, op, right)
             case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
                 return self._call(name, arguments)
             case _:
                 raise self._unreadable(node)
+
+    def _was(self, ask: Evaluate) -> Evaluate:
+        if self.past is None:
+            return ask
+        value = ask(self.past)
+        return lambda o: value
+
+    def _sum(self, left: ast.expr, op: ast.operator, right: ast.expr) -> Evaluate:
+        first, second, add = self.value(left), self.value(right), _ARITHMETIC[type(op)]
+
+        def added(observed: Observed) -> int | None:
+            a, b = first(observed), second(observed)
+            return add(a, b) if isinstance(a, int) and isinstance(b, int) else None
+
+        return added
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Evaluate:
         kinds, ask = _FUNCTIONS[name]

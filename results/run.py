@@ -81,6 +81,16 @@ class Incident:
     why: str  # a sentence
 
 
+@dataclass(frozen=True, slots=True)
+class MissedFault:
+    """A fault of a random run that did not come to what it was for; the load went on."""
+
+    phase: int  # of the schedule, from 1
+    at_s: float  # when it was to begin, since the load began
+    fault: str
+    why: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """One run, as its `run.json` describes it."""
@@ -108,6 +118,8 @@ class Run:
     incidents: tuple[Incident, ...] = ()
     min_acked: int = 1  # fewer acknowledged records prove nothing
     disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
+    aimed: int = 0  # faults of a random run that were aimed at fetch rounds, and begun
+    missed: tuple[MissedFault, ...] = ()
     stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
     repeat: str = ""  # the command that repeats this run
     clients: Any = None
@@ -232,6 +244,12 @@ def _assigned(value: object) -> Assigned:
     return Assigned(_text(item["topic"]), _number(item["partition"]), brokers)
 
 
+def _missed(value: object) -> MissedFault:
+    item = _object(value)
+    at_s = float(item["at_s"])
+    return MissedFault(_number(item["phase"]), at_s, _text(item["fault"]), _text(item["why"]))
+
+
 def _incident(value: object) -> Incident:
     item = _object(value)
     kind = _one_of("client", "process", "recorder", "coordination")(item["kind"])
@@ -255,6 +273,8 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "min_acked": _number,
     "incidents": lambda value: tuple(_incident(item) for item in _list(value)),
     "disagreements": lambda value: tuple(_text(item) for item in _list(value)),
+    "aimed": _number,
+    "missed": lambda value: tuple(_missed(item) for item in _list(value)),
     "clients": lambda value: value,
     "versions": _map_of(_text),
 }

@@ -46,6 +46,7 @@ class Performer:
     def wait(self, condition: Condition, within_s: float) -> None:
         """Lets events happen until the condition holds. Raises MissedError where it does not."""
         observed = WorldObserved(self.world, self.named)
+        condition = condition.begun(observed)
         deadline_us = self.world.now_us + int(within_s * 1_000_000)
         while not condition.holds(observed):
             if not self.world.advance(deadline_us):

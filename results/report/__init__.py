@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from neaptide.results.report import evidence, over_time, plots
+from neaptide.results.report.closeup import close_up
 from neaptide.results.report.diagram import draw
 from neaptide.results.report.layout import lay_out
 from neaptide.results.report.rows import Row, RunData, load
@@ -75,6 +76,7 @@ def _page(data: RunData) -> dict[str, Any]:
         "more_records": more,
         "diagram": diagram,
         "left_out": left_out,
+        "closeup": _closeup(data) if under_load else None,
         "logs": _final_logs(data) if not under_load else [],
         "plots": [
             svg
@@ -127,6 +129,16 @@ def _diagram(data: RunData) -> tuple[str, int]:
         moments.append(Line(moments[-1].at_ns, text, "bad"))
     drawing = lay_out(moments, _lifelines(data), guilty)
     return draw(drawing), drawing.left_out
+
+
+def _closeup(data: RunData) -> tuple[str, int, str] | None:
+    """A record in question, its partition, and the rounds around it as a diagram."""
+    found = close_up(data)
+    if found is None:
+        return None
+    moments = Story(data.names, found.partition).tell(found.operations, found.rounds)
+    picture = draw(lay_out(moments, _lifelines(data), {found.record}))
+    return found.record, found.partition, picture
 
 
 def _operations_of_interest(data: RunData) -> list[Row]:

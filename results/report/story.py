@@ -293,6 +293,10 @@ def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
         return f"{verb} {what} {kind} {fields['from']} → {fields['to']}{where}"
     if verb == "measured":
         return f"measured: {fields['times']} × {fields['unit']} ({fields['elapsed_ms']} ms)"
+    if verb == "aim":
+        return f"aimed at partition {fields.get('partition')}: {fields.get('shape')}"
+    if verb == "missed":
+        return f"missed: {fields.get('why')}"
     ends = [str(fields[key]) for key in ("from", "to") if fields.get(key)]
     purpose = f" ({fields['purpose']})" if fields.get("purpose") else ""
     rule = f" {fields['rule']}" if fields.get("rule") else ""

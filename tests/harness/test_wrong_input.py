@@ -41,7 +41,7 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
         (("run", "append", "--nemesis", "boom"), "There is no fault 'boom'; it must be one of"),
         (
             ("run", "append", "--brokers", "1", "--nemesis", "kill,cut"),
-            "--nemesis cut is between two brokers: it needs --brokers 2 or more",
+            "--nemesis cut needs --brokers 2 or more, not 1",
         ),
         (("run", "append", "--acks", "2"), "--acks '2' must be 0, 1 or all"),
         (("run", "append", "--idempotence", "--acks", "1"), "--idempotence needs --acks all"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from neaptide.nemesis.conditions import ConditionError, parse_condition
+from neaptide.nemesis.conditions import ConditionError, parse_condition, parse_number
 
 BROKERS = {"A": 0, "B": 1, "C": 2}
 RECORDS = ("m1", "m2")
@@ -135,6 +135,8 @@ class Seen:
         ("leader is A and isr is {C} or fenced(B)", Seen(leads=2, in_sync=(2,)), True),
         ("log_start_offset(A) >= 5 and log_end_offset(A) is 9", Seen(), True),
         ("log_start_offset(B) >= 0", Seen(), False),
+        ("round(A) >= round(B) - 1 and not round(A) >= round(B) + 1", Seen(), True),
+        ("LEO(A) + 1 >= 3", Seen(), False),
     ],
 )
 def test_a_condition_means_what_it_reads_like(text: str, seen: Seen, expected: bool) -> None:
@@ -188,3 +190,31 @@ def test_the_controller_is_asked_for_by_a_name_that_a_step_gave(
     text: str, seen: Seen, expected: bool
 ) -> None:
     assert parse_condition(text, BROKERS, RECORDS, {"old"}).holds(seen) is expected
+
+
+def test_was_is_what_was_observed_when_the_waiting_began() -> None:
+    seen = Seen(ends={0: 5}, leads=1)
+    condition = parse_condition("LEO(A) >= was(LEO(A)) + 2 or leader != was(leader)", BROKERS, ())
+    begun = condition.begun(seen)
+    assert not begun.holds(seen)
+    seen.ends[0] = 6
+    assert not begun.holds(seen)
+    assert not condition.holds(seen)
+    seen.ends[0] = 7
+    assert begun.holds(seen)
+    assert not condition.begun(seen).holds(seen)
+    seen.leads = 2
+    assert begun.begun(Seen(ends={0: 7}, leads=1)).holds(seen)
+
+
+def test_what_was_not_known_is_never_reached() -> None:
+    begun = parse_condition("LEO(B) >= was(LEO(B)) + 1", BROKERS, ()).begun(Seen())
+    assert not begun.holds(Seen(ends={1: 10}))
+
+
+def test_a_number_is_read_as_in_a_condition() -> None:
+    assert parse_number("LEO(A) + 3", BROKERS)(Seen(ends={0: 4})) == 7
+    assert parse_number("LEO(B) + 3", BROKERS)(Seen(ends={0: 4})) is None
+    for text in ("LEO(A) * 3", "open('x')", "LEO(A) +"):
+        with pytest.raises(ConditionError):
+            parse_number(text, BROKERS)

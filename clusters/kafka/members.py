@@ -1,0 +1,122 @@
+"""Changes of what a Kafka cluster consists of, while it runs: replicas, leaders, topics, settings.
+
+By the admin API where Kafka has all of it (2.4: KIP-455), which is in `admin`; before that as
+Kafka's own tools of the time did it, by znodes. Asked for, not waited for: when it is done the
+cluster's metadata shows it. Not for the brokers of this project, which serve nothing of this.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from neaptide.clusters.broker.coordination import znodes
+
+Replicas = Mapping[int, Sequence[int]]
+ADMIN_SINCE: Final = (2, 4)
+_ZOOKEEPER_S: Final = 8.0
+_REASSIGN_PATH: Final = "/admin/reassign_partitions"
+_ELECT_PATH: Final = "/admin/preferred_replica_election"
+_DELETE_PATH: Final = "/admin/delete_topics"
+_CHANGES_PATH: Final = "/config/changes/config_change_"
+
+
+class RefusedChangeError(Exception):
+    """The cluster does not do it, or nobody was there to be asked: a sentence."""
+
+
+class Members(Protocol):
+    """Calls block; each raises RefusedChangeError."""
+
+    def reassign(self, topic: str, replicas: Replicas) -> None: ...
+
+    def elect(self, topic: str, partitions: Sequence[int]) -> None:
+        """The preferred leader of each: the first assigned."""
+        ...
+
+    def add_partitions(self, topic: str, replicas: Replicas) -> None:
+        """`replicas`: of all partitions, the old ones too."""
+        ...
+
+    def set(self, topic: str, settings: Mapping[str, str | None]) -> None:
+        """None: as if it had never been set."""
+        ...
+
+    def create(self, topic: str, replicas: Replicas) -> None: ...
+
+    def delete(self, topic: str) -> None: ...
+
+
+class ZooKeeperMembers:
+    """By the znodes that Kafka's controller watches."""
+
+    def __init__(self, connect: str) -> None:
+        self._connect = connect
+
+    def reassign(self, topic: str, replicas: Replicas) -> None:
+        self._ask("create", _REASSIGN_PATH, _document(_partitions(topic, replicas)))
+
+    def elect(self, topic: str, partitions: Sequence[int]) -> None:
+        chosen = [{"topic": topic, "partition": partition} for partition in partitions]
+        self._ask("create", _ELECT_PATH, _document(chosen))
+
+    def add_partitions(self, topic: str, replicas: Replicas) -> None:
+        assignment = {p: tuple(brokers) for p, brokers in replicas.items()}
+        encoded = znodes.encode_assignment(assignment, None)
+        self._ask("set", znodes.topic_path(topic), encoded)
+
+    def set(self, topic: str, settings: Mapping[str, str | None]) -> None:
+        kept = {name: value for name, value in settings.items() if value is not None}
+        self._ask("set", znodes.topic_config_path(topic), znodes.encode_settings(kept))
+        change = {"version": 2, "entity_path": f"topics/{topic}"}
+        self._ask("create", _CHANGES_PATH, json.dumps(change).encode(), sequence=True)
+
+    def create(self, topic: str, replicas: Replicas) -> None:
+        assignment = {p: tuple(brokers) for p, brokers in replicas.items()}
+        self._ask("ensure_path", znodes.topic_config_path(topic))
+        self._ask("set", znodes.topic_config_path(topic), znodes.encode_settings({}))
+        encoded = znodes.encode_assignment(assignment, None)
+        self._ask("create", znodes.topic_path(topic), encoded)
+
+    def delete(self, topic: str) -> None:
+        self._ask("ensure_path", f"{_DELETE_PATH}/{topic}")
+
+    def _ask(self, what: str, path: str, *arguments: Any, **named: Any) -> None:
+        client = KazooClient(hosts=self._connect, timeout=_ZOOKEEPER_S)
+        try:
+            client.start(_ZOOKEEPER_S)
+            getattr(client, what)(path, *arguments, **named)
+        except (KazooException, KazooTimeoutError) as error:
+            raise RefusedChangeError(f"{what} {path}: {type(error).__name__}") from None
+        finally:
+            client.stop()
+            client.close()
+
+
+def _partitions(topic: str, replicas: Replicas) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "partition": partition, "replicas": list(brokers)}
+        for partition, brokers in replicas.items()
+    ]
+
+
+def _document(partitions: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"version": 1, "partitions": partitions}).encode()
+
+
+def move_controller(connect: str) -> None:
+    """Has another broker become controller, with ZooKeeper. Raises RefusedChangeError."""
+    client = KazooClient(hosts=connect, timeout=_ZOOKEEPER_S)
+    try:
+        client.start(_ZOOKEEPER_S)
+        client.delete(znodes.CONTROLLER)
+    except (KazooException, KazooTimeoutError) as error:
+        raise RefusedChangeError(f"no controller was removed: {type(error).__name__}") from None
+    finally:
+        client.stop()
+        client.close()

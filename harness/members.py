@@ -1,0 +1,180 @@
+"""Does what a fault of members says to a running cluster, and what undoes it.
+
+What the cluster refuses, or nobody was there to be asked for, is a miss. A reassignment is undone
+only when the cluster's own metadata says so: the run's end waits for every replica that it began
+with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from neaptide.clusters.kafka.members import (
+    ADMIN_SINCE,
+    Members,
+    RefusedChangeError,
+    Replicas,
+    ZooKeeperMembers,
+    move_controller,
+)
+from neaptide.clusters.kafka.versions import Mode, parse_release
+from neaptide.harness.aimed import MissedError
+from neaptide.harness.faults import Faults
+from neaptide.harness.stage import Stage
+from neaptide.harness.systems import generation_of
+from neaptide.nemesis.drawn.members import MembersFault, without
+
+Undo = Callable[[], Awaitable[None]]
+_DONE_WITHIN_S: Final = 30.0
+_LOOK_S: Final = 0.25  # nothing tells that a reassignment is over, or may be asked for again
+_OTHER_TOPIC: Final = "neaptide-other"
+
+
+class MembersNemesis:
+    def __init__(self, stage: Stage, faults: Faults) -> None:
+        self._stage = stage
+        self._faults = faults
+        self._topic = stage.spec.topic.name
+        self._assigned = dict(stage.spec.topic.assignment)
+        self._others = 0
+
+    async def begin(self, fault: MembersFault) -> list[Undo]:
+        """What undoes it. Raises MissedError."""
+        begun_ns = self._stage.recorder.now_ns()
+        try:
+            undo = await self._begin(fault)
+        except RefusedChangeError as refused:
+            raise MissedError(str(refused)) from None
+        finally:
+            fields = {"action": fault.action, "partition": fault.partition}
+            self._stage.note_nemesis({"members": fields}, begun_ns)
+        return undo
+
+    async def _begin(self, fault: MembersFault) -> list[Undo]:
+        first = fault.brokers[0]
+        match fault.action:
+            case "reassign":
+                now = self._assigned[fault.partition]
+                changed = without(first, {fault.partition: now}, fault.brokers)
+                if not changed:
+                    changed = {fault.partition: tuple(reversed(now))}
+                await self._change("reassign", changed)
+                return [partial(self._reassign_back, tuple(changed))]
+            case "remove":
+                return await self._remove(first, fault.brokers)
+            case "elect":
+                await self.elect(sorted(self._assigned))
+                return [_nothing]
+            case "controller":
+                await self._move_controller()
+                return [_nothing]
+            case "partitions":
+                return await self._add_partition(fault)
+            case "settings":
+                name, value = fault.setting
+                await self._change("set", {name: value})
+                return [partial(self._undo_change, "set", {name: None})]
+            case "topic":
+                return await self._make_topic(fault)
+
+    async def elect(self, partitions: Sequence[int]) -> None:
+        """Raises RefusedChangeError."""
+        if generation_of(self._stage.system) is not None:
+            raise RefusedChangeError(f"{self._stage.system} does not elect on demand")
+        await asyncio.to_thread(self._members().elect, self._topic, partitions)
+
+    # --- each ------------------------------------------------------------------------------------
+
+    async def _remove(self, broker: int, brokers: Sequence[int]) -> list[Undo]:
+        if not self._stage.is_reachable(broker):
+            raise MissedError(f"broker {broker} is down already")
+        changed = without(broker, self._assigned, brokers)
+        await self._change("reassign", changed)
+        undo: list[Undo] = [partial(self._reassign_back, tuple(changed))]
+        await self._until_assigned({**self._assigned, **changed})
+        if self._stage.is_reachable(broker):
+            await self._faults.stop(broker)
+            undo.append(partial(self._faults.restart, broker))
+        return undo
+
+    async def _reassign_back(self, partitions: Sequence[int]) -> None:
+        """Asked for again until the cluster takes it: another reassignment may still go on."""
+        wanted = {partition: self._assigned[partition] for partition in partitions}
+        deadline = time.monotonic() + _DONE_WITHIN_S
+        while time.monotonic() < deadline:
+            try:
+                await self._change("reassign", wanted)
+            except RefusedChangeError:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            break
+        await self._until_assigned(self._assigned)
+
+    async def _until_assigned(self, wanted: Mapping[int, Sequence[int]]) -> None:
+        """At most so long; the end of the run says what never came about."""
+        deadline = time.monotonic() + _DONE_WITHIN_S
+        while time.monotonic() < deadline:
+            now = await self._stage.observer.assignment(self._topic)
+            if all(set(now.get(one, ())) == set(brokers) for one, brokers in wanted.items()):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _move_controller(self) -> None:
+        if self._stage.cluster.quorum:
+            raise MissedError("in KRaft nobody but the quorum moves the controller")
+        await asyncio.to_thread(move_controller, self._connect)
+
+    async def _add_partition(self, fault: MembersFault) -> list[Undo]:
+        now = await self._stage.observer.assignment(self._topic)
+        more = {**now, len(now): tuple(fault.brokers[: len(now[0])])}
+        await self._change("add_partitions", more)
+        return [_nothing]
+
+    async def _make_topic(self, fault: MembersFault) -> list[Undo]:
+        self._others += 1
+        name = f"{_OTHER_TOPIC}-{self._others}"
+        replicas = {0: tuple(fault.brokers[:2]), 1: tuple(fault.brokers[1:3])}
+        await asyncio.to_thread(self._members().create, name, replicas)
+        return [partial(self._undo_topic, name)]
+
+    async def _undo_topic(self, name: str) -> None:
+        try:
+            await asyncio.to_thread(self._members().delete, name)
+        except RefusedChangeError:
+            return  # another topic than that of the load: nothing depends on it
+
+    async def _change(self, what: str, change: Replicas | Mapping[str, str | None]) -> None:
+        await asyncio.to_thread(getattr(self._members(), what), self._topic, change)
+
+    async def _undo_change(self, what: str, change: Mapping[str, str | None]) -> None:
+        try:
+            await self._change(what, change)
+        except RefusedChangeError:
+            return  # none of these settings loses anything
+
+    # --- who is asked ----------------------------------------------------------------------------
+
+    @property
+    def _connect(self) -> str:
+        stage = self._stage
+        return f"{stage.machines.harness_address}:{stage.cluster.coordination_port}"
+
+    def _members(self) -> Members:
+        release = parse_release(self._stage.system.version)
+        if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
+            return ZooKeeperMembers(self._connect)
+        from neaptide.clusters.kafka.admin import AdminMembers
+
+        stage = self._stage
+        there = [broker for broker in stage.spec.brokers if stage.is_reachable(broker)]
+        if not there:
+            raise RefusedChangeError("no broker is there to be asked")
+        return AdminMembers(",".join(stage.client_address(broker) for broker in there))
+
+
+async def _nothing() -> None:
+    """What has nothing to be undone."""

@@ -1,0 +1,235 @@
+"""Plays the faults of a random run by the clock, and says what it is doing.
+
+Not which faults these are: they were drawn before. Not the load: that goes on all the time. A fault
+that finds nobody to do it to, or whose aim is missed, is listed in `missed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, assert_never
+
+from neaptide.harness.aimed import MissedError, bring_back, play_episode
+from neaptide.harness.faults import Faults
+from neaptide.harness.members import MembersNemesis
+from neaptide.harness.stage import Stage
+from neaptide.nemesis.drawn.episodes import Episode
+from neaptide.nemesis.drawn.faults import (
+    CutFault,
+    DownFault,
+    Fault,
+    KillFault,
+    PartitionFault,
+)
+from neaptide.nemesis.drawn.members import MembersFault
+from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
+from neaptide.nemesis.drawn.targets import Seen, Target, resolve
+from neaptide.results.run import MissedFault
+
+LOAD = "load"
+_SETTLES_WITHIN_S: Final = 20.0
+Undo = Callable[[], Awaitable[None]]
+
+
+class RandomNemesis:
+    """`doing`: the faults that are there now, for whoever shows the progress of the run.
+
+    `aimed`: how many aimed faults were begun.
+    """
+
+    def __init__(self, stage: Stage, faults: Faults, schedule: Schedule) -> None:
+        self.doing = LOAD
+        self.stopping = asyncio.Event()  # somebody asked the run to stop
+        self.aimed = 0
+        self.missed: list[MissedFault] = []
+        self._stage = stage
+        self._faults = faults
+        self._schedule = schedule
+        self._members = MembersNemesis(stage, faults)
+
+    async def play(self, time_s: float) -> None:
+        """Returns when the time is over, or somebody asked the run to stop."""
+        begun = time.monotonic()
+        if any(_is_aimed(phase) for phase in self._schedule):
+            await self._stage.watch_rounds()
+        for number, phase in enumerate(self._schedule, start=1):
+            await self._until_s(begun + phase.at_s)
+            if self.stopping.is_set() or time.monotonic() > begun + time_s:
+                return
+            await self._restart_withdrawn()
+            self.doing = phase.doing
+            await self._play_phase(number, phase)
+            self.doing = LOAD
+        await self._until_s(begun + time_s)
+
+    async def _until_s(self, moment: float) -> None:
+        """The schedule of a random run is in seconds: this is the one place that waits for time.
+
+        Somebody may ask the run to stop before (`neaptide.results.stop`).
+        """
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.stopping.wait(), max(0.0, moment - time.monotonic()))
+
+    async def settle(self) -> None:
+        """After the last fault: who has given up because of it is started again."""
+        assigned = self._stage.spec.topic.assignment
+
+        def is_whole() -> bool:
+            views = [self._stage.view(partition) for partition in assigned]
+            return all(
+                view is not None and set(view.isr) == set(brokers)
+                for view, brokers in zip(views, assigned.values(), strict=True)
+            )
+
+        try:
+            await self._stage.until(is_whole, _SETTLES_WITHIN_S, "every replica is in the ISR")
+        except TimeoutError:
+            await self._restart_withdrawn()
+
+    async def _restart_withdrawn(self) -> None:
+        """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it is
+        registered and runs, and listens no longer. It would never come back."""
+        for broker in self._stage.spec.brokers:
+            registered = broker in self._stage.observer.registered
+            if not registered or not self._stage.is_reachable(broker):
+                continue
+            if not await self._stage.is_listening(broker):
+                await self._faults.kill(broker, "discarded")
+                await self._faults.restart(broker)
+
+    # --- a phase ---------------------------------------------------------------------------------
+
+    async def _play_phase(self, number: int, phase: Phase) -> None:
+        """Begins and ends each fault in its time; what is there at the end is undone."""
+        begun = time.monotonic()
+        undo: dict[int, list[Undo]] = {}
+        moments = sorted(
+            moment
+            for index, timed in enumerate(phase.faults)
+            for moment in ((timed.after_s, 0, index), (timed.after_s + timed.lasts_s, 1, index))
+        )
+        try:
+            for after_s, is_end, index in moments:
+                timed = phase.faults[index]
+                if is_end and index not in undo:
+                    continue  # it is over already
+                await self._until_s(begun + after_s)
+                if is_end:
+                    await _undo_all(undo.pop(index))
+                elif not self.stopping.is_set():
+                    begun_undo = await self._begin(number, phase, timed)
+                    if begun_undo:
+                        undo[index] = begun_undo
+        finally:
+            for index in sorted(undo, reverse=True):
+                await _undo_all(undo[index])
+
+    async def _begin(self, number: int, phase: Phase, timed: TimedFault) -> list[Undo]:
+        """What undoes it; nothing where it is over, or missed."""
+        fault = timed.fault
+        if isinstance(fault, Episode):
+            self.aimed += 1
+            name = f"phase {number}"
+            why = await play_episode(
+                self._stage, self._faults, fault, name, self.stopping, self._members.elect
+            )
+            undo: list[Undo] = []
+        else:
+            undo, why = [], None
+            try:
+                undo = await self._inject(fault)
+            except MissedError as missed:
+                why = str(missed)
+            if not undo:
+                why = why or "nobody is left to do it to"
+        if why is not None:
+            at_s = phase.at_s + timed.after_s
+            self.missed.append(MissedFault(number, at_s, fault.kind, why))
+            self._stage.note_nemesis(
+                {"missed": {"phase": number, "fault": fault.kind, "why": why}},
+                self._stage.recorder.now_ns(),
+            )
+        return undo
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    async def _inject(self, fault: Fault) -> list[Undo]:
+        match fault:
+            case KillFault():
+                kill = partial(self._faults.kill, in_flight=fault.in_flight)
+                return await self._do_to_each(fault.target, kill)
+            case DownFault():
+                if fault.kind == "power-off":
+                    self._check_flushed(fault)
+                return await self._do_to_each(fault.target, self._downs[fault.kind])
+            case CutFault():
+                ends = fault.source, fault.destination
+                await self._faults.cut(*ends, fault.purpose, both=fault.both)
+                return [partial(self._faults.heal, *ends)]
+            case PartitionFault():
+                return await self._partition(fault)
+            case MembersFault():
+                return await self._members.begin(fault)
+            case Episode():
+                return []
+            case _:
+                assert_never(fault)
+
+    @property
+    def _downs(self) -> dict[str, Callable[[int], Awaitable[None]]]:
+        return {
+            "pause": self._faults.pause,
+            "restart": self._faults.stop,
+            "power-off": lambda broker: self._faults.power_off(broker, {}),
+        }
+
+    def _check_flushed(self, fault: DownFault) -> None:
+        """A controller of KRaft flushes its log before it answers: no power failure cuts that."""
+        if not set(self._resolve(fault.target)) <= set(self._stage.spec.brokers):
+            raise MissedError("the controller is no broker, and loses nothing with its power")
+
+    def _resolve(self, target: Target) -> tuple[int, ...]:
+        view = self._stage.view(target.partition)
+        return resolve(
+            target,
+            Seen(
+                None if view is None else view.leader,
+                () if view is None else view.isr,
+                self._stage.observer.controller,
+            ),
+        )
+
+    async def _do_to_each(
+        self, target: Target, what: Callable[[int], Awaitable[None]]
+    ) -> list[Undo]:
+        """To those who are there; whoever is down or paused is left as it is."""
+        undo: list[Undo] = []
+        for node in self._resolve(target):
+            if self._stage.is_reachable(node):
+                await what(node)
+                undo.append(partial(bring_back, self._stage, self._faults, node))
+        return undo
+
+    async def _partition(self, fault: PartitionFault) -> list[Undo]:
+        first = None
+        if fault.first is not None:
+            first = next(iter(self._resolve(fault.first)), None)
+        undo: dict[frozenset[int | str], Undo] = {}
+        for deaf in fault.cuts(first):
+            ends = deaf.source, deaf.destination
+            await self._faults.cut(*ends, deaf.purpose, both=False)
+            undo[frozenset(ends)] = partial(self._faults.heal, *ends)
+        return list(undo.values())
+
+
+def _is_aimed(phase: Phase) -> bool:
+    return any(isinstance(timed.fault, Episode) for timed in phase.faults)
+
+
+async def _undo_all(undo: list[Undo]) -> None:
+    for one in reversed(undo):
+        await one()

@@ -1,0 +1,253 @@
+"""The faults of random runs: the table of their names, and each fault as a frozen value. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, get_args
+
+from neaptide.nemesis.drawn.aims import draw_episode
+from neaptide.nemesis.drawn.episodes import Episode
+from neaptide.nemesis.drawn.members import MembersFault, draw_members
+from neaptide.nemesis.drawn.shapes import SHAPES, Deaf
+from neaptide.nemesis.drawn.targets import ROLES, Scope, Target, draw_target
+from neaptide.nemesis.gate.model import COORDINATION, Endpoint
+from neaptide.nemesis.steps import InFlight, Purpose
+
+
+@dataclass(frozen=True, slots=True)
+class KillFault:
+    """SIGKILL, then a start after a while."""
+
+    target: Target
+    in_flight: InFlight
+    kind: Literal["kill"] = "kill"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.target.to_json(), "in_flight": self.in_flight}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> KillFault:
+        return cls(Target.from_json(raw), _one_of(raw["in_flight"], get_args(InFlight)))
+
+
+@dataclass(frozen=True, slots=True)
+class DownFault:
+    """A pause, a clean shutdown, or a power failure; undone after a while."""
+
+    kind: Literal["pause", "restart", "power-off"]
+    target: Target
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **self.target.to_json()}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> DownFault:
+        return cls(raw["kind"], Target.from_json(raw))
+
+
+@dataclass(frozen=True, slots=True)
+class CutFault:
+    """One link, one way or both."""
+
+    source: Endpoint
+    destination: Endpoint
+    purpose: Purpose
+    both: bool
+    kind: Literal["cut"] = "cut"
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "source": self.source,
+            "destination": self.destination,
+            "purpose": self.purpose,
+            "both": self.both,
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> CutFault:
+        purpose = _one_of(raw["purpose"], get_args(Purpose))
+        return cls(raw["source"], raw["destination"], purpose, bool(raw["both"]))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFault:
+    """A shape of `shapes.SHAPES`. `brokers`: in the order that says who has which part in it.
+
+    `first`: who has the first part, if that is a role.
+    """
+
+    shape: str
+    brokers: tuple[int, ...]
+    first: Target | None = None
+    kind: Literal["partition"] = "partition"
+
+    def cuts(self, first: int | None = None) -> tuple[Deaf, ...]:
+        """`first`: the broker that has the role now."""
+        order = self.brokers
+        if first in order:
+            order = (first, *(broker for broker in order if broker != first))
+        return SHAPES[self.shape](order)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "shape": self.shape,
+            "order": list(self.brokers),
+            "first": None if self.first is None else self.first.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> PartitionFault:
+        first = raw.get("first")
+        return cls(
+            _one_of(raw["shape"], tuple(SHAPES)),
+            tuple(int(broker) for broker in raw["order"]),
+            None if first is None else Target.from_json(first),
+        )
+
+
+Fault = KillFault | DownFault | CutFault | PartitionFault | MembersFault | Episode
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a fault is drawn for.
+
+    `faults`: all that were asked for. `aims`: how likely each shape of an aimed fault is.
+    """
+
+    brokers: Sequence[int]
+    partitions: int
+    faults: Sequence[str] = ()
+    aims: Mapping[str, float] = field(default_factory=dict)
+
+
+# --- drawing -------------------------------------------------------------------------------------
+
+
+def _kill(rng: random.Random, given: Given) -> Fault:
+    target = draw_target(rng, given.brokers, given.partitions)
+    return KillFault(target, rng.choice(("discarded", "delivered")))
+
+
+def _down(kind: Literal["pause", "restart", "power-off"]) -> Callable[..., Fault]:
+    def draw(rng: random.Random, given: Given) -> Fault:
+        return DownFault(kind, draw_target(rng, given.brokers, given.partitions))
+
+    return draw
+
+
+def _cut(rng: random.Random, given: Given) -> Fault:
+    """Between two brokers, or between one and the coordination service; one way or both."""
+    source = rng.choice(given.brokers)
+    if rng.random() < 0.3:
+        return CutFault(source, COORDINATION, "coordination", both=True)
+    other = rng.choice([broker for broker in given.brokers if broker != source])
+    return CutFault(source, other, "replication", both=rng.random() < 0.5)
+
+
+def _partition(rng: random.Random, given: Given) -> Fault:
+    shape = rng.choice(list(SHAPES))
+    order = tuple(rng.sample(list(given.brokers), len(given.brokers)))
+    first = None
+    if rng.random() < 0.5:
+        first = draw_target(rng, given.brokers, given.partitions, ROLES)
+    return PartitionFault(shape, order, first)
+
+
+def _members(rng: random.Random, given: Given) -> Fault:
+    return draw_members(rng, given.brokers, given.partitions)
+
+
+def _rounds(rng: random.Random, given: Given) -> Fault:
+    return draw_episode(rng, given.partitions, given.aims, power_off="power-off" in given.faults)
+
+
+# --- the table -----------------------------------------------------------------------------------
+
+Draw = Callable[[random.Random, Given], Fault]
+Read = Callable[[Mapping[str, Any]], Fault]
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """One name that `--nemesis` takes. `needs`: brokers, at least. `kafka_only`: the brokers of
+    this project do not serve it."""
+
+    what: str
+    draw: Draw
+    read: Read
+    needs: int = 1
+    alone: bool = False  # never at the same time as another fault
+    kafka_only: bool = False
+
+
+FAULTS: Final[Mapping[str, FaultKind]] = {
+    "kill": FaultKind(
+        "SIGKILL of one broker, a minority, a majority, all, or of the leader, a follower, the"
+        " controller; started again later",
+        _kill,
+        KillFault.from_json,
+    ),
+    "pause": FaultKind("SIGSTOP of as many", _down("pause"), DownFault.from_json),
+    "restart": FaultKind("a clean shutdown of as many", _down("restart"), DownFault.from_json),
+    "power-off": FaultKind(
+        "SIGKILL of as many, and what was not flushed is gone: a Kafka that does nothing wrong"
+        " may lose acknowledged records",
+        _down("power-off"),
+        DownFault.from_json,
+    ),
+    "cut": FaultKind(
+        "one link, between two brokers or to the coordination service; one way or both",
+        _cut,
+        CutFault.from_json,
+        needs=2,
+    ),
+    "partition": FaultKind(
+        f"who hears whom, in a shape: {', '.join(SHAPES)}",
+        _partition,
+        PartitionFault.from_json,
+        needs=2,
+    ),
+    "members": FaultKind(
+        "a partition is reassigned, a broker removed and added, preferred leaders elected, the"
+        " controller moved, a topic created and deleted, a partition added, a setting changed",
+        _members,
+        MembersFault.from_json,
+        needs=3,
+        kafka_only=True,
+    ),
+    "rounds": FaultKind(
+        "aimed at fetch rounds: holds, drops or delays Fetch or OffsetForLeaderEpoch messages by"
+        " role, and kills, pauses or cuts off somebody when they have hit",
+        _rounds,
+        Episode.from_json,
+        needs=3,
+        alone=True,
+    ),
+}
+ALL: Final = "all"
+NONE: Final = "none"
+
+
+def read_fault(raw: Mapping[str, Any]) -> Fault:
+    """A saved fault. Raises UsageError, KeyError, TypeError or ValueError for what is none."""
+    return FAULTS[_one_of(raw["kind"], tuple(FAULTS))].read(raw)
+
+
+def explain_faults() -> str:
+    """The table as Markdown, for the documentation."""
+    rows = [f"| `{name}` | {kind.what} |" for name, kind in FAULTS.items()]
+    return "\n".join(["| name | what it does |", "|---|---|", *rows])
+
+
+def _one_of(value: Any, allowed: Sequence[Any]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{value!r} must be one of {', '.join(map(str, allowed))}")
+    return value
+
+
+__all__ = ["ALL", "FAULTS", "NONE", "Fault", "FaultKind", "Given", "Scope", "read_fault"]

@@ -1,0 +1,242 @@
+"""The nemesis of a random run: what it does is undone, and what missed is listed, with why."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from neaptide.clusters.errors import UsageError
+from neaptide.harness.random_nemesis import RandomNemesis
+from neaptide.harness.random_run import RandomRun, check_faults, parse_nemesis, run_random
+from neaptide.harness.systems import parse_systems
+from neaptide.nemesis.drawn.faults import CutFault, DownFault, KillFault, PartitionFault
+from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
+from neaptide.nemesis.drawn.targets import Target
+from neaptide.results.run import Run, read_run
+
+OWN, KAFKA, COMBINED = parse_systems(["neaptide:2.1", "kafka:3.9.1", "kafka:4.1.0-combined"])
+ALL = Target("all", (0, 1, 2))
+
+
+class Cluster:
+    """Stands for a stage and its faults: who is there, and what was done, in order."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.down: set[int] = set()
+        self.paused: set[int] = set()
+        self.noted: list[Any] = []
+        self.cluster = SimpleNamespace(is_up=lambda node: node not in self.down)
+        self.observer = SimpleNamespace(controller=None, registered={0, 1, 2})
+        self.deaf: set[int] = set()
+        self.recorder = SimpleNamespace(now_ns=lambda: 0)
+        self.spec = SimpleNamespace(topic=SimpleNamespace(name="t", assignment={0: (0, 1, 2)}))
+        self.spec.brokers = (0, 1, 2)
+
+    def is_reachable(self, node: int) -> bool:
+        return node not in self.down | self.paused
+
+    async def is_listening(self, node: int) -> bool:
+        return node not in self.deaf
+
+    def view(self, _: int) -> Any:
+        return SimpleNamespace(leader=1, isr=(1, 2))
+
+    def note_nemesis(self, value: Any, _: int) -> None:
+        self.noted.append(value)
+
+    async def kill(self, node: int, in_flight: str) -> None:
+        self.done.append(("kill", node, in_flight))
+        self.down.add(node)
+
+    async def stop(self, node: int) -> None:
+        self.done.append(("stop", node))
+        self.down.add(node)
+
+    async def restart(self, node: int) -> None:
+        self.done.append(("restart", node))
+        self.down.discard(node)
+
+    async def pause(self, node: int) -> None:
+        self.done.append(("pause", node))
+        self.paused.add(node)
+
+    async def resume(self, node: int) -> None:
+        self.done.append(("resume", node))
+        self.paused.discard(node)
+
+    async def cut(self, source: Any, destination: Any, purpose: str, *, both: bool) -> None:
+        self.done.append(("cut", source, destination, purpose, both))
+
+    async def heal(self, source: Any, destination: Any) -> None:
+        self.done.append(("heal", source, destination))
+
+
+def played(cluster: Cluster, *phases: Phase, stop: bool = False) -> RandomNemesis:
+    nemesis = RandomNemesis(cast(Any, cluster), cast(Any, cluster), phases)
+
+    async def play() -> None:
+        if stop:
+            nemesis.stopping.set()
+        await nemesis.play(0.05)
+
+    asyncio.run(play())
+    return nemesis
+
+
+def phase(*faults: Any) -> Phase:
+    """Each fault begins after the one before it, and they end in the same order."""
+    timed = tuple(TimedFault(0.001 * n, 0.02, fault) for n, fault in enumerate(faults))
+    return Phase(0.0, timed)
+
+
+def test_what_was_done_is_undone_once() -> None:
+    cluster = Cluster()
+    nemesis = played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
+    assert cluster.done == [("kill", 1, "discarded"), ("restart", 1)]
+    assert nemesis.missed == []
+    assert nemesis.doing == "load"
+
+
+def test_who_is_down_already_is_left_to_who_took_it_down() -> None:
+    cluster = Cluster()
+    first = DownFault("pause", Target("one", (2, 0, 1)))
+    nemesis = played(cluster, phase(first, KillFault(ALL, "delivered"), DownFault("restart", ALL)))
+    assert cluster.done[:3] == [("pause", 2), ("kill", 0, "delivered"), ("kill", 1, "delivered")]
+    assert sorted(cluster.done[3:]) == [("restart", 0), ("restart", 1), ("resume", 2)]
+    assert [(one.fault, one.why) for one in nemesis.missed] == [
+        ("restart", "nobody is left to do it to")
+    ]
+    assert cluster.noted == [
+        {"missed": {"phase": 1, "fault": "restart", "why": "nobody is left to do it to"}}
+    ]
+
+
+def test_who_has_given_up_is_started_again_before_the_next_fault() -> None:
+    cluster = Cluster()
+    cluster.deaf = {1, 2}
+    cluster.observer.registered = {0, 1}  # 2 has been started and does not listen yet
+    played(cluster, phase(DownFault("pause", Target("one", (0, 1, 2)))))
+    assert cluster.done[:3] == [("kill", 1, "discarded"), ("restart", 1), ("pause", 0)]
+
+
+def test_a_cut_and_a_partition_are_healed() -> None:
+    cluster = Cluster()
+    played(cluster, phase(CutFault(0, "coordination", "coordination", True)))
+    assert cluster.done[-1] == ("heal", 0, "coordination")
+    cluster.done.clear()
+    played(cluster, phase(PartitionFault("mute", (0, 1, 2), Target("leader", (0, 1, 2)))))
+    assert [one[:3] for one in cluster.done[:2]] == [("cut", 1, 0), ("cut", 1, 2)]
+    assert {frozenset(one[1:]) for one in cluster.done[2:]} == {
+        frozenset((0, 1)),
+        frozenset((1, 2)),
+    }
+
+
+def test_a_controller_that_is_no_broker_loses_nothing_with_its_power() -> None:
+    cluster = Cluster()
+    cluster.observer.controller = 100
+    nemesis = played(cluster, phase(DownFault("power-off", Target("controller", (0, 1, 2)))))
+    assert cluster.done == []
+    assert [one.fault for one in nemesis.missed] == ["power-off"]
+
+
+def test_a_run_that_is_asked_to_stop_begins_no_fault() -> None:
+    cluster = Cluster()
+    played(cluster, phase(DownFault("pause", ALL)), stop=True)
+    assert cluster.done == []
+
+
+def asked(faults: str, system: Any = KAFKA, brokers: int = 3) -> RandomRun:
+    names, saved = parse_nemesis(faults, system)
+    return RandomRun("append", system, names, 10, 100, seed=1, brokers=brokers, saved=saved)
+
+
+def test_what_a_system_cannot_do_is_refused_before_it_begins() -> None:
+    with pytest.raises(UsageError, match=r"members: neaptide:2\.1 does not serve it"):
+        check_faults(asked("members", OWN))
+    with pytest.raises(UsageError, match="rounds needs --brokers 3 or more, not 2"):
+        check_faults(asked("rounds", KAFKA, brokers=2))
+    with pytest.raises(UsageError, match="cut needs --brokers 2"):
+        check_faults(asked("cut", KAFKA, brokers=1))
+    with pytest.raises(UsageError, match=r"power-off: in kafka:4\.1\.0-combined every"):
+        check_faults(asked("power-off", COMBINED))
+    assert check_faults(asked("all", KAFKA)).faults[-2:] == ("members", "rounds")
+    assert "members" not in check_faults(asked("all", OWN)).faults
+    assert "power-off" not in check_faults(asked("all", COMBINED)).faults
+
+
+# --- live ----------------------------------------------------------------------------------------
+
+_KILL = {"kill": {"broker": "old_leader", "in_flight": "discarded"}}
+HITS = [
+    {"until": "round(follower) >= was(round(follower)) + 2"},
+    {
+        "hold": {
+            "response": "fetch",
+            "from": "old_leader",
+            "to": "follower",
+            "where": "high_watermark > HW(follower)",
+        },
+        "until": "held(old_leader, follower)",
+    },
+    {**_KILL, "until": "leader is next_leader"},
+]
+MISSES = [
+    {"hold": {"request": "fetch", "from": "follower", "to": "old_leader"}},
+    {"cut": {"from": "old_leader", "to": "next_leader"}},
+    {"until": "leader_epoch >= was(leader_epoch) + 9", "within": 0.5},
+]
+
+
+def saved(file: Path, *chains: list[dict[str, Any]]) -> Path:
+    phases = [
+        {
+            "at_s": 0.5,
+            "faults": [
+                {"after_s": 0, "lasts_s": 5, "kind": "rounds", "partition": 0, "steps": steps}
+            ],
+        }
+        for steps in chains
+    ]
+    file.write_text(json.dumps(phases), encoding="utf-8")
+    return file
+
+
+def ran(monkeypatch: pytest.MonkeyPatch, directory: Path, schedule: Path) -> Run:
+    monkeypatch.setenv("NEAPTIDE_RUNS", str(directory / "runs"))
+    monkeypatch.setenv("NEAPTIDE_STATE", str(directory / "state"))
+    one = RandomRun("append", OWN, (), 8, 300, seed=1, partitions=1, saved=schedule)
+    return read_run(asyncio.run(run_random(one, lambda *_: None)))
+
+
+@pytest.mark.live
+def test_a_hit_is_a_hit_and_a_miss_is_listed_and_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ran(monkeypatch, tmp_path, saved(tmp_path / "schedule.json", MISSES, HITS))
+    assert run.status == "finished"
+    assert run.aimed == 2
+    assert [(one.phase, one.fault) for one in run.missed] == [(1, "rounds")]
+    assert "leader_epoch" in run.missed[0].why
+    assert run.converged is not None
+    assert run.converged.level
+    assert run.aim is not None
+    assert run.aim.hit
+    assert [phase["faults"][0]["steps"] for phase in run.schedule] == [MISSES, HITS]
+
+
+def test_the_schedule_in_the_record_can_be_played_again(tmp_path: Path) -> None:
+    file = saved(tmp_path / "schedule.json", HITS)
+    first: Schedule = asked(str(file)).schedule()
+    (tmp_path / "run.json").write_text(
+        json.dumps({"schedule": [one.to_json() for one in first]}), encoding="utf-8"
+    )
+    again = asked(str(tmp_path))
+    assert again.schedule() == first
+    assert f"--nemesis {tmp_path}" in again.repeat()
