@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
-from neaptide.clusters.broker.replication.assignment import assign_replicas
-from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
@@ -20,10 +19,19 @@ from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
+from neaptide.harness.random_load import (
+    RandomLoad,
+    begin_load,
+    brokers_settings,
+    check_load,
+    clients_to_kill,
+    topics_of,
+)
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of
 from neaptide.nemesis.random_schedule import (
+    ClientFault,
     CutFault,
     Fault,
     KillFault,
@@ -34,9 +42,10 @@ from neaptide.nemesis.random_schedule import (
 )
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
+from neaptide.workloads.catalog import WORKLOADS
+from neaptide.workloads.libraries.table import DEFAULT
 
-WORKLOADS: Final = ("append",)
-_TOPIC: Final = "t"
+Progress = Callable[[str, float, Mapping[str, int]], None]
 _PROGRESS_S: Final = 0.5
 # So that a fault of seconds is a fault, and not one long hiccup.
 _DEFAULT_SETTINGS: Final = {
@@ -67,6 +76,11 @@ class RandomRun:
     place: Place = LOCAL
     idempotence: bool = False
     min_acked: int = 1
+    client: str = DEFAULT
+    producers: int = 1
+    consumers: int = 1
+    topics: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the workload, all of them
 
     def repeat(self) -> str:
         options = [
@@ -78,6 +92,15 @@ class RandomRun:
             *(["--idempotence"] if self.idempotence else []),
             f"--brokers {self.brokers}",
             f"--partitions {self.partitions}",
+            *([f"--topics {self.topics}"] if self.topics != 1 else []),
+            *([f"--client {self.client}"] if self.client != DEFAULT else []),
+            f"--producers {self.producers}",
+            f"--consumers {self.consumers}",
+            *(
+                f"--option {shlex.quote(f'{name}={value}')}"
+                for name, value in self.options.items()
+                if value != WORKLOADS[self.workload].options[name].default
+            ),
             *([f"--min-acked {self.min_acked}"] if self.min_acked != 1 else []),
             *(
                 f"--set {shlex.quote(f'{name}={value}')}"
@@ -89,19 +112,15 @@ class RandomRun:
         return f"neaptide run {self.workload} {' '.join(options)}"
 
 
-def check_workload(name: str) -> str:
-    if name not in WORKLOADS:
-        raise UsageError(
-            f"There is no workload {name!r}; it must be one of {', '.join(WORKLOADS)},"
-            " or a scenario: one of `neaptide list`, or a file that ends in .toml."
-        )
-    return name
-
-
 def check_acks(acks: str) -> str:
     if acks not in ("0", "1", "all"):
         raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
     return acks
+
+
+def check(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where something that is asked for does not go together."""
+    return check_load(check_faults(check_idempotence(asked)))
 
 
 def check_faults(asked: RandomRun) -> RandomRun:
@@ -129,18 +148,18 @@ def check_idempotence(asked: RandomRun) -> RandomRun:
 
 def producer_options(asked: RandomRun) -> ProducerOptions:
     """As many in flight as the leader knows again: five, but on our 0.11 one."""
-    if not asked.idempotence:
+    if not (asked.idempotence or WORKLOADS[asked.workload].idempotence):
         return ProducerOptions()
     rules = generation_of(asked.system)
     return ProducerOptions(True, in_flight_of(rules) if rules else MAX_IN_FLIGHT_IDEMPOTENT)
 
 
-async def run_random(
-    asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
-) -> Path:
+async def run_random(asked: RandomRun, progress: Progress) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
     brokers = tuple(range(asked.brokers))
-    schedule = draw_schedule(asked.seed, asked.faults, brokers, asked.time_s)
+    schedule = draw_schedule(
+        asked.seed, asked.faults, brokers, asked.time_s, len(clients_to_kill(asked))
+    )
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
         title=f"{asked.workload} under {', '.join(asked.faults) or 'no faults'}",
@@ -150,16 +169,25 @@ async def run_random(
         min_acked=asked.min_acked,
         repeat=asked.repeat(),
         clients={
-            "client": "confluent-kafka",
+            "client": asked.client,
             "acks": asked.acks,
             "rate": asked.rate,
-            "idempotence": asked.idempotence,
+            "idempotence": asked.idempotence or WORKLOADS[asked.workload].idempotence,
+            "subscribe": WORKLOADS[asked.workload].group is not None,
+            "producers": asked.producers,
+            "consumers": asked.consumers,
+            "options": dict(asked.options),
         },
     )
-    topic = TopicSpec(
-        _TOPIC, assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)), {}
+    spec = ClusterSpec(
+        brokers,
+        {
+            **_DEFAULT_SETTINGS,
+            **brokers_settings(asked.workload, len(brokers)),
+            **asked.settings,
+        },
+        *topics_of(asked, brokers),
     )
-    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **asked.settings}, topic)
 
     async def work(directory: Path, account: Account) -> Finished:
         async with Stage(directory, asked.system, spec, asked.place, account) as stage:
@@ -181,38 +209,33 @@ async def _load_and_end(
     faults: Faults,
     asked: RandomRun,
     schedule: tuple[ScheduledFault, ...],
-    progress: Callable[[str, float, Mapping[str, int]], None],
+    progress: Progress,
 ) -> Ending:
-    await _load(stage, faults, asked, schedule, progress)
+    load = await begin_load(stage, asked, producer_options(asked))
+    await _do_faults(stage, faults, load, asked, schedule, progress)
+    await load.stop_senders()
     progress("healing, final reads, replica logs", asked.time_s, {})
     await heal_all(stage, faults, ())
+    await load.finish()
     return await end(stage)
 
 
-async def _load(
+async def _do_faults(
     stage: Stage,
     faults: Faults,
+    load: RandomLoad,
     asked: RandomRun,
     schedule: tuple[ScheduledFault, ...],
-    progress: Callable[[str, float, Mapping[str, int]], None],
+    progress: Progress,
 ) -> None:
-    await stage.start_clients(producer_options(asked))
-    await stage.clients.do(
-        "load",
-        topic=_TOPIC,
-        partitions=asked.partitions,
-        acks=asked.acks,
-        rate=asked.rate,
-        senders=1,
-    )
+    """Until the time is over, or somebody asks the run to stop."""
     begun = time.monotonic()
     doing = "load"
     stopping = asyncio.Event()
 
     async def tell() -> None:
         while True:
-            counts = await stage.clients.do("progress")
-            progress(doing, time.monotonic() - begun, counts)
+            progress(doing, time.monotonic() - begun, await load.counts())
             if asked_to_stop(stage.run) is not None:
                 stopping.set()
             await asyncio.sleep(_PROGRESS_S)
@@ -224,16 +247,15 @@ async def _load(
             if stopping.is_set():
                 break
             doing = scheduled.fault.kind
-            await _inject(faults, scheduled.fault)
+            await _inject(faults, load, scheduled.fault)
             await _until_s(begun + scheduled.at_s + scheduled.lasts_s, stopping)
-            await _undo(faults, scheduled.fault)
+            await _undo(faults, load, scheduled.fault)
             doing = "load"
         await _until_s(begun + asked.time_s, stopping)
     finally:
         telling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await telling
-    await stage.stop_load()
 
 
 async def _until_s(moment: float, stopping: asyncio.Event) -> None:
@@ -245,7 +267,7 @@ async def _until_s(moment: float, stopping: asyncio.Event) -> None:
         await asyncio.wait_for(stopping.wait(), max(0.0, moment - time.monotonic()))
 
 
-async def _inject(faults: Faults, fault: Fault) -> None:
+async def _inject(faults: Faults, load: RandomLoad, fault: Fault) -> None:
     match fault:
         case KillFault():
             await faults.kill(fault.broker, fault.in_flight)
@@ -255,11 +277,13 @@ async def _inject(faults: Faults, fault: Fault) -> None:
             await faults.stop(fault.broker)
         case CutFault():
             await faults.cut(fault.source, fault.destination, fault.purpose, both=fault.both)
+        case ClientFault():
+            await load.kill_one(fault.client)
         case _:
             assert_never(fault)
 
 
-async def _undo(faults: Faults, fault: Fault) -> None:
+async def _undo(faults: Faults, load: RandomLoad, fault: Fault) -> None:
     match fault:
         case KillFault() | RestartFault():
             await faults.restart(fault.broker)
@@ -267,5 +291,7 @@ async def _undo(faults: Faults, fault: Fault) -> None:
             await faults.resume(fault.broker)
         case CutFault():
             await faults.heal(fault.source, fault.destination)
+        case ClientFault():
+            await load.replace_one(fault.client)
         case _:
             assert_never(fault)

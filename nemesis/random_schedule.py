@@ -52,7 +52,15 @@ class CutFault:
     kind: Literal["cut"] = "cut"
 
 
-Fault = KillFault | PauseFault | RestartFault | CutFault
+@dataclass(frozen=True, slots=True)
+class ClientFault:
+    """A process of clients is killed, and replaced after a while; by its place in the pool."""
+
+    client: int
+    kind: Literal["client"] = "client"
+
+
+Fault = KillFault | PauseFault | RestartFault | CutFault | ClientFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +94,7 @@ def _cut(rng: random.Random, brokers: Sequence[int]) -> Fault:
     return CutFault(one, other, "replication", both=rng.random() < 0.5)
 
 
+CLIENT: Final = "client"
 FAULTS: Final[dict[str, Callable[[random.Random, Sequence[int]], Fault]]] = {
     "kill": _kill,
     "pause": _pause,
@@ -100,17 +109,17 @@ def parse_faults(text: str) -> tuple[str, ...]:
     if names == ("none",):
         return ()
     for name in names:
-        if name not in FAULTS:
-            raise UsageError(
-                f"There is no fault {name!r}; it must be one of {', '.join(FAULTS)}, or none."
-            )
+        if name not in (*FAULTS, CLIENT):
+            there = ", ".join((*FAULTS, CLIENT))
+            raise UsageError(f"There is no fault {name!r}; it must be one of {there}, or none.")
     if not names:
-        raise UsageError(f"Name faults, as in kill,pause; there are {', '.join(FAULTS)}, or none.")
+        there = ", ".join((*FAULTS, CLIENT))
+        raise UsageError(f"Name faults, as in kill,pause; there are {there}, or none.")
     return names
 
 
 def draw_schedule(
-    seed: int, faults: Sequence[str], brokers: Sequence[int], time_s: float
+    seed: int, faults: Sequence[str], brokers: Sequence[int], time_s: float, clients: int = 1
 ) -> tuple[ScheduledFault, ...]:
     """Faults until the time is over; the last one ends before it."""
     rng = random.Random(seed)
@@ -120,7 +129,12 @@ def draw_schedule(
         lasts_s = round(rng.uniform(*_LASTS_S), 3)
         if at_s + lasts_s > time_s:
             break
-        fault = FAULTS[rng.choice(list(faults))](rng, list(brokers))
+        kind = rng.choice(list(faults))
+        fault: Fault
+        if kind == CLIENT:
+            fault = ClientFault(rng.randrange(clients))
+        else:
+            fault = FAULTS[kind](rng, list(brokers))
         schedule.append(ScheduledFault(round(at_s, 3), lasts_s, fault))
         at_s += lasts_s + rng.uniform(*_QUIET_S)
     return tuple(schedule)
