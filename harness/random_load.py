@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -221,6 +222,7 @@ class RandomLoad:
 
 
 async def begin_load(stage: Stage, asked: RandomRun, options: ProducerOptions) -> RandomLoad:
+    await asyncio.to_thread(LIBRARIES[asked.client]().prepare)
     await stage.start_clients(ProducerOptions())
     _say_settings(stage, WORKLOADS[asked.workload].said(asked.options))
     journal = "client" in asked.faults
@@ -237,7 +239,10 @@ def _say_settings(stage: Stage, settings: Mapping[str, str]) -> None:
     """What rules have to know of each partition is in the history."""
     for topic in stage.spec.topics:
         for partition in sorted(topic.assignment):
-            for key, value in settings.items():
+            for name, value in settings.items():
+                of_topic, _, key = name.rpartition(":")
+                if of_topic not in ("", topic.name):
+                    continue
                 now_ns = stage.recorder.now_ns()
                 stage.recorder.write(
                     operation=stage.recorder.new_operation(),

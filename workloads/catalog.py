@@ -59,7 +59,8 @@ class Workload:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     idempotence: bool = False  # its producers always are
     group: str | None = None  # whose members share the partitions
-    # What is said of each partition before it begins: rows with `f` "setting", by key.
+    # What is said of each partition before it begins: rows with `f` "setting", by key; of one topic
+    # alone where a key begins with its name and a colon.
     said: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda options: {}
 
     def topics(self, count: int) -> tuple[str, ...]:
@@ -105,6 +106,10 @@ _WATCH: Final = Clients("stable-watch", "one", lives=True)
 
 def _timeout_said(options: Mapping[str, Any]) -> Mapping[str, str]:
     return {"transaction.timeout.ms": str(options["transaction_timeout_ms"])}
+
+
+def _stream_said(options: Mapping[str, Any]) -> Mapping[str, str]:
+    return {**_timeout_said(options), "out:each.input": "in"}
 
 
 def _group_said(options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -183,7 +188,7 @@ _ALL: Final = (
         named=("in", "out"),
         broker_settings=_OF_TRANSACTIONS,
         idempotence=True,
-        said=_timeout_said,
+        said=_stream_said,
     ),
     Workload(
         "bank",

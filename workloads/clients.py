@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -144,7 +146,8 @@ class Clients:
 
     async def kill(self) -> None:
         """SIGKILL, as a fault: what it had recorded is on disk then, and no incident."""
-        self.process.kill()
+        if self.process.returncode is None:  # with what it started itself
+            os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
         self._writer.close()
         await self._reading

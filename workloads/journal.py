@@ -1,7 +1,7 @@
 """What a client is about to do, written before it does it, so that its death hides nothing.
 
 A process that is killed loses the rows that its recorder had in memory. What it had noted here is
-in the kernel's hands by then: `recovered` gives the rows that are in no file of its recorder. A
+in the kernel's hands by then: `recover` gives the rows that are in no file of its recorder. A
 send among them is one of which the end is not known.
 
 The rule: a line that is not whole was never acted upon, so the last one may be cut short; any
@@ -91,6 +91,10 @@ class Journal:
             self._begin(self._current + 1)
             return finished
 
+    def close(self) -> None:
+        """All is with the recorder, and that is closed."""
+        self.delete([*self._segments])
+
     def delete(self, finished: Sequence[int]) -> None:
         with self._lock:
             for number in finished:
@@ -99,11 +103,18 @@ class Journal:
                 segment.path.unlink()
 
 
-def recovered(run: Path, number: int) -> Iterator[dict[str, Any]]:
+def recover(run: Path, number: int) -> list[dict[str, Any]]:
     """Rows that a process of clients had noted and that are in no file of its recorder.
 
-    Raises StoreError where a journal cannot be read.
+    Its journal is deleted. Raises StoreError where it cannot be read.
     """
+    rows = list(_recovered(run, number))
+    for path in _segments_of(run, number):
+        path.unlink()
+    return rows
+
+
+def _recovered(run: Path, number: int) -> Iterator[dict[str, Any]]:
     noted = [row for path in _segments_of(run, number) for row in _rows_of(path)]
     if not noted:
         return

@@ -17,7 +17,7 @@ from typing import Any, Final
 from neaptide.results.run import Incident
 from neaptide.workloads.clients import Clients
 from neaptide.workloads.errors import ClientsError
-from neaptide.workloads.journal import recovered
+from neaptide.workloads.journal import recover
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.roles.role import Task
 from neaptide.workloads.worker import WORKERS_MAX
@@ -81,9 +81,7 @@ class ClientPool:
         member.counts = {}
         self.ended(clients)
         await clients.kill()
-        for row in await asyncio.to_thread(
-            lambda: list(recovered(clients.run_directory, clients.number))
-        ):
+        for row in await asyncio.to_thread(recover, clients.run_directory, clients.number):
             self.recorder.write(**row)
         return clients.process.pid
 

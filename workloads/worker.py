@@ -230,7 +230,7 @@ class Worker:
             self._config.settings if is_first else {},
             self._config.producer if is_first else {},
         )
-        role = ROLES[wanted.role](desk, wanted)
+        role = self._library.roles.get(wanted.role, ROLES[wanted.role])(desk, wanted)
         self._roles.append(role)
         role.start()
 
@@ -295,6 +295,8 @@ class Worker:
             sender.close()
         try:
             self._recorder.close()
+            if self._journal is not None:
+                self._journal.close()
         except StoreError as error:
             self._say_failed(error)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
@@ -84,7 +84,8 @@ class ConfluentProducer:
         return int(self._producer.flush(timeout_s))
 
     def close(self) -> None:
-        self._producer.purge()
+        with suppress(KafkaException):  # one that has failed for good refuses that, too
+            self._producer.purge()
         self._producer.poll(0)
 
     def init_transactions(self, timeout_s: float) -> None:
@@ -156,7 +157,7 @@ class ConfluentConsumer:
             if error is None:
                 polled.records.append(_record(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                polled.ends.append((message.topic(), message.partition(), message.offset()))
+                polled.ends.append(_record(message)[:3])
         return polled
 
     def ends(self, place: Place, timeout_s: float) -> tuple[int, int]:

@@ -149,6 +149,8 @@ class Library:
     since: tuple[int, ...] = (0, 8)  # the first Apache Kafka that it speaks to
     # Workload, partitions, topics and acks: why these cannot be, as the end of a sentence.
     problem: Callable[[str, int, int, str], str | None] = lambda *_: None
+    prepare: Callable[[], None] = lambda: None  # before any process of clients is started
+    roles: Mapping[str, Any] = field(default_factory=dict)  # in place of the table's, by name
 
     def completion_type(self, error: str | None) -> str:
         """`ok`, `fail` or `info`, by Jepsen's meaning."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,8 @@ class Role(ABC):
         try:
             self.work()
         except Exception as error:
-            self.failure = f"A client of the role {self.task.role} failed: {error!r}."
+            traceback.print_exc()  # into the log of this process
+            self.failure = f"A client of the role {self.task.role} failed: {error!r}"
 
     @abstractmethod
     def work(self) -> None:

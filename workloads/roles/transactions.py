@@ -325,11 +325,11 @@ class StreamTask(Transactor):
                 self._ends[topic, partition] = end
         if not polled.records:
             return
-        outputs = [
+        outputs: list[tuple[Place, str | None, str]] = [
             ((self._output, r.partition), f"{r.topic}-{r.partition}@{r.offset}", self.new_value())
             for r in polled.records
         ]
-        made, segment = self.prepare([*outputs])
+        made, segment = self.prepare(outputs)
         made.invoked_ns = invoked_ns
         ended = self._do(made, polled.records, outputs)
         if ended.kind == "ok":

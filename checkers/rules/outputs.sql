@@ -1,0 +1,40 @@
+-- outputs: of a partition that has one output for each input, what the final reads found, in the
+-- order of the inputs, each with the input before it; last a row for where the inputs end.
+--
+-- The key of an output names its input, as in-0@17. `ends`: how far there were inputs.
+WITH ends AS (
+    SELECT run, topic, partition, key AS source, max(log_offset) AS source_end
+    FROM said
+    WHERE f = 'source'
+    GROUP BY run, topic, partition, key
+),
+found AS (
+    SELECT
+        run, topic, partition, log_offset, min(value) AS value, min(operation) AS operation,
+        min(split_part(key, '@', 1)) AS source,
+        min(CAST(split_part(key, '@', 2) AS BIGINT)) AS source_offset
+    FROM operations
+    SEMI JOIN ends USING (run, topic, partition)
+    WHERE f = 'poll' AND type = 'ok' AND phase = 'final' AND log_offset IS NOT NULL
+        AND key LIKE '%@%'
+    GROUP BY run, topic, partition, log_offset
+),
+inputs AS (
+    SELECT run, topic, partition, source, source_offset, log_offset, value, operation FROM found
+    UNION ALL
+    SELECT
+        run, topic, partition, source, source_end, CAST(NULL AS BIGINT), CAST(NULL AS STRING),
+        CAST(NULL AS BIGINT)
+    FROM ends
+)
+SELECT
+    inputs.*, complete,
+    coalesce(lag(source_offset) OVER in_order, -1) AS source_before,
+    lag(log_offset) OVER in_order AS offset_before,
+    lag(value) OVER in_order AS value_before
+FROM inputs
+JOIN partitions USING (run, topic, partition)
+WINDOW in_order AS (
+    PARTITION BY run, topic, partition, source
+    ORDER BY source_offset, CASE WHEN value IS NULL THEN 1 ELSE 0 END, log_offset
+)

@@ -1,0 +1,46 @@
+-- processed: records behind which a group has committed its position, or that it processed, with
+-- how often it did; `delivery` is what its members promise.
+WITH modes AS (
+    SELECT
+        run, topic, partition,
+        max(CASE WHEN key = 'delivery' THEN value END) AS delivery,
+        max(CASE WHEN key = 'auto.offset.reset' THEN value END) AS reset_to
+    FROM said
+    WHERE f = 'setting'
+    GROUP BY run, topic, partition
+    HAVING count(CASE WHEN key = 'delivery' THEN 1 END) > 0
+),
+done AS (
+    SELECT
+        run, topic, partition, log_offset, count(*) AS times, min(operation) AS operation,
+        min(process) AS process, max(process) AS other_process
+    FROM said
+    WHERE f = 'process'
+    GROUP BY run, topic, partition, log_offset
+),
+positions_of_groups AS (
+    SELECT run, topic, partition, max(log_offset) AS position
+    FROM operations
+    SEMI JOIN modes USING (run, topic, partition)
+    WHERE f IN ('commit', 'committed') AND type = 'ok'
+    GROUP BY run, topic, partition
+),
+begun AS (
+    SELECT
+        run, topic, partition, delivery, coalesce(position, 0) AS position,
+        CASE WHEN reset_to = 'earliest' THEN 0 ELSE first_done END AS first_offset
+    FROM modes
+    LEFT JOIN positions_of_groups USING (run, topic, partition)
+    LEFT JOIN (
+        SELECT run, topic, partition, min(log_offset) AS first_done
+        FROM done
+        GROUP BY run, topic, partition
+    ) AS first_ones USING (run, topic, partition)
+)
+SELECT
+    run, topic, partition, log.log_offset, log.value, delivery, position, coalesce(times, 0) AS times,
+    operation, process, other_process
+FROM log
+JOIN begun USING (run, topic, partition)
+LEFT JOIN done USING (run, topic, partition, log_offset)
+WHERE times > 1 OR (times IS NULL AND log_offset < position AND log_offset >= first_offset)
