@@ -19,22 +19,37 @@ found AS (
         AND key LIKE '%@%'
     GROUP BY run, topic, partition, log_offset
 ),
+in_order AS (
+    SELECT
+        found.*,
+        coalesce(lag(source_offset) OVER by_input, -1) AS source_before,
+        lag(log_offset) OVER by_input AS offset_before,
+        lag(value) OVER by_input AS value_before
+    FROM found
+    WINDOW by_input AS (
+        PARTITION BY run, topic, partition, source ORDER BY source_offset, log_offset
+    )
+),
+last_ones AS (
+    SELECT
+        run, topic, partition, source, max(source_offset) AS source_before,
+        max_by(log_offset, source_offset) AS offset_before,
+        max_by(value, source_offset) AS value_before
+    FROM found
+    GROUP BY run, topic, partition, source
+),
 inputs AS (
-    SELECT run, topic, partition, source, source_offset, log_offset, value, operation FROM found
+    SELECT
+        run, topic, partition, source, source_offset, log_offset, value, operation, source_before,
+        offset_before, value_before
+    FROM in_order
     UNION ALL
     SELECT
         run, topic, partition, source, source_end, CAST(NULL AS BIGINT), CAST(NULL AS STRING),
-        CAST(NULL AS BIGINT)
+        CAST(NULL AS BIGINT), coalesce(source_before, -1), offset_before, value_before
     FROM ends
+    LEFT JOIN last_ones USING (run, topic, partition, source)
 )
-SELECT
-    inputs.*, complete,
-    coalesce(lag(source_offset) OVER in_order, -1) AS source_before,
-    lag(log_offset) OVER in_order AS offset_before,
-    lag(value) OVER in_order AS value_before
+SELECT inputs.*, complete
 FROM inputs
 JOIN partitions USING (run, topic, partition)
-WINDOW in_order AS (
-    PARTITION BY run, topic, partition, source
-    ORDER BY source_offset, CASE WHEN value IS NULL THEN 1 ELSE 0 END, log_offset
-)

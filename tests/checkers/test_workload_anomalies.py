@@ -5,10 +5,13 @@ Keys, transactions, banks, streams, groups: what is found beside what other rule
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from tests.checkers import oracle_workloads
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import Op, Story, commit, final, poll, reached, send, txn
 from tests.checkers.reading import Judged
@@ -243,3 +246,96 @@ def test_story(verdicts: dict[str, Judged], name: str) -> None:
     found = verdicts[name]
     assert {row["anomaly"] for row in found.rows} == anomalies
     assert found.verdict.verdict == verdict
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_oracle_finds_the_same(verdicts: dict[str, Judged], name: str) -> None:
+    found = Counter(
+        (row["anomaly"], row["offset"], row["value"])
+        for row in verdicts[name].rows
+        if row["anomaly"] in oracle_workloads.NAMES
+    )
+    assert oracle_workloads.judge(STORIES[name][0]) == found
+
+
+# --- histories that nobody thought of ------------------------------------------------------------
+
+GENERATED = 120
+
+
+def transfers(chance: random.Random) -> Story:
+    """Transfers, of which some are torn, in each other, read in part, or of unknown end."""
+    place, ops, log = 0, [TIMEOUT], []
+    for number in range(chance.randint(1, 4)):
+        amount, kind = chance.randint(1, 9), chance.choice(("ok", "ok", "info", "fail"))
+        gap = chance.randint(0, 1)
+        legs = [(place, f"{amount}/{number}a"), (place + 1 + gap, f"-{amount}/{number}b")]
+        place += chance.randint(1, 3)
+        mops = [("send", at if kind == "ok" else None, value) for at, value in legs]
+        ops.append(txn(*mops, process=10 + number, type=kind))
+        log += [leg for leg in legs if chance.random() < 0.85 and kind != "fail"]
+    taken: dict[int, str] = {}
+    for at, value in sorted(log):
+        taken.setdefault(at, value)
+    records = sorted(taken.items())
+    cut = chance.randint(0, len(records))
+    end = records[cut - 1][0] + 1 if cut else 0
+    more = [poll(*records[:cut]), summed(end)] if cut else []
+    looks = [stable(chance.randint(1, 2), 2) for _ in range(chance.randint(0, 3))]
+    return story(*ops, *more, *looks, final(*records))
+
+
+def streamed(chance: random.Random) -> Story:
+    inputs = sorted(chance.choices(range(5), k=chance.randint(1, 5)))
+    ends = [source(chance.randint(0, 6))] if chance.random() < 0.8 else []
+    return story(OUTPUT, *outputs(*inputs), *ends)
+
+
+def group(chance: random.Random) -> Story:
+    """Members that are assigned, lose, process and commit as it comes."""
+    ops: list[Op] = [*chance.choice((AT_LEAST, AT_MOST, NEITHER)), *SENT]
+    for _ in range(chance.randint(2, 9)):
+        by = chance.randint(1, 3)
+        ops.append(
+            chance.choice(
+                (
+                    owner("assigned", by), owner("revoked", by), owner("lost", by),
+                    process(chance.randint(0, 1), by), commit(chance.randint(0, 2), process=by),
+                )
+            )
+        )  # fmt: skip
+    return story(*ops, AB)
+
+
+def of_keys(chance: random.Random) -> Story:
+    keys = [chance.choice("jk") for _ in range(4)]
+    sent = [
+        keyed(send(f"v{n}", n) if chance.random() < 0.8 else send(f"v{n}", type="info"), key)
+        for n, key in enumerate(keys)
+    ]
+    kept = [n for n in range(4) if chance.random() < 0.6] or [0]
+    read = keyed(final(*((n, f"v{n}") for n in kept)), *(keys[n] for n in kept))
+    return story(*([COMPACT] if chance.random() < 0.8 else []), *sent, read)
+
+
+def test_the_oracle_agrees_with_what_chance_makes(judge: Judge) -> None:
+    made = {
+        f"{kind.__name__}-{n}": kind(random.Random(f"{kind.__name__}/{n}"))
+        for kind in (transfers, streamed, group, of_keys)
+        for n in range(GENERATED // 4)
+    }
+    found = judge(made)
+    wrong = {}
+    names: set[str] = set()
+    for name, one in made.items():
+        expected = oracle_workloads.judge(one)
+        by_spark = Counter(
+            (row["anomaly"], row["offset"], row["value"])
+            for row in found[name].rows
+            if row["anomaly"] in oracle_workloads.NAMES
+        )
+        names |= {anomaly for anomaly, _, _ in expected}
+        if by_spark != expected:
+            wrong[name] = (by_spark - expected, expected - by_spark)
+    assert wrong == {}
+    assert names == oracle_workloads.NAMES  # chance makes all of them

@@ -321,8 +321,7 @@ class StreamTask(Transactor):
         invoked_ns = self.desk.recorder.now_ns()
         polled = self._consumer.poll(_POLL_RECORDS, POLL_S)
         for topic, partition, end in polled.ends:
-            if self._positions.get((topic, partition)) == end:
-                self._ends[topic, partition] = end
+            self._ends[topic, partition] = end
         if not polled.records:
             return
         outputs: list[tuple[Place, str | None, str]] = [
