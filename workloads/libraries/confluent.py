@@ -78,15 +78,18 @@ class ConfluentProducer:
                 return
 
     def poll(self) -> None:
-        self._producer.poll(0)
+        with suppress(KafkaException):  # an error for good is that of each send, too
+            self._producer.poll(0)
 
     def drain(self, timeout_s: float) -> int:
-        return int(self._producer.flush(timeout_s))
+        with suppress(KafkaException):
+            self._producer.flush(timeout_s)
+        return len(self._producer)
 
     def close(self) -> None:
-        with suppress(KafkaException):  # one that has failed for good refuses that, too
+        with suppress(KafkaException):
             self._producer.purge()
-        self._producer.poll(0)
+        self.poll()
 
     def init_transactions(self, timeout_s: float) -> None:
         with _translated():
@@ -200,7 +203,11 @@ class ConfluentConsumer:
                 consumer.assign(partitions)
 
         def revoked(consumer: Any, partitions: list[Any]) -> None:
-            listener.revoked([(p.topic, p.partition) for p in partitions])
+            places = [(p.topic, p.partition) for p in partitions]
+            if consumer.assignment_lost():
+                listener.lost(places)
+            else:
+                listener.revoked(places)
 
         def lost(consumer: Any, partitions: list[Any]) -> None:
             listener.lost([(p.topic, p.partition) for p in partitions])

@@ -87,6 +87,7 @@ class GroupMember(Role):
             session_ms=SESSION_MS,
         )
         self._consumer.subscribe(tuple(self.task.topics), self)
+        self._polled = time.monotonic()
         leaves_at = time.monotonic() + self.chance.uniform(*_CHURN_S)
         committed_at = time.monotonic()
         while not self.stopping.is_set():
@@ -108,6 +109,7 @@ class GroupMember(Role):
     def _poll(self) -> Polled:
         invoked_ns = self.desk.recorder.now_ns()
         polled: Polled = self._consumer.poll(_POLL_RECORDS, POLL_S)
+        self._polled = time.monotonic()
         if polled.records:
             self.record_poll(polled, invoked_ns)
         for topic, partition, end in polled.ends:
@@ -221,7 +223,14 @@ class GroupMember(Role):
         return starts
 
     def revoked(self, places: Sequence[Place]) -> None:
-        """It is the owner until it lets go: what it processed is committed before."""
+        """It is the owner until it lets go: what it processed is committed before.
+
+        Who did not poll for longer than a member may is none any more, whatever it is called: its
+        library may learn of a rebalance first, and say so when it is asked again (KIP-62).
+        """
+        if time.monotonic() - self._polled > SESSION_MS / 1e3:
+            self.lost(places)
+            return
         if not self._commits.auto and not self._commits.before:
             self._commit({p: at for p, at in self._positions().items() if p in places})
         for place in places:
