@@ -203,11 +203,7 @@ class ConfluentConsumer:
                 consumer.assign(partitions)
 
         def revoked(consumer: Any, partitions: list[Any]) -> None:
-            places = [(p.topic, p.partition) for p in partitions]
-            if consumer.assignment_lost():
-                listener.lost(places)
-            else:
-                listener.revoked(places)
+            listener.revoked([(p.topic, p.partition) for p in partitions])
 
         def lost(consumer: Any, partitions: list[Any]) -> None:
             listener.lost([(p.topic, p.partition) for p in partitions])
