@@ -3,7 +3,7 @@
 Not thread-safe: one event loop. Numbers of processes are never used twice.
 
 The rule: what a killed process may have done is in the history: what it had noted and recorded
-nowhere is written down as an invocation without an end (`workloads.journal`).
+nowhere is written down, a send as one of which the end is not known (`workloads.journal`).
 """
 
 from __future__ import annotations
@@ -72,17 +72,17 @@ class ClientPool:
     async def kill_one(self, number: int) -> int | None:
         """SIGKILL; its pid, None where there is nothing to kill. Raises StoreError."""
         member = self.members[number]
-        clients, member.clients = member.clients, None
-        if clients is None or member.lives:
-            member.clients = clients
+        clients = None if member.lives else member.clients
+        if clients is None:
             return None
+        member.clients = None
         for kind, count in member.counts.items():
             self._before[kind] = self._before.get(kind, 0) + count
         member.counts = {}
         self.ended(clients)
         await clients.kill()
         for row in await asyncio.to_thread(recover, clients.run_directory, clients.number):
-            self.recorder.write(**row)
+            self.recorder.write(**_crashed(row, self.recorder.now_ns()))
         return clients.process.pid
 
     async def replace(self, number: int) -> None:
@@ -148,3 +148,10 @@ class ClientPool:
     def find_incident(self) -> Incident | None:
         found = (m.clients.find_incident() for m in self.members if m.clients is not None)
         return next((incident for incident in found if incident is not None), None)
+
+
+def _crashed(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
+    """A crash is the end of all that was on its way, and nobody knows which end."""
+    if row["type"] != "invoke":
+        return dict(row)
+    return {**row, "type": "info", "completed_ns": now_ns, "error": "the client was killed"}

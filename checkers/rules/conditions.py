@@ -324,25 +324,29 @@ RULES: Final = (
         "unprocessed",
         over="processed",
         when="times = 0 AND delivery = 'at-least-once'",
-        evidence=("position", "delivery"),
+        evidence=(("group", "consumer_group"), "position", "delivery"),
     ),
     Rule(
         "skipped-by-commit",
         over="processed",
         when="times = 0 AND delivery <> 'at-least-once'",
-        evidence=("position", "delivery"),
+        evidence=(("group", "consumer_group"), "position", "delivery"),
     ),
     Rule(
         "processed-twice",
         over="processed",
         when="times > 1 AND delivery = 'at-most-once'",
-        evidence=("times", "process", "other_process", "delivery"),
+        evidence=(
+            ("group", "consumer_group"), "times", "process", "other_process", "delivery",
+        ),
     ),
     Rule(
         "processed-again",
         over="processed",
         when="times > 1 AND delivery <> 'at-most-once'",
-        evidence=("times", "process", "other_process", "delivery"),
+        evidence=(
+            ("group", "consumer_group"), "times", "process", "other_process", "delivery",
+        ),
     ),
     Rule(
         "owned-twice",

@@ -12,35 +12,33 @@ WITH modes AS (
 ),
 done AS (
     SELECT
-        run, topic, partition, log_offset, count(*) AS times, min(operation) AS operation,
-        min(process) AS process, max(process) AS other_process
+        run, topic, partition, key AS consumer_group, log_offset, count(*) AS times,
+        min(operation) AS operation, min(process) AS process, max(process) AS other_process
     FROM said
     WHERE f = 'process'
-    GROUP BY run, topic, partition, log_offset
+    GROUP BY run, topic, partition, key, log_offset
 ),
-positions_of_groups AS (
-    SELECT run, topic, partition, max(log_offset) AS position
+reach AS (
+    SELECT
+        run, topic, partition, key AS consumer_group,
+        max(CASE WHEN f <> 'process' THEN log_offset END) AS position,
+        min(CASE WHEN f = 'process' THEN log_offset END) AS first_done
     FROM operations
     SEMI JOIN modes USING (run, topic, partition)
-    WHERE f IN ('commit', 'committed') AND type = 'ok'
-    GROUP BY run, topic, partition
+    WHERE f IN ('commit', 'committed', 'process') AND type = 'ok'
+    GROUP BY run, topic, partition, key
 ),
 begun AS (
     SELECT
-        run, topic, partition, delivery, coalesce(position, 0) AS position,
+        run, topic, partition, consumer_group, delivery, position,
         CASE WHEN reset_to = 'earliest' THEN 0 ELSE first_done END AS first_offset
-    FROM modes
-    LEFT JOIN positions_of_groups USING (run, topic, partition)
-    LEFT JOIN (
-        SELECT run, topic, partition, min(log_offset) AS first_done
-        FROM done
-        GROUP BY run, topic, partition
-    ) AS first_ones USING (run, topic, partition)
+    FROM reach
+    JOIN modes USING (run, topic, partition)
 )
 SELECT
-    run, topic, partition, log.log_offset, log.value, delivery, position, coalesce(times, 0) AS times,
-    operation, process, other_process
+    run, topic, partition, consumer_group, log.log_offset, log.value, delivery, position,
+    coalesce(times, 0) AS times, operation, process, other_process
 FROM log
 JOIN begun USING (run, topic, partition)
-LEFT JOIN done USING (run, topic, partition, log_offset)
+LEFT JOIN done USING (run, topic, partition, consumer_group, log_offset)
 WHERE times > 1 OR (times IS NULL AND log_offset < position AND log_offset >= first_offset)

@@ -3,7 +3,7 @@
 WITH looks AS (
     SELECT
         run, topic, partition, operation, process, completed_ns, log_offset,
-        CAST(value AS BIGINT) AS high_watermark,
+        TRY_CAST(value AS BIGINT) AS high_watermark,
         row_number() OVER (
             PARTITION BY run, topic, partition ORDER BY completed_ns DESC, operation DESC
         ) AS turn
@@ -11,7 +11,7 @@ WITH looks AS (
     WHERE f = 'stable' AND is_final
 ),
 timeouts AS (
-    SELECT run, topic, partition, max(CAST(value AS BIGINT)) * 1000000 AS timeout_ns
+    SELECT run, topic, partition, max(TRY_CAST(value AS BIGINT)) * 1000000 AS timeout_ns
     FROM said
     WHERE f = 'setting' AND key = 'transaction.timeout.ms'
     GROUP BY run, topic, partition

@@ -16,7 +16,7 @@ transfers AS (
 seen AS (
     SELECT
         run, topic, partition, process, log_offset, send_operation, last_place,
-        min(CAST(split_part(value, '/', 1) AS BIGINT)) AS amount,
+        min(TRY_CAST(split_part(value, '/', 1) AS BIGINT)) AS amount,
         max(CASE WHEN is_final THEN operation END) AS final_operation
     FROM records
     JOIN transfers USING (run, topic, partition, value)

@@ -158,12 +158,22 @@ def processing(history: History, part: Part, rows: Rows) -> Iterator[Found]:
     delivery = _setting(rows, "delivery")
     if delivery is None:
         return
+    for group in {row["key"] for row in _of(rows, "process", "commit", "committed")}:
+        mine = [row for row in rows if row.get("key") == group]
+        yield from _processing_of(
+            history, part, mine, delivery, _setting(rows, "auto.offset.reset")
+        )
+
+
+def _processing_of(
+    history: History, part: Part, rows: Rows, delivery: str, reset: str | None
+) -> Iterator[Found]:
     times = Counter(row["offset"] for row in _of(rows, "process"))
     positions = [
         row["offset"] for row in _of(rows, "commit", "committed")
         if row["type"] == "ok" and row["offset"] is not None
     ]  # fmt: skip
-    first = 0 if _setting(rows, "auto.offset.reset") == "earliest" else min(times, default=None)
+    first = 0 if reset == "earliest" else min(times, default=None)
     for offset, values in history.known.get(part, {}).items():
         if times[offset] > 1:
             name = "processed-twice" if delivery == "at-most-once" else "processed-again"

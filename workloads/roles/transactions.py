@@ -210,17 +210,26 @@ class TxnClient(Transactor):
     """Jepsen's: a few sends and polls in one transaction, aborted at any step by chance."""
 
     def begin_work(self) -> None:
-        self._group = f"txn-{self.task.index}"
-        self._consumer = self.desk.consumer(self._group)
         self._positions: dict[Place, int] = dict.fromkeys(self.task.places, 0)
-        self._consumer.assign(self._positions)
+        self._consumer: Any = None
         self._gap_s = 1.0 / self.task.rate
 
     def end_work(self) -> None:
-        self._consumer.close()
+        if self._consumer is not None:
+            self._consumer.close()
 
     def transactional_id(self) -> str:
         return f"txn-{self.task.index}"
+
+    def opened(self) -> None:
+        """Each process has a group of its own: what of an unknown end was committed is not known,
+        and so would be whether a position went back."""
+        group = f"txn-{self.process}"
+        if self._consumer is not None and self._consumer.group == group:
+            return
+        self.end_work()
+        self._consumer = self.desk.consumer(group)
+        self._consumer.assign(self._positions)
 
     def one(self) -> None:
         options, chance = self.task.options, self.chance
