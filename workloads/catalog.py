@@ -128,6 +128,7 @@ _GROUP_OPTIONS: Final = {
         "range", "how partitions are shared", ("range", "roundrobin", "cooperative")
     ),
     "protocol": Option("classic", "`consumer` is KIP-848's, of 4.0", ("classic", "consumer")),
+    "work_ms": Option(20, "what it takes to process what a poll returned of a partition"),
     "reset": Option("earliest", "where a group without a position begins", RESETS),
 }
 _CHURNS: Final = ("none", "leave", "stall", "leave+stall")

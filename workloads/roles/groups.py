@@ -138,6 +138,7 @@ class GroupMember(Role):
 
     def _process(self, place: Place, records: Sequence[Record]) -> None:
         recorder = self.desk.recorder
+        time.sleep(float(self.task.options["work_ms"]) / 1e3)  # the work itself
         first, now_ns = recorder.new_operations(len(records)), recorder.now_ns()
         group = str(self.task.options["group"])
         segment = self.desk.note(
