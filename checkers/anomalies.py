@@ -221,6 +221,74 @@ _ALL: Final = (
         counts=False,
     ),
     Anomaly(
+        "torn-transaction",
+        "Of one transaction a record was read, and another one is in no final read.",
+        "lost",
+    ),
+    Anomaly(
+        "wrong-sum",
+        "What a reader had read up to a last stable offset does not add up to 0, although each "
+        "transaction does.",
+        None,
+    ),
+    Anomaly(
+        "hanging-transaction",
+        "A last stable offset stood still below the high watermark for longer than a transaction "
+        "may last, although the cluster was healed.",
+        "unavailable",
+    ),
+    Anomaly(
+        "newest-lost",
+        "Of a key the newest acknowledged value is in no final read, nor is a later one.",
+        "lost",
+    ),
+    Anomaly(
+        "input-twice",
+        "Two outputs are of one input, of a stream that has each input in one output.",
+        "duplicated",
+    ),
+    Anomaly(
+        "input-missing",
+        "Inputs have no output, of a stream that has each input in one output.",
+        "skipped",
+    ),
+    Anomaly(
+        "owned-twice",
+        "A partition was assigned to a member while another member of its group owned it.",
+        None,
+        by_time=True,
+    ),
+    Anomaly(
+        "unprocessed",
+        "A group that processes before it commits has committed a position behind a record that "
+        "no member has processed.",
+        "skipped",
+    ),
+    Anomaly(
+        "processed-twice",
+        "A group that commits before it processes has processed a record twice.",
+        "duplicated",
+    ),
+    Anomaly(
+        "processed-again",
+        "A group that may has processed a record more than once: at least once.",
+        None,
+        counts=False,
+    ),
+    Anomaly(
+        "skipped-by-commit",
+        "A group that may has passed over a record: at most once.",
+        None,
+        counts=False,
+    ),
+    Anomaly(
+        "unproven-stream",
+        "It is not known which inputs a stream had, so that some may have no output.",
+        None,
+        counts=False,
+        doubt=True,
+    ),
+    Anomaly(
         "unproven-difference",
         "Two replicas differ above the high watermark and were never level: no proof of anything, "
         "but the run cannot conclude.",

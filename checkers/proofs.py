@@ -279,6 +279,17 @@ def _losses_proved(seen: Seen) -> Iterator[str]:
         )
 
 
+def _is_stream(seen: Seen) -> bool:
+    is_named = seen.material.run is not None and seen.material.run.name == "stream"
+    return is_named or "unproven-stream" in seen.counts.anomalies
+
+
+def _inputs_known(seen: Seen) -> Iterator[str]:
+    unproven = seen.counts.anomalies.get("unproven-stream", 0)
+    if unproven:
+        yield f"Of {unproven} partitions nobody said which inputs their outputs should be of."
+
+
 PROOFS: Final = (
     Proof("readable", "run.json and every file of the run can be read.", _readable),
     Proof("finished", "The run ended by itself, not cut short.", _finished),
@@ -327,6 +338,13 @@ PROOFS: Final = (
         "losses",
         "Of every acknowledged record that no final read found it is known whether it is lost.",
         _losses_proved,
+        blocks=_never,
+    ),
+    Proof(
+        "inputs",
+        "It is known which inputs a stream had (only of the workload stream).",
+        _inputs_known,
+        _is_stream,
         blocks=_never,
     ),
     Proof(

@@ -33,6 +33,12 @@ class ClusterSpec:
     offsets: TopicSpec | None = None  # `__consumer_offsets`, where consumers are of groups
     controllers: int = 1  # where controllers are nodes of their own
     clocks: bool = False  # the clocks of brokers can be set
+    more: tuple[TopicSpec, ...] = ()  # further topics with records; conditions are about `topic`
+
+    @property
+    def topics(self) -> tuple[TopicSpec, ...]:
+        """All that clients write to and read from."""
+        return (self.topic, *self.more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,12 @@ class Observer(Protocol):
 
     @property
     def views(self) -> Mapping[int, PartitionView]:
-        """By partition of the topic that was created here."""
+        """By partition of the first topic that was created here to be watched."""
+        ...
+
+    @property
+    def topics(self) -> Mapping[str, Mapping[int, PartitionView]]:
+        """The same of every topic that is watched."""
         ...
 
     @property
@@ -47,7 +52,7 @@ class Observer(Protocol):
         """Creates a topic with the assignment wanted; returns its id.
 
         `topic_id`: where the creator may choose it. None is returned where topics have no ids.
-        `watched`: `views` are of its partitions.
+        `watched`: its partitions are among `topics`; a change of the first one has a view.
         """
         ...
 

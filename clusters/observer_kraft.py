@@ -50,6 +50,7 @@ class KraftObserver:
 
     def __init__(self, addresses: Mapping[int, tuple[str, int]], on_change: OnChange) -> None:
         self.views: dict[int, PartitionView] = {}
+        self.topics: dict[str, dict[int, PartitionView]] = {}
         self.controller: int | None = None
         self.controller_epoch: int | None = None
         self.image = Image()
@@ -57,7 +58,7 @@ class KraftObserver:
         self._on_change = on_change
         self._offset = 0  # of the next record that is not yet applied
         self._last_epoch = 0  # of the record before it
-        self._topic: UUID | None = None
+        self._watched: dict[UUID, dict[int, PartitionView]] = {}
         self._doomed: dict[int, int] = {}  # brokers to be fenced → the epoch that is meant
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -87,7 +88,8 @@ class KraftObserver:
                 f"Kafka does not create the topic {topic.name!r}: {created.error_message}"
             )
         if watched:
-            self._topic = created.topic_id
+            self.topics[topic.name] = {} if self.topics else self.views
+            self._watched[created.topic_id] = self.topics[topic.name]
         self._show(Image())
         return urlsafe_b64encode(created.topic_id.bytes).decode().rstrip("=")
 
@@ -175,9 +177,10 @@ class KraftObserver:
     def _show(self, before: Image) -> None:
         for (topic, partition), state in self.image.partitions.items():
             is_news = before.partitions.get((topic, partition)) != state
-            if topic == self._topic and is_news:
-                self.views[partition] = view = _view(partition, state)
-                self._on_change(view)
+            views = self._watched.get(topic)
+            if views is not None and is_news:
+                views[partition] = view = _view(partition, state)
+                self._on_change(view if views is self.views else None)
 
     # --- what is asked of the active controller --------------------------------------------------
 

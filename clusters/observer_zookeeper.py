@@ -29,6 +29,7 @@ class ZooKeeperObserver:
 
     def __init__(self, port: int, on_change: OnChange, address: str = LOOPBACK) -> None:
         self.views: dict[int, PartitionView] = {}
+        self.topics: dict[str, dict[int, PartitionView]] = {}
         self.registered: frozenset[int] = frozenset()
         self.controller: int | None = None
         self.controller_epoch: int | None = None
@@ -65,6 +66,8 @@ class ZooKeeperObserver:
         create = self._kazoo.create
         await asyncio.to_thread(create, znodes.topic_config_path(topic.name), settings)
         await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)
+        if watched:
+            self.topics[topic.name] = {} if self.topics else self.views
         for partition in topic.assignment if watched else ():
             named = TopicPartition(topic.name, partition)
             self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
@@ -101,7 +104,7 @@ class ZooKeeperObserver:
                 state.leader_epoch,
                 state.isr,
             )
-            self._loop.call_soon_threadsafe(self._take_view, view)
+            self._loop.call_soon_threadsafe(self._take_view, named.topic, view)
 
     # --- on the event loop -----------------------------------------------------------------------
 
@@ -117,6 +120,7 @@ class ZooKeeperObserver:
         self.controller_epoch = epoch
         self._on_change(None)
 
-    def _take_view(self, view: PartitionView) -> None:
-        self.views[view.partition] = view
-        self._on_change(view)
+    def _take_view(self, topic: str, view: PartitionView) -> None:
+        views = self.topics[topic]
+        views[view.partition] = view
+        self._on_change(view if views is self.views else None)

@@ -112,6 +112,16 @@ def run(
     image: Image = None,
     nodes: Nodes = None,
     kafka_home: KafkaHome = None,
+    client: Annotated[
+        str, typer.Option(help="The client library: confluent-kafka, kafka-python, aiokafka, java.")
+    ] = "confluent-kafka",
+    producers: Annotated[int, typer.Option(min=1, max=50, help="Each a process of its own.")] = 1,
+    consumers: Annotated[int, typer.Option(min=1, max=50, help="Each a process of its own.")] = 1,
+    topics: Annotated[int, typer.Option(min=1, max=50)] = 1,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", help="Of the workload, as commit=async: docs/workloads.md."),
+    ] = None,
     min_acked: Annotated[
         int, typer.Option(min=0, help="Fewer acknowledged sends prove nothing: unknown.")
     ] = 1,
@@ -132,16 +142,16 @@ def run(
     else:
         from neaptide.harness.random_run import (
             RandomRun,
+            check,
             check_acks,
-            check_faults,
-            check_idempotence,
-            check_workload,
             parse_nemesis,
         )
+        from neaptide.workloads.catalog import find_workload
 
+        found = find_workload(workload)
         faults, saved = parse_nemesis(nemesis, chosen)
         asked = RandomRun(
-            check_workload(workload),
+            found.name,
             chosen,
             faults,
             time_s,
@@ -150,13 +160,18 @@ def run(
             check_acks(acks),
             brokers,
             partitions,
-            _settings(setting or []),
+            _pairs("--set", setting or []),
             place,
             idempotence,
             min_acked,
             saved,
+            client,
+            producers,
+            consumers,
+            topics,
+            found.parse_options(_pairs("--option", option or [])),
         )
-        _run_workload(check_faults(check_idempotence(asked)), json)
+        _run_workload(check(asked), json)
 
 
 def _run_scenario(
@@ -212,12 +227,12 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
     _finish_run(directory, verdict, (), json)
 
 
-def _settings(given: list[str]) -> dict[str, str]:
+def _pairs(option: str, given: list[str]) -> dict[str, str]:
     settings = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"--set {text!r} is not of the form name=value.")
+            raise UsageError(f"{option} {text!r} is not of the form name=value.")
         settings[name.strip()] = value.strip()
     return settings
 
@@ -264,10 +279,10 @@ def matrix_(
 def list_(json: Json = False) -> None:
     """List scenarios, systems, workloads, faults and hosts."""
     from neaptide.harness.catalog import documented, scenario_files
-    from neaptide.harness.random_run import WORKLOADS
     from neaptide.harness.systems import KNOWN
     from neaptide.nemesis.drawn.faults import FAULTS
     from neaptide.nemesis.scenario import expected_outcome
+    from neaptide.workloads.catalog import WORKLOADS
 
     scenarios = [scenario for _, scenario in documented([])]
     if json:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 
+from neaptide.clusters.cluster import TopicSpec
 from neaptide.harness.faults import Faults
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.stage import Stage
@@ -71,46 +72,52 @@ async def end(stage: Stage) -> Ending:
 
 
 async def _converge(stage: Stage) -> Converged:
-    partitions = {
-        partition: StageObserved(stage, partition) for partition in stage.spec.topic.assignment
-    }
+    partitions = [
+        (topic, partition, StageObserved(stage, partition, topic))
+        for topic, partition in _partitions(stage)
+    ]
 
-    def is_level(partition: int) -> bool:
-        view = stage.view(partition)
-        assigned = set(stage.spec.topic.assignment[partition])
+    def is_level(one: tuple[TopicSpec, int, StageObserved]) -> bool:
+        topic, partition, observed = one
+        view = stage.view(partition, topic.name)
         return (
             view is not None
             and view.leader is not None
-            and set(view.isr) == assigned
-            and partitions[partition].settled_at(0)
+            and set(view.isr) == set(topic.assignment[partition])
+            and observed.settled_at(0)
         )
 
     withdrawn = asyncio.create_task(first_withdrawn(stage))
     try:
         await stage.until(
-            lambda: withdrawn.done() or all(is_level(partition) for partition in partitions),
+            lambda: withdrawn.done() or all(map(is_level, partitions)),
             LEVEL_WITHIN_S,
             "every replica is in the ISR and level",
         )
     except TimeoutError as error:
-        late = [partition for partition in partitions if not is_level(partition)]
-        return Converged(False, f"{error}: {'; '.join(_lag(stage, one) for one in late)}")
+        late = [one for one in partitions if not is_level(one)]
+        return Converged(False, f"{error}: {'; '.join(_lag(stage, *one[:2]) for one in late)}")
     finally:
         withdrawn.cancel()
         await asyncio.wait([withdrawn])
     return Converged(True) if withdrawn.cancelled() else Converged(False, withdrawn.result())
 
 
-def _lag(stage: Stage, partition: int) -> str:
+def _partitions(stage: Stage) -> list[tuple[TopicSpec, int]]:
+    return [(topic, number) for topic in stage.spec.topics for number in sorted(topic.assignment)]
+
+
+def _lag(stage: Stage, topic: TopicSpec, partition: int) -> str:
     """What a partition lacks, as the coordination service knows it."""
-    view = stage.view(partition)
+    named = f"partition {partition}" + (f" of {topic.name}" if stage.spec.more else "")
+    view = stage.view(partition, topic.name)
     if view is None or view.leader is None:
-        return f"partition {partition} has no leader"
-    out = sorted(set(stage.spec.topic.assignment[partition]) - set(view.isr))
+        return f"{named} has no leader"
+    out = sorted(set(topic.assignment[partition]) - set(view.isr))
     if not out:
-        return f"partition {partition} has a replica that is not level"
+        return f"{named} has a replica that is not level"
     brokers = ", ".join(map(str, out))
-    return f"partition {partition} lacks {'broker' if len(out) == 1 else 'brokers'} {brokers}"
+    return f"{named} lacks {'broker' if len(out) == 1 else 'brokers'} {brokers}"
 
 
 async def first_withdrawn(stage: Stage) -> str:
@@ -132,10 +139,10 @@ async def first_withdrawn(stage: Stage) -> str:
 
 async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
     reads = []
-    for partition in sorted(stage.spec.topic.assignment):
+    for topic, partition in _partitions(stage):
         result = await stage.clients.do(
             "consume",
-            topic=stage.spec.topic.name,
+            topic=topic.name,
             partition=partition,
             phase="final",
             end=None,
@@ -143,7 +150,7 @@ async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
         )
         reads.append(
             FinalRead(
-                stage.spec.topic.name,
+                topic.name,
                 partition,
                 result["end"],
                 bool(result["reached"]),

@@ -6,16 +6,21 @@ from collections.abc import Collection, Mapping
 
 from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import FENCED, Error
+from neaptide.clusters.cluster import PartitionView, TopicSpec
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.gate.client import Position
 
 
 class StageObserved:
-    """About partition 0 of the scenario's topic."""
+    """About partition 0 of the scenario's topic, unless another one is named."""
 
-    def __init__(self, stage: Stage, partition: int = 0) -> None:
+    def __init__(self, stage: Stage, partition: int = 0, topic: TopicSpec | None = None) -> None:
         self._stage = stage
         self._partition = partition
+        self._topic = topic or stage.spec.topic
+
+    def _view(self) -> PartitionView | None:
+        return self._stage.view(self._partition, self._topic.name)
 
     # --- clients ---
 
@@ -77,15 +82,15 @@ class StageObserved:
     # --- the coordination service ---
 
     def leader(self) -> int | None:
-        view = self._stage.view(self._partition)
+        view = self._view()
         return view.leader if view else None
 
     def leader_epoch(self) -> int | None:
-        view = self._stage.view(self._partition)
+        view = self._view()
         return view.leader_epoch if view else None
 
     def isr(self) -> Collection[int]:
-        view = self._stage.view(self._partition)
+        view = self._view()
         return view.isr if view else ()
 
     def isr_changes(self) -> int:
@@ -112,7 +117,7 @@ class StageObserved:
 
     def fenced(self, broker: int) -> bool:
         """Whether this follower was told last that it and whom it follows are not in one epoch."""
-        key = (broker, self._stage.spec.topic.name, self._partition)
+        key = (broker, self._topic.name, self._partition)
         return self._stage.gate.answered.get(key) in FENCED
 
     def held(self, source: int, destination: int) -> bool:
@@ -122,7 +127,7 @@ class StageObserved:
         )
 
     def _position(self, broker: int) -> Position | None:
-        topic = self._stage.spec.topic.name
+        topic = self._topic.name
         position = self._stage.gate.positions.get((broker, topic, self._partition))
         if position is None or position.leader != self.leader():
             return None  # of an earlier leader: it says nothing of now
@@ -152,7 +157,7 @@ class StageObserved:
         leader = self.leader()
         if leader is None or not self._stage.is_reachable(leader):
             return False
-        for replica in self._stage.spec.topic.assignment[self._partition]:
+        for replica in self._topic.assignment[self._partition]:
             if replica == leader or not self._stage.is_reachable(replica):
                 continue
             end = self.log_end_offset(replica)
@@ -161,7 +166,7 @@ class StageObserved:
             least = max(least, end)
         return all(
             self.log_end_offset(replica) == least
-            for replica in self._stage.spec.topic.assignment[self._partition]
+            for replica in self._topic.assignment[self._partition]
             if replica != leader and self._stage.is_reachable(replica)
         )
 

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 from neaptide.harness.aimed import MissedError, bring_back, play_episode
 from neaptide.harness.faults import Faults
@@ -19,6 +19,7 @@ from neaptide.harness.members import MembersNemesis
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.drawn.episodes import Episode
 from neaptide.nemesis.drawn.faults import (
+    ClientFault,
     CutFault,
     DownFault,
     Fault,
@@ -35,13 +36,26 @@ _SETTLES_WITHIN_S: Final = 20.0
 Undo = Callable[[], Awaitable[None]]
 
 
+class KillableClients(Protocol):
+    """The clients of a run, by their numbers from 0."""
+
+    @property
+    def killable(self) -> int: ...
+
+    async def kill_one(self, client: int) -> None: ...
+
+    async def replace_one(self, client: int) -> None: ...
+
+
 class RandomNemesis:
     """`doing`: the faults that are there now, for whoever shows the progress of the run.
 
     `aimed`: how many aimed faults were begun.
     """
 
-    def __init__(self, stage: Stage, faults: Faults, schedule: Schedule) -> None:
+    def __init__(
+        self, stage: Stage, faults: Faults, schedule: Schedule, clients: KillableClients
+    ) -> None:
         self.doing = LOAD
         self.stopping = asyncio.Event()  # somebody asked the run to stop
         self.aimed = 0
@@ -49,6 +63,7 @@ class RandomNemesis:
         self._stage = stage
         self._faults = faults
         self._schedule = schedule
+        self._clients = clients
         self._members = MembersNemesis(stage, faults)
 
     async def play(self, time_s: float) -> None:
@@ -172,6 +187,10 @@ class RandomNemesis:
                 return [partial(self._faults.heal, *ends)]
             case PartitionFault():
                 return await self._partition(fault)
+            case ClientFault():
+                client = fault.client % self._clients.killable
+                await self._clients.kill_one(client)
+                return [partial(self._clients.replace_one, client)]
             case MembersFault():
                 return await self._members.begin(fault)
             case Episode():

@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from neaptide.clusters.broker.replication.assignment import assign_replicas
-from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode
@@ -20,6 +19,12 @@ from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
+from neaptide.harness.random_load import (
+    RandomLoad,
+    brokers_settings,
+    check_load,
+    topics_of,
+)
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
@@ -34,9 +39,10 @@ from neaptide.nemesis.drawn.schedule import (
 )
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
+from neaptide.workloads.catalog import WORKLOADS
+from neaptide.workloads.libraries.table import DEFAULT
 
-WORKLOADS: Final = ("append",)
-_TOPIC: Final = "t"
+Progress = Callable[[str, float, Mapping[str, int]], None]
 _PROGRESS_S: Final = 0.5
 # So that a fault of seconds is a fault, and not one long hiccup.
 _DEFAULT_SETTINGS: Final = {
@@ -71,11 +77,20 @@ class RandomRun:
     idempotence: bool = False
     min_acked: int = 1
     saved: Path | None = None  # whose schedule is played again, in place of one that is drawn
+    client: str = DEFAULT
+    producers: int = 1
+    consumers: int = 1
+    topics: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the workload, all of them
 
     @property
     def nemesis(self) -> str:
         """What `--nemesis` says."""
         return str(self.saved) if self.saved is not None else ",".join(self.faults) or "none"
+
+    @property
+    def kills_clients(self) -> bool:
+        return "client" in (self.faults or faults_of(self.schedule()))
 
     def schedule(self) -> Schedule:
         brokers = tuple(range(self.brokers))
@@ -93,6 +108,15 @@ class RandomRun:
             *(["--idempotence"] if self.idempotence else []),
             f"--brokers {self.brokers}",
             f"--partitions {self.partitions}",
+            *([f"--topics {self.topics}"] if self.topics != 1 else []),
+            *([f"--client {self.client}"] if self.client != DEFAULT else []),
+            f"--producers {self.producers}",
+            f"--consumers {self.consumers}",
+            *(
+                f"--option {shlex.quote(f'{name}={value}')}"
+                for name, value in self.options.items()
+                if value != WORKLOADS[self.workload].options[name].default
+            ),
             *([f"--min-acked {self.min_acked}"] if self.min_acked != 1 else []),
             *(
                 f"--set {shlex.quote(f'{name}={value}')}"
@@ -102,15 +126,6 @@ class RandomRun:
             *self.place.options,
         ]
         return f"neaptide run {self.workload} {' '.join(options)}"
-
-
-def check_workload(name: str) -> str:
-    if name not in WORKLOADS:
-        raise UsageError(
-            f"There is no workload {name!r}; it must be one of {', '.join(WORKLOADS)},"
-            " or a scenario: one of `neaptide list`, or a file that ends in .toml."
-        )
-    return name
 
 
 def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | None]:
@@ -125,6 +140,11 @@ def check_acks(acks: str) -> str:
     if acks not in ("0", "1", "all"):
         raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
     return acks
+
+
+def check(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where something that is asked for does not go together."""
+    return check_load(check_faults(check_idempotence(asked)))
 
 
 def _refusal(fault: str, system: System) -> str | None:
@@ -170,17 +190,17 @@ def check_idempotence(asked: RandomRun) -> RandomRun:
 
 def producer_options(asked: RandomRun) -> ProducerOptions:
     """As many in flight as the leader knows again: five, but on our 0.11 one."""
-    if not asked.idempotence:
+    if not (asked.idempotence or WORKLOADS[asked.workload].idempotence):
         return ProducerOptions()
     rules = generation_of(asked.system)
     return ProducerOptions(True, in_flight_of(rules) if rules else MAX_IN_FLIGHT_IDEMPOTENT)
 
 
-async def run_random(
-    asked: RandomRun, progress: Callable[[str, float, Mapping[str, int]], None]
-) -> Path:
+async def run_random(asked: RandomRun, progress: Progress) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
     brokers = tuple(range(asked.brokers))
+    schedule = asked.schedule()
+    names = asked.faults or faults_of(schedule)
     schedule = asked.schedule()
     names = asked.faults or faults_of(schedule)
     run = replace(
@@ -192,24 +212,36 @@ async def run_random(
         min_acked=asked.min_acked,
         repeat=asked.repeat(),
         clients={
-            "client": "confluent-kafka",
+            "client": asked.client,
             "acks": asked.acks,
             "rate": asked.rate,
-            "idempotence": asked.idempotence,
+            "idempotence": asked.idempotence or WORKLOADS[asked.workload].idempotence,
+            "subscribe": WORKLOADS[asked.workload].group is not None,
+            "producers": asked.producers,
+            "consumers": asked.consumers,
+            "options": dict(asked.options),
         },
     )
-    topic = TopicSpec(
-        _TOPIC, assign_replicas(_TOPIC, brokers, asked.partitions, min(3, asked.brokers)), {}
+    first, *more = topics_of(asked, brokers)
+    spec = ClusterSpec(
+        brokers,
+        {
+            **_DEFAULT_SETTINGS,
+            **(_AIMED_SETTINGS if "rounds" in names else {}),
+            **brokers_settings(asked.workload, len(brokers)),
+            **asked.settings,
+        },
+        first,
+        more=tuple(more),
     )
-    aimed = _AIMED_SETTINGS if "rounds" in names else {}
-    spec = ClusterSpec(brokers, {**_DEFAULT_SETTINGS, **aimed, **asked.settings}, topic)
 
     async def work(directory: Path, account: Account) -> Finished:
         async with Stage(directory, asked.system, spec, asked.place, account) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
-            nemesis = RandomNemesis(stage, faults, schedule)
+            load = RandomLoad(stage, asked)
+            nemesis = RandomNemesis(stage, faults, schedule, load)
             ending = await guarded(
-                _load_and_end(stage, faults, asked, nemesis, progress),
+                _load_and_end(stage, faults, asked, nemesis, load, progress),
                 directory,
                 stage.find_incident,
             )
@@ -226,38 +258,34 @@ async def _load_and_end(
     faults: Faults,
     asked: RandomRun,
     nemesis: RandomNemesis,
-    progress: Callable[[str, float, Mapping[str, int]], None],
+    load: RandomLoad,
+    progress: Progress,
 ) -> Ending:
-    await _load(stage, asked, nemesis, progress)
+    await load.begin(producer_options(asked))
+    await _do_faults(stage, load, nemesis, asked, progress)
+    await load.stop_senders()
     progress("healing, final reads, replica logs", asked.time_s, {})
     await heal_all(stage, faults, ())
     await nemesis.settle()
+    await load.finish()
     return await end(stage)
 
 
-async def _load(
+async def _do_faults(
     stage: Stage,
-    asked: RandomRun,
+    load: RandomLoad,
     nemesis: RandomNemesis,
-    progress: Callable[[str, float, Mapping[str, int]], None],
+    asked: RandomRun,
+    progress: Progress,
 ) -> None:
-    await stage.start_clients(producer_options(asked))
-    await stage.clients.do(
-        "load",
-        topic=_TOPIC,
-        partitions=asked.partitions,
-        acks=asked.acks,
-        rate=asked.rate,
-        senders=1,
-    )
+    """Until the time is over, or somebody asks the run to stop."""
     begun = time.monotonic()
     is_over = False
 
     async def tell() -> None:
         # Python 3.11 loses a cancellation that comes together with an answer: so it is asked, too.
         while not is_over:
-            counts = await stage.clients.do("progress")
-            progress(nemesis.doing, time.monotonic() - begun, counts)
+            progress(nemesis.doing, time.monotonic() - begun, await load.counts())
             if asked_to_stop(stage.run) is not None:
                 nemesis.stopping.set()
             await asyncio.sleep(_PROGRESS_S)
@@ -271,4 +299,3 @@ async def _load(
         await asyncio.wait((telling,))
     if not telling.cancelled():
         telling.result()
-    await stage.stop_load()

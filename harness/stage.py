@@ -10,7 +10,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,8 @@ class Stage:
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer
+        self._more_clients: list[Clients] = []
+        self._killed_clients: list[Clients] = []
         self._started: set[int] = set()
         self._assigned: list[Assigned] = []
         self._changed = asyncio.Event()
@@ -156,24 +158,24 @@ class Stage:
             await self._start_nodes((*self.cluster.controllers, *brokers))
         else:
             await self._start_brokers(brokers)
-        await self._create_topic(self.spec.topic)
+        for topic in self.spec.topics:
+            await self._create_topic(topic)
         if self.spec.offsets is not None:
             await self._create_topic(self.spec.offsets)
-        partitions = len(self.spec.topic.assignment)
-        await self.until(
-            lambda: (
-                len(self.observer.views) == partitions
-                and all(view.leader is not None for view in self.observer.views.values())
-            ),
-            _START_WITHIN_S,
-            "every partition has a leader",
-        )
+        await self.until(self._all_led, _START_WITHIN_S, "every partition has a leader")
         self._assigned = [
             Assigned(topic.name, partition, brokers)
-            for topic in (self.spec.topic, self.spec.offsets)
+            for topic in (*self.spec.topics, self.spec.offsets)
             if topic is not None
             for partition, brokers in sorted((await self.observer.assignment(topic.name)).items())
         ]
+
+    def _all_led(self) -> bool:
+        return all(
+            (view := self.view(partition, topic.name)) is not None and view.leader is not None
+            for topic in self.spec.topics
+            for partition in topic.assignment
+        )
 
     async def _create_topic(self, topic: TopicSpec) -> None:
         """The gate knows a topic's id before the first Fetch, also where the cluster chose it."""
@@ -181,7 +183,9 @@ class Stage:
         if named is not None:
             await self.gate.name_topics({named: topic.name})
         await self.gate.cut(None, None, "replication")
-        chosen = await self.observer.create_topic(topic, named, watched=topic is self.spec.topic)
+        chosen = await self.observer.create_topic(
+            topic, named, watched=topic is not self.spec.offsets
+        )
         if chosen is not None:
             await self.gate.name_topics({chosen: topic.name})
         await self.gate.heal_all()
@@ -218,17 +222,33 @@ class Stage:
         )
 
     async def start_clients(self, options: ProducerOptions) -> None:
-        bootstrap = ",".join(self.client_address(b) for b in sorted(self.spec.brokers))
-        config = ClientsConfig(
+        config = self._clients_config(1, options)
+        self.clients = await Clients.start(self.host, config, self._on_client_event)
+        self.account.started(self._assigned)
+
+    async def start_more_clients(
+        self, number: int, options: ProducerOptions, library: str, journal: bool
+    ) -> Clients:
+        """A process beside that of `clients`; until it is forgotten its end is an incident."""
+        config = replace(self._clients_config(number, options), library=library, journal=journal)
+        clients = await Clients.start(self.host, config, self._on_client_event)
+        self._more_clients.append(clients)
+        return clients
+
+    def forget_clients(self, clients: Clients) -> None:
+        """A fault ends it: what it has written is known when that is done."""
+        self._more_clients.remove(clients)
+        self._killed_clients.append(clients)
+
+    def _clients_config(self, number: int, options: ProducerOptions) -> ClientsConfig:
+        return ClientsConfig(
             str(self.run),
-            1,
+            number,
             self.origin_ns,
-            bootstrap,
+            ",".join(self.client_address(b) for b in sorted(self.spec.brokers)),
             dict(client_settings(self.system)),
             settings_of(options),
         )
-        self.clients = await Clients.start(self.host, config, self._on_client_event)
-        self.account.started(self._assigned)
 
     async def stop_load(self) -> None:
         """Sends that nobody answered in time are an incident: their ends are not known."""
@@ -266,8 +286,11 @@ class Stage:
 
     async def _close_clients(self) -> None:
         if hasattr(self, "clients"):
-            self.account.note(await self.clients.close())
-            self.account.wrote(OPERATIONS_TABLE, self.clients.writer, self.clients.written)
+            living = (self.clients, *self._more_clients)
+            for incident in await asyncio.gather(*(clients.close() for clients in living)):
+                self.account.note(incident)
+            for clients in (*living, *self._killed_clients):
+                self.account.wrote(OPERATIONS_TABLE, clients.writer, clients.written)
 
     async def _close_gate(self) -> None:
         if hasattr(self, "gate"):
@@ -322,15 +345,16 @@ class Stage:
         """What "coordination" means for a node: ZooKeeper, or the controllers other than itself."""
         return tuple(other for other in self.cluster.quorum if other != node) or (COORDINATION,)
 
-    def view(self, partition: int = 0) -> PartitionView | None:
-        return self.observer.views.get(partition)
+    def view(self, partition: int = 0, topic: str | None = None) -> PartitionView | None:
+        """Of the first topic unless another one is named."""
+        return self.observer.topics.get(topic or self.spec.topic.name, {}).get(partition)
 
     def find_incident(self) -> Incident | None:
         """What has failed although no fault did it; the clients and the cluster need the gate."""
         if self.recorder.failure is not None:
             return Incident("recorder", str(self.recorder.failure))
         gate = self._gate_incident() if hasattr(self, "gate") else None
-        clients = self.clients.find_incident() if hasattr(self, "clients") else None
+        clients = self._find_clients_incident() if hasattr(self, "clients") else None
         lost = self.cluster.find_lost_coordination()
         ended = self._find_ended_node()
         return (
@@ -339,6 +363,10 @@ class Stage:
             or (None if lost is None else Incident("coordination", lost))
             or (None if ended is None else Incident("process", ended))
         )
+
+    def _find_clients_incident(self) -> Incident | None:
+        found = (clients.find_incident() for clients in (self.clients, *self._more_clients))
+        return next((incident for incident in found if incident is not None), None)
 
     def _gate_incident(self, *, has_ended: bool = False) -> Incident | None:
         if self.gate.recorder_failure is not None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Final
 
 from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
@@ -43,8 +46,17 @@ class Clients:
         self._failure: str | None = None
         self._recorder_failure: str | None = None
         self._late: str | None = None
+        self._client_failure: str | None = None
         self._writer: asyncio.WriteTransport
         self._reading: asyncio.Task[None]
+
+    @property
+    def number(self) -> int:
+        return self._config.number
+
+    @property
+    def run_directory(self) -> Path:
+        return self._config.directory
 
     @classmethod
     async def start(
@@ -94,7 +106,7 @@ class Clients:
         """What is wrong with the process, if anything is."""
         if self._recorder_failure is not None:
             return Incident("recorder", self._recorder_failure)
-        trouble = self.process.trouble() or self._failure or self._late
+        trouble = self.process.trouble() or self._failure or self._late or self._client_failure
         return None if trouble is None else Incident("client", trouble)
 
     async def _read(self, reader: asyncio.StreamReader) -> None:
@@ -118,6 +130,8 @@ class Clients:
                 self.written = Written(row["files"], row["rows"])
             case "recorder_failed":
                 self._recorder_failure = row["why"]
+            case "client_failed":
+                self._client_failure = row["why"]
             case _:
                 self._on_event(row)
 
@@ -129,6 +143,17 @@ class Clients:
             answer.set_result(row["result"])
         else:
             answer.set_exception(ClientsError(row["error"]))
+
+    async def kill(self) -> None:
+        """SIGKILL, as a fault: what it had recorded is on disk then, and no incident."""
+        if self.process.returncode is None:  # with what it started itself
+            os.killpg(self.process.pid, signal.SIGKILL)
+        await self.process.wait()
+        self._writer.close()
+        await self._reading
+        self.written = written_by(self._config.directory / TABLE, self.writer)
+        for left in (self._config.directory / TABLE).glob(f".part-{self.writer}-*.tmp"):
+            left.unlink()  # rows that nobody could read
 
     async def close(self) -> Incident | None:
         """Ends the process; all that it recorded is on disk then. What was wrong, if anything."""
@@ -149,5 +174,6 @@ class Clients:
             self.written = Written(files, max(self.written.rows, there.rows))
         if self._recorder_failure is not None:
             return Incident("recorder", self._recorder_failure)
-        why = was_stopped or late or (self.process.trouble() if status else None)
+        ended_badly = self.process.trouble() if status else None
+        why = was_stopped or late or ended_badly or self._client_failure
         return None if why is None else Incident("client", why)

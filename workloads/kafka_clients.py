@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 
 from neaptide.clusters.producer import ProducerOptions
 
-_COMMON: Final = {
+COMMON: Final = {
     "broker.address.family": "v4",
     "allow.auto.create.topics": False,
     "reconnect.backoff.ms": 20,
@@ -34,7 +34,7 @@ MESSAGE_TIMEOUT_MS: Final = 10_000
 RETRIES_MAX: Final = 2_147_483_647  # until MESSAGE_TIMEOUT_MS is over
 
 
-def _ignore(_: object) -> None:
+def ignore(_: object) -> None:
     """Connection errors are expected here; what counts is what becomes of each operation."""
 
 
@@ -52,7 +52,7 @@ def settings_of(options: ProducerOptions) -> dict[str, str]:
 
 def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
     settings: dict[str, object] = {
-        **_COMMON,
+        **COMMON,
         "bootstrap.servers": bootstrap,
         "acks": acks,
         "enable.idempotence": False,
@@ -62,7 +62,7 @@ def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
         "request.timeout.ms": 5_000,
         "message.timeout.ms": MESSAGE_TIMEOUT_MS,
         "queue.buffering.max.messages": 100_000,
-        "error_cb": _ignore,
+        "error_cb": ignore,
         **extra,
     }
     return Producer(settings)
@@ -71,15 +71,17 @@ def producer(bootstrap: str, acks: str, extra: Mapping[str, str]) -> Producer:
 def consumer(bootstrap: str, group: str, extra: Mapping[str, str]) -> Consumer:
     """For assigned partitions only: the group id is required by librdkafka, and never used."""
     settings: dict[str, object] = {
-        **_COMMON,
+        **COMMON,
         "bootstrap.servers": bootstrap,
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,  # behind the last record there may be markers
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 50,
-        "error_cb": _ignore,
+        "error_cb": ignore,
         **extra,
     }
     return Consumer(settings)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from neaptide.workloads.kafka_clients import consumer
 from neaptide.workloads.recorder import Recorder
@@ -65,9 +65,17 @@ def read_on(
     while position < end and time.monotonic() < deadline:
         invoked_ns = recorder.now_ns()
         messages = reader.consume(_BATCH, _POLL_S)
-        if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
-            position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
+        _record_poll(recorder, process, phase, invoked_ns, messages, on_record)
+        position = max([position, *(_behind(message) for message in messages)])
     return position
+
+
+def _behind(message: Any) -> int:
+    """Where a consumer is that was handed this: behind a record, or at the end of the log."""
+    if message.error() is None:
+        return 1 + int(message.offset())
+    at_end = message.error().code() == KafkaError._PARTITION_EOF
+    return int(message.offset()) if at_end else 0
 
 
 def _text(data: bytes | None) -> str | None:

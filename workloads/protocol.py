@@ -8,12 +8,17 @@ Harness → clients, each with an `id` that the answer repeats:
     load      topic, partitions, acks, rate       sends and polls until stop_load
     stop_load                                     answered when every send has completed; `left`:
                                                   how many had not when it was given up
+    begin     role, index, of, topics, …          a client of a workload (roles.role.Task)
+    progress                                      counts of all that its clients did
+    stop      senders                             those that send stop, or all others
+    finish    deadline_s                          answered when all have ended
     flush                                         what was recorded can be read
 Clients → harness:
     {"id", "ok", "result" | "error"}              answers
     {"event": "sent", "value", "type", "offset", "error"}       a scripted send has completed
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
     {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
+    {"event": "client_failed", "why"}              a client of a workload has ended early
     {"event": "written", "files", "rows"}          what can be read now: at each file, and last
     {"event": "recorder_failed", "why"}            rows were lost; nothing is recorded any more
 """
@@ -22,6 +27,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from neaptide.workloads.libraries.table import DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,8 @@ class ClientsConfig:
     bootstrap: str
     settings: dict[str, str]  # more librdkafka settings, of the user
     producer: dict[str, str] = field(default_factory=dict)  # … of producers alone
+    library: str = DEFAULT  # of the clients of a workload
+    journal: bool = False  # it may be killed: what its clients are about to do is noted before
 
     @property
     def directory(self) -> Path:

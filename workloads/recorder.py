@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Written
-from neaptide.results.schema import OPERATIONS
+from neaptide.results.schema import OPERATIONS_READ
 from neaptide.results.tables import TableWriter
 
 _IDS_PER_RECORDER = 1 << 40
@@ -37,7 +37,7 @@ class Recorder:
         self._first_id = number * _IDS_PER_RECORDER
         self._count = 0
         self._lock = threading.Lock()
-        self._table = TableWriter(run / TABLE, OPERATIONS, writer=writer_label(number))
+        self._table = TableWriter(run / TABLE, OPERATIONS_READ, writer=writer_label(number))
         self._failure: StoreError | None = None
 
     @property
@@ -54,9 +54,14 @@ class Recorder:
         return time.monotonic_ns() - self._origin_ns
 
     def new_operation(self) -> int:
+        return self.new_operations(1)
+
+    def new_operations(self, count: int) -> int:
+        """The first of so many numbers in a row."""
         with self._lock:
-            self._count += 1
-            return self._first_id + self._count
+            first = self._first_id + self._count + 1
+            self._count += count
+            return first
 
     def write(
         self,
@@ -77,15 +82,19 @@ class Recorder:
         leader_epoch: int | None = None,
         phase: str = "main",
         error: str | None = None,
+        mop: int | None = None,
+        rebalanced: bool | None = None,
     ) -> None:
         """One row, in the order of the schema's columns."""
-        with self._lock, suppress(StoreError), self._noting():
-            self._table.append(
-                (
-                    operation, row, process, f, type, invoked_ns, completed_ns, topic, partition,
-                    offset, key, value, acks, leader_epoch, phase, error,
-                )
-            )  # fmt: skip
+        made = (
+            operation, row, process, f, type, invoked_ns, completed_ns, topic, partition,
+            offset, key, value, acks, leader_epoch, phase, error, mop, rebalanced,
+        )  # fmt: skip
+        with self._lock:
+            try:
+                self._table.append(made)
+            except StoreError as failed:
+                self._failure = self._failure or failed
 
     def flush(self) -> None:
         """Makes the rows so far visible to readers. Raises StoreError."""

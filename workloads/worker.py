@@ -24,14 +24,21 @@ if __name__ == "__main__":
 from neaptide.results.errors import NeaptideError, StoreError
 from neaptide.results.tables import file_seconds
 from neaptide.workloads.groups import GroupConsumer
+from neaptide.workloads.journal import Journal
+from neaptide.workloads.libraries.model import Library
+from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.polling import Poller, read_to_end
 from neaptide.workloads.protocol import ClientsConfig
 from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.roles.role import Desk, Role, Task
+from neaptide.workloads.roles.table import ROLES
 from neaptide.workloads.sending import Sender
 
 _DRAIN_TIMEOUT_S = 30.0
 _BURST = 50
-PROCESSES_PER_WORKER = 10_000_000  # each send without an answer takes one
+PROCESSES_PER_WORKER = 4_000_000  # each send without an answer takes one
+WORKERS_MAX = 500  # so that the numbers of processes stay below 2^31
+_ROLE_ENDS_S = 5.0
 # It asks nobody else who leads, unless it is refused.
 _KNOWS_ONE_BROKER = {"topic.metadata.refresh.interval.ms": "-1"}
 
@@ -45,6 +52,9 @@ class Worker:
         self._processes = itertools.count((config.number - 1) * PROCESSES_PER_WORKER + 1)
         self._said = self._recorder.written
         self._loads: list[_Load] = []
+        self._roles: list[Role] = []
+        self._journal = Journal(config.directory, config.number) if config.journal else None
+        self._library: Library | None = None
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_flushing, daemon=True)
         self._keeper.start()
@@ -194,11 +204,47 @@ class Worker:
         return {**self.do_progress(), "left": left}
 
     def do_progress(self) -> dict[str, int]:
-        totals = {"ok": 0, "fail": 0, "info": 0}
-        for load in self._loads:
-            for kind, count in load.sender.counts.items():
+        totals = {"ok": 0, "fail": 0, "info": 0, "polled": 0}
+        for counts in (
+            *(load.sender.counts for load in self._loads),
+            *(role.counts for role in self._roles),
+        ):
+            for kind, count in counts.items():
                 totals[kind] += count
-        return {**totals, "polled": self._poller.count if self._loads else 0}
+        totals["polled"] += self._poller.count if self._loads else 0
+        return {**totals, "busy": sum(not role.is_idle for role in self._roles)}
+
+    # --- clients of workloads --------------------------------------------------------------------
+
+    def do_begin(self, **task: Any) -> None:
+        if self._library is None:
+            self._library = LIBRARIES[self._config.library]()
+        wanted = Task(**task)
+        is_first = self._config.library == DEFAULT
+        desk = Desk(
+            self._recorder,
+            self._journal,
+            self._process,
+            self._library,
+            self._config.bootstrap,
+            self._config.settings if is_first else {},
+            self._config.producer if is_first else {},
+        )
+        role = self._library.roles.get(wanted.role, ROLES[wanted.role])(desk, wanted)
+        self._roles.append(role)
+        role.start()
+
+    def do_stop(self, senders: bool) -> None:
+        for role in self._roles:
+            if role.sends == senders:
+                role.stop()
+
+    def do_finish(self, deadline_s: float) -> dict[str, int]:
+        """Of those that were asked to stop: how many have not, and the sends without an answer."""
+        deadline = time.monotonic() + deadline_s
+        asked = [role for role in self._roles if role.stopping.is_set()]
+        late = sum(not role.wait(max(0.0, deadline - time.monotonic())) for role in asked)
+        return {"late": late, "left": sum(role.left for role in asked)}
 
     def do_flush(self) -> None:
         self._recorder.flush()
@@ -210,11 +256,20 @@ class Worker:
         """So that a run that is cut short can still be checked up to its last seconds."""
         while not self._closing.wait(file_seconds(self._recorder.now_ns() / 1e9)):
             try:
+                finished = [] if self._journal is None else self._journal.turn()
                 self._recorder.flush()
+                if self._journal is not None:
+                    self._journal.delete(finished)
             except StoreError as error:
                 self._say_failed(error)
                 return
             self._say_written()
+            self._say_failures()
+
+    def _say_failures(self) -> None:
+        for role in self._roles:
+            if role.failure is not None:
+                self.say({"event": "client_failed", "why": role.failure})
 
     def _say_failed(self, error: StoreError) -> None:
         self.say({"event": "recorder_failed", "why": str(error)})
@@ -231,10 +286,17 @@ class Worker:
         self._keeper.join()
         for load in self._loads:
             load.stop()
+        for role in self._roles:
+            role.stop()
+        for role in self._roles:
+            role.wait(_ROLE_ENDS_S)
+        self._say_failures()
         for sender in [*self._senders.values(), *(load.sender for load in self._loads)]:
             sender.close()
         try:
             self._recorder.close()
+            if self._journal is not None:
+                self._journal.close()
         except StoreError as error:
             self._say_failed(error)
             raise

@@ -58,6 +58,9 @@ class Rule:
 # In an order in which each needs only what stands before it.
 RELATIONS: Final = (
     Relation("partitions", kept=True),
+    Relation("said", kept=True),
+    Relation("compacting", kept=True),
+    Relation("compacted", kept=True),
     Relation("records"),
     Relation("profiles", kept=True),
     Relation("places"),
@@ -72,6 +75,14 @@ RELATIONS: Final = (
     Relation("send_leaps", kept=True),
     Relation("own_reads"),
     Relation("positions"),
+    Relation("newest"),
+    Relation("torn"),
+    Relation("sums"),
+    Relation("stable_ends"),
+    Relation("outputs"),
+    Relation("unsourced"),
+    Relation("processed"),
+    Relation("owners"),
     Relation("copies"),
     Relation("holes"),
     Relation("responses", kept=True),
@@ -126,7 +137,7 @@ RULES: Final = (
     Rule(
         "committed-then-lost",
         over="places",
-        when="complete AND ("
+        when="complete AND NOT may_be_compacted AND ("
         "(main_greatest >= start_offset"
         " AND (final_greatest IS NULL OR main_greatest > final_greatest))"
         " OR (main_least >= start_offset AND main_least < final_least))",
@@ -254,6 +265,101 @@ RULES: Final = (
         ),
     ),
     Rule(
+        "newest-lost",
+        over="newest",
+        when="complete AND acked_offset >= start_offset"
+        " AND coalesce(final_offset < acked_offset, true)",
+        at="acked_offset",
+        evidence=("key", "final_offset", "final_value", "end_offset"),
+    ),
+    Rule(
+        "torn-transaction",
+        over="torn",
+        when=f"NOT deleted AND NOT {_NOT_PROVED} AND (others_read > 0 OR NOT is_ok)",
+        at="acked_offset",
+        evidence=("process", "other_value", "others_read", "end_offset"),
+    ),
+    Rule(
+        "wrong-sum",
+        over="sums",
+        when="total <> 0",
+        at="place",
+        value="NULL",
+        evidence=("process", "total", "transfer_off"),
+    ),
+    Rule(
+        "hanging-transaction",
+        over="stable_ends",
+        when="log_offset < high_watermark AND stood_ns > timeout_ns",
+        value="NULL",
+        evidence=("high_watermark", "stood_ns", "timeout_ns"),
+    ),
+    Rule(
+        "input-twice",
+        over="outputs",
+        when="value IS NOT NULL AND source_offset = source_before",
+        evidence=("source", "source_offset", "offset_before", "value_before"),
+    ),
+    Rule(
+        "input-missing",
+        over="outputs",
+        when="complete AND source_offset > source_before + 1"
+        " AND (value IS NOT NULL OR source_offset > 0)",
+        at="log_offset",
+        evidence=(
+            "source", ("first_missing", "source_before + 1"),
+            ("inputs", "source_offset - source_before - 1"), "offset_before",
+        ),
+    ),
+    Rule(
+        "unproven-stream",
+        over="unsourced",
+        when="true",
+        at="NULL",
+        value="NULL",
+        operation="NULL",
+        evidence=(),
+    ),
+    Rule(
+        "unprocessed",
+        over="processed",
+        when="times = 0 AND delivery = 'at-least-once'",
+        evidence=(("group", "consumer_group"), "position", "delivery"),
+    ),
+    Rule(
+        "skipped-by-commit",
+        over="processed",
+        when="times = 0 AND delivery <> 'at-least-once'",
+        evidence=(("group", "consumer_group"), "position", "delivery"),
+    ),
+    Rule(
+        "processed-twice",
+        over="processed",
+        when="times > 1 AND delivery = 'at-most-once'",
+        evidence=(
+            ("group", "consumer_group"), "times", "process", "other_process", "delivery",
+        ),
+    ),
+    Rule(
+        "processed-again",
+        over="processed",
+        when="times > 1 AND delivery <> 'at-most-once'",
+        evidence=(
+            ("group", "consumer_group"), "times", "process", "other_process", "delivery",
+        ),
+    ),
+    Rule(
+        "owned-twice",
+        over="owners",
+        when="since_ns < other_until_ns",
+        at="NULL",
+        value="NULL",
+        evidence=(
+            ("group", "consumer_group"), "process", "since_ns", "other_process", "other_operation",
+            "other_until_ns",
+        ),
+    ),
+    Rule(
         "replica-divergence",
         over="copies",
         when="level OR log_offset < below",
@@ -345,7 +451,7 @@ MEASURES: Final = (AVAILABILITY, UNSEEN_OVER_TIME)
 # Looked for where asked only: what is normal in Kafka never counts.
 _THOROUGH: Final = (*MEASURES, "send-skip")
 # Of runs with transactions, or where asked.
-_OF_TRANSACTIONS: Final = ("int-send-skip", "precommitted-read")
+_OF_TRANSACTIONS: Final = ("int-send-skip", "precommitted-read", "torn-transaction")
 
 
 @dataclass(frozen=True, slots=True)

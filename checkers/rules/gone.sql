@@ -1,4 +1,5 @@
--- gone: acknowledged values that no final read found, although the final reads are all there is.
+-- gone: acknowledged values that no final read found, although the final reads are all there is,
+-- and which compaction may not have removed.
 --
 -- `above_all_reads`: nobody read it, nor anything behind it. `deleted`: retention took it;
 -- `may_be_deleted`: it has no offset, and retention took something. `on_disk`: replicas that have the
@@ -18,6 +19,7 @@ missing AS (
     FROM profiles
     JOIN partitions USING (run, topic, partition)
     LEFT JOIN reach USING (run, topic, partition)
+    ANTI JOIN compacted USING (run, topic, partition, value)
     WHERE complete AND profiles.acked > 0 AND profiles.final_reads = 0
 ),
 copies AS (

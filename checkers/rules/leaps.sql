@@ -2,11 +2,13 @@
 --
 -- A gap in the offsets is no skip by itself, since transaction markers take offsets that no
 -- consumer sees: only a record that is known to lie in the gap proves one. A step to the log start
--- or to what lies below it is over records that were deleted meanwhile.
+-- or to what lies below it is over records that were deleted meanwhile,
+-- and in a compacted partition any step ahead may be.
 WITH ahead AS (
     SELECT steps.*, start_offset
     FROM steps
     JOIN partitions USING (run, topic, partition)
+    ANTI JOIN compacting USING (run, topic, partition)
     WHERE steps.log_offset > previous_offset
 )
 SELECT

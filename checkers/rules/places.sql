@@ -6,6 +6,8 @@ SELECT
     coalesce(
         acked_offset = acked_greatest AND seen_least = seen_greatest AND acked_offset <> seen_least,
         false
-    ) AS moved
+    ) AS moved,
+    compacted.value IS NOT NULL AS may_be_compacted
 FROM profiles
 JOIN partitions USING (run, topic, partition)
+LEFT JOIN compacted USING (run, topic, partition, value)

@@ -109,6 +109,6 @@ class KafkaCluster(PlacedCluster):
                 return
 
     async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
-        """Of the scenario's topic: Kafka's own topics are not what is checked."""
-        topic = self._spec.topic.name
-        return [row for row in await super().read_replicas(broker) if row["topic"] == topic]
+        """Of the topics of the run: Kafka's own topics are not what is checked."""
+        topics = {topic.name for topic in self._spec.topics}
+        return [row for row in await super().read_replicas(broker) if row["topic"] in topics]

@@ -109,7 +109,25 @@ class PartitionFault:
         )
 
 
-Fault = KillFault | DownFault | CutFault | PartitionFault | MembersFault | Episode
+@dataclass(frozen=True, slots=True)
+class ClientFault:
+    """A process of clients is killed, and replaced after a while.
+
+    `client`: a number of any size, of which the remainder says who.
+    """
+
+    client: int
+    kind: Literal["client"] = "client"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "client": self.client}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> ClientFault:
+        return cls(int(raw["client"]))
+
+
+Fault = KillFault | DownFault | CutFault | PartitionFault | ClientFault | MembersFault | Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +142,8 @@ class Given:
     faults: Sequence[str] = ()
     aims: Mapping[str, float] = field(default_factory=dict)
 
+
+_CLIENTS_MAX: Final = 1 << 16
 
 # --- drawing -------------------------------------------------------------------------------------
 
@@ -156,6 +176,10 @@ def _partition(rng: random.Random, given: Given) -> Fault:
     if rng.random() < 0.5:
         first = draw_target(rng, given.brokers, given.partitions, ROLES)
     return PartitionFault(shape, order, first)
+
+
+def _client(rng: random.Random, given: Given) -> Fault:
+    return ClientFault(rng.randrange(_CLIENTS_MAX))
 
 
 def _members(rng: random.Random, given: Given) -> Fault:
@@ -211,6 +235,11 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         _partition,
         PartitionFault.from_json,
         needs=2,
+    ),
+    "client": FaultKind(
+        "SIGKILL of a process of clients; another one takes its place later",
+        _client,
+        ClientFault.from_json,
     ),
     "members": FaultKind(
         "a partition is reassigned, a broker removed and added, preferred leaders elected, the"

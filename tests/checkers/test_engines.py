@@ -18,7 +18,7 @@ from neaptide.checkers.check import check_runs
 from neaptide.checkers.verdict import EngineName, Options
 from neaptide.results.schema import ANOMALIES
 from neaptide.results.verdicts import VERDICT_FILE
-from tests.checkers import test_anomalies, test_transactions
+from tests.checkers import test_anomalies, test_transactions, test_workload_anomalies
 from tests.checkers.histories import Story
 from tests.differential import runs
 
@@ -34,6 +34,7 @@ def stories() -> dict[str, Any]:
         for kind, stories in (
             ("anomalies", test_anomalies.STORIES),
             ("transactions", test_transactions.STORIES),
+            ("workloads", test_workload_anomalies.STORIES),
         )
         for name, told in stories.items()
     }

@@ -14,7 +14,13 @@ from tests.planting import tables as planting_tables
 from tests.planting.planting import PLANTS, UNSEEN, plant
 
 OPERATIONS = 20_000
-TRANSACTIONS = ("precommitted-read", "int-nonmonotonic-send", "int-send-skip", "G1c")
+TRANSACTIONS = (
+    "precommitted-read",
+    "int-nonmonotonic-send",
+    "int-send-skip",
+    "G1c",
+    "torn-transaction",
+)
 
 
 @pytest.mark.spark

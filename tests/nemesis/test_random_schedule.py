@@ -179,7 +179,7 @@ def _json(schedule: Schedule) -> list[object]:
 @pytest.mark.parametrize("text", ["kill,boom", "", "none,kill"])
 def test_an_unknown_fault_is_refused(text: str) -> None:
     with pytest.raises(
-        UsageError, match="kill, pause, restart, power-off, cut, partition, members, rounds"
+        UsageError, match="kill, pause, restart, power-off, cut, partition, client, members, rounds"
     ):
         parse_faults(text)
 

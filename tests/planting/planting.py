@@ -286,6 +286,39 @@ def _g1c(d: _Draft) -> tuple[Planted, ...]:
     return (Planted("G1c", None, None, None),)
 
 
+def _torn_transaction(d: _Draft) -> tuple[Planted, ...]:
+    """Its end is not known, one of its records is there: then it did commit."""
+    p = d.place
+    gone = p.value(p.at + 1)
+    sent = p.transaction(("send", p.at, p.value(p.at)), ("send", p.at + 1, gone))
+    rows = tuple({**row, "offset": None} for row in sent.rows)
+    d.sends[p.at] = Op(sent.process + _LONERS + 2 * p.at, rows, "info")
+    d.sends[p.at + 1] = None
+    d.log.remove((p.at + 1, gone))
+    d.seen.remove((p.at + 1, gone))
+    return (p.found("torn-transaction", None, gone),)
+
+
+def _processed_twice(d: _Draft) -> tuple[Planted, ...]:
+    p = d.place
+    setting = {**p.row("setting", None, "at-most-once"), "key": "delivery"}
+    done = {**p.row("process", p.at, None), "key": f"group-{p.partition}-{p.at}"}
+    d.before.append(Op(-1, (setting,), "info"))
+    d.polls += [Op(_STRANGERS + p.at, (done,)) for _ in range(2)]
+    return (p.at_offset("processed-twice", p.at),)
+
+
+def _owned_twice(d: _Draft) -> tuple[Planted, ...]:
+    p = d.place
+
+    def turn(f: str, member: int) -> Op:
+        row = {**p.row(f, None, None), "key": f"group-{p.partition}-{p.at}"}
+        return Op(_STRANGERS + p.at + member, (row,))
+
+    d.polls += [turn("assigned", 0), turn("assigned", 1), turn("revoked", 0)]
+    return (p.found("owned-twice", None),)
+
+
 def _alone(op: Op | None, place: Place) -> Op:
     """By a process that does nothing else, so that its poll follows no other."""
     assert op is not None
@@ -311,6 +344,9 @@ PLANTS: Final[Mapping[str, Callable[[_Draft], tuple[Planted, ...]]]] = {
     "int-nonmonotonic-send": _int_nonmonotonic_send,
     "int-send-skip": _int_send_skip,
     "G1c": _g1c,
+    "torn-transaction": _torn_transaction,
+    "processed-twice": _processed_twice,
+    "owned-twice": _owned_twice,
 }
 UNSEEN: Final = "unseen"
 

@@ -1,0 +1,9 @@
+-- said: what a run says of its partitions and its clients' state, beside what was sent and read:
+-- settings, log ends, what was processed, who owns what. Few runs have any of it.
+SELECT
+    run, topic, partition, f, operation, process, invoked_ns, completed_ns, log_offset, key, value,
+    phase = 'final' AS is_final
+FROM operations
+WHERE partition IS NOT NULL AND f IN (
+    'setting', 'stable', 'sum', 'source', 'process', 'assigned', 'revoked', 'lost'
+)

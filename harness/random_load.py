@@ -1,0 +1,253 @@
+"""The client side of a randomised run: the clients of its workload, from begin to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from neaptide.clusters.broker.replication.assignment import assign_replicas
+from neaptide.clusters.cluster import TopicSpec
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.kafka.versions import parse_release
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.harness.ending import READ_WITHIN_S
+from neaptide.harness.stage import NEMESIS_PROCESS, Stage
+from neaptide.harness.systems import KAFKA, System
+from neaptide.results.run import Incident
+from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Clients, Workload
+from neaptide.workloads.clients import Clients as ClientsProcess
+from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
+from neaptide.workloads.pool import ClientPool
+from neaptide.workloads.roles.role import Task
+
+if TYPE_CHECKING:
+    from neaptide.harness.random_run import RandomRun
+
+_STOP_WITHIN_S: Final = 60.0
+_IDLE_WITHIN_S: Final = 60.0
+_TRANSACTIONS_SINCE: Final = (0, 11)
+_MEMBERSHIP_SINCE: Final = (0, 9)
+_KIP_848_SINCE: Final = (4, 0)
+_REPLICAS: Final = 3
+
+
+# --- what can be asked for -----------------------------------------------------------------------
+
+
+def check_load(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where a workload, a client library and a system do not go together."""
+    workload = WORKLOADS[asked.workload]
+    if asked.client not in LIBRARIES:
+        raise UsageError(
+            f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
+        )
+    for what in sorted(workload.needs):
+        _check_served(workload.name, what, asked.system)
+    _check_protocol(asked)
+    _check_library(asked, workload)
+    if workload.idempotence and asked.acks != "all":
+        raise UsageError(f"The workload {workload.name} needs --acks all, not {asked.acks}.")
+    if workload.named and asked.topics != 1:
+        raise UsageError(f"The workload {workload.name} has topics of its own: leave out --topics.")
+    return asked
+
+
+def _check_served(workload: str, what: str, system: System) -> None:
+    if system.kind != KAFKA:
+        raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
+    since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
+    if parse_release(system.version).version < since:
+        raise UsageError(
+            f"The workload {workload} needs {what}, which Apache Kafka has from"
+            f" {'.'.join(map(str, since))} on, not {system}."
+        )
+
+
+def _check_protocol(asked: RandomRun) -> None:
+    if asked.options.get("protocol") != "consumer":
+        return
+    if parse_release(asked.system.version).version < _KIP_848_SINCE:
+        raise UsageError(
+            f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
+        )
+
+
+def _check_library(asked: RandomRun, workload: Workload) -> None:
+    if asked.client == DEFAULT:
+        return
+    library = LIBRARIES[asked.client]()
+    needed = set()
+    if TRANSACTIONS in workload.needs:
+        needed.add("transactions")
+    if workload.group is not None:
+        needed.add("groups")
+    if asked.options.get("assignor") == "cooperative":
+        needed.add("cooperative")
+    if asked.options.get("protocol") == "consumer":
+        needed.add("consumer protocol")
+    lacking = sorted(needed - library.can)
+    if lacking:
+        raise UsageError(
+            f"--client {asked.client} cannot do the workload {workload.name}: it has no"
+            f" {lacking[0]} here; choose --client {DEFAULT}."
+        )
+    problem = library.problem(asked.workload, asked.partitions, asked.topics, asked.acks)
+    if problem is not None:
+        raise UsageError(f"--client {asked.client} {problem}.")
+    if asked.system.kind == KAFKA and parse_release(asked.system.version).version < library.since:
+        raise UsageError(
+            f"--client {asked.client} needs Apache Kafka {'.'.join(map(str, library.since))} or"
+            f" later, not {asked.system}."
+        )
+
+
+# --- what is there before it begins --------------------------------------------------------------
+
+
+def topics_of(asked: RandomRun, brokers: Sequence[int]) -> tuple[TopicSpec, ...]:
+    """At least one."""
+    workload = WORKLOADS[asked.workload]
+    replicas = min(_REPLICAS, len(brokers))
+    return tuple(
+        TopicSpec(
+            name,
+            assign_replicas(name, brokers, asked.partitions, replicas),
+            dict(workload.topic_settings),
+        )
+        for name in workload.topics(asked.topics)
+    )
+
+
+def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
+    """As many replicas of Kafka's own topics as there can be."""
+    settings = WORKLOADS[workload].broker_settings
+    return {
+        name: str(min(int(value), brokers)) if name.endswith(("factor", "min.isr")) else value
+        for name, value in settings.items()
+    }
+
+
+def tasks_of(asked: RandomRun) -> list[tuple[Task, bool]]:
+    """What each client does, and whether it is never killed; those that may be come first."""
+    workload = WORKLOADS[asked.workload]
+    names = workload.topics(asked.topics)
+    tasks = []
+    for clients in sorted(workload.clients, key=lambda one: one.lives):
+        count = _count(clients, asked)
+        topics = {"all": names, "first": names[:1], "last": names[-1:]}[clients.topics]
+        for index in range(count):
+            task = Task(
+                role=clients.role,
+                index=index,
+                of=count,
+                topics=dict.fromkeys(topics, asked.partitions),
+                rate=asked.rate / count,
+                acks=asked.acks,
+                idempotence=asked.idempotence or workload.idempotence,
+                seed=asked.seed,
+                options=dict(asked.options),
+            )
+            tasks.append((task, clients.lives))
+    return tasks
+
+
+def _count(clients: Clients, asked: RandomRun) -> int:
+    return {"producers": asked.producers, "consumers": asked.consumers, "one": 1}[clients.many]
+
+
+# --- while it runs -------------------------------------------------------------------------------
+
+
+class RandomLoad:
+    """The clients of a run. Faults kill and replace them by their places in the pool."""
+
+    def __init__(self, stage: Stage, asked: RandomRun) -> None:
+        self.stage = stage
+        self.asked = asked
+        self.pool: ClientPool
+
+    @property
+    def killable(self) -> int:
+        """How many may be killed: the first ones."""
+        return sum(not lives for _, lives in tasks_of(self.asked))
+
+    async def begin(self, options: ProducerOptions) -> None:
+        stage, asked = self.stage, self.asked
+        await asyncio.to_thread(LIBRARIES[asked.client]().prepare)
+        await stage.start_clients(ProducerOptions())
+        _say_settings(stage, WORKLOADS[asked.workload].said(asked.options))
+
+        async def start(number: int) -> ClientsProcess:
+            journal = asked.kills_clients
+            return await stage.start_more_clients(number, options, asked.client, journal)
+
+        self.pool = ClientPool(start, stage.forget_clients, stage.recorder)
+        await self.pool.open(tasks_of(asked))
+
+    async def counts(self) -> Mapping[str, int]:
+        return await self.pool.counts()
+
+    async def kill_one(self, client: int) -> None:
+        """A crash is an operation of the history, as other faults are."""
+        begun_ns = self.stage.recorder.now_ns()
+        pid = await self.pool.kill_one(client)
+        role = self.pool.members[client].task.role
+        if pid is not None:
+            self.stage.note_nemesis({"kill_client": {"client": client, "role": role}}, begun_ns)
+
+    async def replace_one(self, client: int) -> None:
+        begun_ns = self.stage.recorder.now_ns()
+        await self.pool.replace(client)
+        self.stage.note_nemesis({"start_client": {"client": client}}, begun_ns)
+
+    async def stop_senders(self) -> None:
+        self._note_left(await self.pool.stop_senders(_STOP_WITHIN_S))
+
+    async def finish(self) -> None:
+        """When the cluster is healed: who reads comes to the end, and groups say where they are."""
+        for client in range(len(self.pool.members)):
+            await self.pool.replace(client)
+        self._note_left(await self.pool.finish(_IDLE_WITHIN_S, _STOP_WITHIN_S))
+        for problem in self.pool.problems:
+            self.stage.account.note(Incident("client", f"{problem.capitalize()}."))
+        group = self.asked.options.get("group")
+        for topic in self.stage.spec.topics if group is not None else ():
+            for partition in sorted(topic.assignment):
+                await self.stage.clients.do(
+                    "position",
+                    group=group,
+                    topic=topic.name,
+                    partition=partition,
+                    deadline_s=READ_WITHIN_S,
+                )
+        await self.pool.flush()
+
+    def _note_left(self, left: int) -> None:
+        """Sends that nobody answered in time are an incident: their ends are not known."""
+        if left:
+            why = f"{left} sends were never answered, nor did they time out."
+            self.stage.account.note(Incident("client", why))
+
+
+def _say_settings(stage: Stage, settings: Mapping[str, str]) -> None:
+    """What rules have to know of each partition is in the history."""
+    for topic in stage.spec.topics:
+        for partition in sorted(topic.assignment):
+            for name, value in settings.items():
+                of_topic, _, key = name.rpartition(":")
+                if of_topic not in ("", topic.name):
+                    continue
+                now_ns = stage.recorder.now_ns()
+                stage.recorder.write(
+                    operation=stage.recorder.new_operation(),
+                    process=NEMESIS_PROCESS,
+                    f="setting",
+                    type="info",
+                    invoked_ns=now_ns,
+                    completed_ns=now_ns,
+                    topic=topic.name,
+                    partition=partition,
+                    key=key,
+                    value=value,
+                )

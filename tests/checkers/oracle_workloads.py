@@ -1,0 +1,233 @@
+"""The rules of the workloads once more, in plain Python, as close to their sentences as can be.
+
+Over the rows of a story. `known` places, final reads and who is vouched for are those of
+`tests.checkers.oracle_history`. Each function says in its first lines what its anomaly is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tests.checkers.histories import Story, operation_rows
+from tests.checkers.oracle_history import History, Part, of_story
+
+Found = tuple[str, int | None, str | None]  # anomaly, offset, value
+Row = Mapping[str, Any]
+Rows = Sequence[Row]
+
+
+def judge(story: Story) -> Counter[Found]:
+    """What these rules find in a story: a bag of (anomaly, offset, value), of all its parts."""
+    rows = [row for n, op in enumerate(story.ops) for row in operation_rows(n, op)]
+    history = of_story(story)
+    found: Counter[Found] = Counter()
+    for part in sorted({_part(row) for row in rows if row.get("partition") is not None}):
+        mine = [row for row in rows if row.get("partition") is not None and _part(row) == part]
+        for rule in _RULES:
+            found.update(rule(history, part, mine))
+    return found
+
+
+def _part(row: Row) -> Part:
+    return row["topic"], row["partition"]
+
+
+def _of(rows: Rows, *kinds: str) -> list[Row]:
+    return [row for row in rows if row["f"] in kinds]
+
+
+def _setting(rows: Rows, key: str) -> str | None:
+    said = [row["value"] for row in _of(rows, "setting") if row["key"] == key]
+    return max(said) if said else None
+
+
+def _finals(rows: Rows) -> list[Row]:
+    return [
+        r for r in _of(rows, "poll")
+        if r["phase"] == "final" and r["type"] == "ok" and r.get("offset") is not None
+    ]  # fmt: skip
+
+
+def newest_lost(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """In a compacted part that was read to its end: a key of which the acknowledged value with the
+    greatest offset is not read at the end, nor any value of this key behind it."""
+    if "compact" not in (_setting(rows, "cleanup.policy") or "") or not history.log(part).complete:
+        return
+    acked = [
+        r for r in _of(rows, "send")
+        if r["type"] == "ok" and r.get("key") is not None and r.get("offset") is not None
+    ]  # fmt: skip
+    for key in {r["key"] for r in acked}:
+        newest = max((r for r in acked if r["key"] == key), key=lambda r: int(r["offset"]))
+        behind = [r for r in _finals(rows) if r.get("key") == key]
+        if not any(r["offset"] >= newest["offset"] for r in behind):
+            yield "newest-lost", newest["offset"], newest["value"]
+
+
+def torn_transactions(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """A record of a transaction that no final read of a complete part found, where a record of the
+    same transaction was read by an ok poll: in this part, or anywhere if its end is not known."""
+    if not history.log(part).complete:
+        return
+    for operation in history.operations:
+        sent = [row for row in operation.rows if row.f == "send" and row.value is not None]
+        is_transaction = any(r["operation"] == operation.number and r.get("mop") is not None
+                             for r in rows)  # fmt: skip
+        if operation.type == "fail" or not is_transaction:
+            continue
+        for row in sent:
+            if row.part != part or (part, row.value) in history.read_finally:
+                continue
+            others = [other for other in sent if other is not row]
+            if operation.type == "ok":
+                others = [other for other in others if other.part == part]
+            if any((other.part, other.value) in history.read_ok for other in others):
+                yield "torn-transaction", row.offset, row.value
+
+
+def wrong_sums(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """A reader that said to have read all below an offset, or that read at the end, and had read
+    records that do not add up to 0: those of transactions whose last known record lies below."""
+    audits = [(row["process"], row["offset"]) for row in _of(rows, "sum")]
+    if not audits:
+        return
+    last: dict[int, int] = {}  # of each transaction, where its last record lies
+    sender: dict[str, int] = {}
+    for operation, row in history.sends:
+        if row.part != part or row.value is None:
+            continue
+        sender[row.value] = operation.number
+        places = history.places.get((part, row.value), [])
+        last[operation.number] = max([last.get(operation.number, -1), *places])
+    read: dict[int, dict[int, str]] = defaultdict(dict)
+    for row in _of(rows, "poll"):
+        if row["type"] == "ok" and row.get("offset") is not None and row["value"] in sender:
+            read[row["process"]][row["offset"]] = row["value"]
+    for process in {row["process"] for row in _finals(rows)}:
+        behind = max((last[sender[value]] for value in read[process].values()), default=-1)
+        audits.append((process, behind + 1))
+    for process, end in audits:
+        seen = [value for value in read[process].values() if last[sender[value]] < end]
+        if sum(int(value.partition("/")[0]) for value in seen):
+            yield "wrong-sum", end, None
+
+
+def hanging_transactions(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """After healing, the last look at a part found its last stable offset below its high watermark,
+    and it had been there for longer than a transaction may last."""
+    looks = [row for row in _of(rows, "stable") if row["phase"] == "final"]
+    timeout_ms = _setting(rows, "transaction.timeout.ms")
+    if not looks or timeout_ms is None:
+        return
+    last = max(looks, key=lambda row: (row["completed_ns"], row["operation"]))
+    since = min(row["completed_ns"] for row in looks if row["offset"] == last["offset"])
+    is_below = last["offset"] < int(last["value"])
+    if is_below and last["completed_ns"] - since > int(timeout_ms) * 1_000_000:
+        yield "hanging-transaction", last["offset"], None
+
+
+def streams(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """`input-twice`: an output whose input has an output already. `input-missing`: before an output
+    or before the end of the inputs, in the order of inputs, some have none. `unproven-stream`: who
+    has each input in an output does not say where they end."""
+    ends = {row["key"]: row["offset"] for row in _of(rows, "source")}
+    if _setting(rows, "each.input") is not None and not ends:
+        yield "unproven-stream", None, None
+    for source, end in ends.items():
+        outputs = sorted(
+            (int(row["key"].rpartition("@")[2]), row["offset"], row["value"])
+            for row in _finals(rows)
+            if (row.get("key") or "").rpartition("@")[0] == source
+        )
+        before = -1
+        for number, offset, value in outputs:
+            if number == before:
+                yield "input-twice", offset, value
+            elif number > before + 1 and history.log(part).complete:
+                yield "input-missing", offset, value
+            before = number
+        if end > before + 1 and end > 0 and history.log(part).complete:
+            yield "input-missing", None, None
+
+
+def processing(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """A record that is known to be in the log and was processed more than once, or never although
+    the group has an acknowledged position behind it and did not begin behind it."""
+    delivery = _setting(rows, "delivery")
+    if delivery is None:
+        return
+    for group in {row["key"] for row in _of(rows, "process", "commit", "committed")}:
+        mine = [row for row in rows if row.get("key") == group]
+        yield from _processing_of(
+            history, part, mine, delivery, _setting(rows, "auto.offset.reset")
+        )
+
+
+def _processing_of(
+    history: History, part: Part, rows: Rows, delivery: str, reset: str | None
+) -> Iterator[Found]:
+    times = Counter(row["offset"] for row in _of(rows, "process"))
+    positions = [
+        row["offset"] for row in _of(rows, "commit", "committed")
+        if row["type"] == "ok" and row["offset"] is not None
+    ]  # fmt: skip
+    first = 0 if reset == "earliest" else min(times, default=None)
+    for offset, values in history.known.get(part, {}).items():
+        if times[offset] > 1:
+            name = "processed-twice" if delivery == "at-most-once" else "processed-again"
+            yield name, offset, min(values)
+        elif (
+            not times[offset] and first is not None and first <= offset < max(positions, default=0)
+        ):
+            name = "unprocessed" if delivery == "at-least-once" else "skipped-by-commit"
+            yield name, offset, min(values)
+
+
+def owners(history: History, part: Part, rows: Rows) -> Iterator[Found]:
+    """A member to which a part was assigned at a moment at which another one owned it: between its
+    own assignment and its letting go, or, where it did not let go, its last acknowledged commit."""
+    turns = sorted(
+        _of(rows, "assigned", "revoked", "lost"), key=lambda r: (r["invoked_ns"], r["operation"])
+    )
+    for later in _of(turns, "assigned"):
+        for earlier in _of(turns, "assigned"):
+            if earlier["process"] == later["process"] or earlier["key"] != later["key"]:
+                continue
+            if earlier["operation"] >= later["operation"]:
+                continue
+            until = _owned_until(earlier, turns, rows)
+            if until is not None and earlier["completed_ns"] <= later["completed_ns"] < until:
+                yield "owned-twice", None, None
+                break
+
+
+def _owned_until(assigned: Row, turns: Rows, rows: Rows) -> int | None:
+    after = [
+        row for row in turns
+        if row["process"] == assigned["process"] and row["key"] == assigned["key"]
+        and row["operation"] > assigned["operation"]
+    ]  # fmt: skip
+    if after and after[0]["f"] == "revoked":
+        return int(after[0]["invoked_ns"])
+    limit = after[0]["invoked_ns"] if after else None
+    commits = [
+        row["invoked_ns"] for row in _of(rows, "commit")
+        if row["type"] == "ok" and row["process"] == assigned["process"]
+        and row["key"] == assigned["key"] and row["invoked_ns"] >= assigned["completed_ns"]
+        and (limit is None or row["invoked_ns"] < limit)
+    ]  # fmt: skip
+    return max(commits, default=None)
+
+
+_RULES = (
+    newest_lost, torn_transactions, wrong_sums, hanging_transactions, streams, processing, owners,
+)  # fmt: skip
+NAMES = frozenset(
+    {
+        "newest-lost", "torn-transaction", "wrong-sum", "hanging-transaction", "input-twice",
+        "input-missing", "unproven-stream", "unprocessed", "skipped-by-commit", "processed-twice",
+        "processed-again", "owned-twice",
+    }
+)  # fmt: skip

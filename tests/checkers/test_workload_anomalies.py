@@ -1,0 +1,341 @@
+"""Anomalies of the workloads: each in a tiny history, beside a twin that is silent.
+
+Keys, transactions, banks, streams, groups: what is found beside what other rules find there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.checkers import oracle_workloads
+from tests.checkers.conftest import Judge
+from tests.checkers.histories import Op, Story, commit, final, poll, reached, send, txn
+from tests.checkers.reading import Judged
+
+pytestmark = pytest.mark.spark
+
+END = {"final_reads": (reached(9),)}
+
+
+def story(*ops: Op, **run: Any) -> Story:
+    return Story(ops, run=run or END)
+
+
+def row(f: str, *, process: int = 1, phase: str = "main", **fields: Any) -> Op:
+    return Op(f, process, "ok", ({"topic": "t", "partition": 0, **fields},), phase)
+
+
+def setting(key: str, value: str) -> Op:
+    return Op("setting", -1, "info", ({"topic": "t", "partition": 0, "key": key, "value": value},))
+
+
+COMPACT = setting("cleanup.policy", "compact")
+
+
+def keyed(op: Op, *keys: str) -> Op:
+    """The same with a key for each of its rows."""
+    rows = tuple({**one, "key": key} for one, key in zip(op.rows, keys, strict=True))
+    return Op(op.f, op.process, op.type, rows, op.phase)
+
+
+def stable(offset: int, high_watermark: int, phase: str = "final") -> Op:
+    return row("stable", offset=offset, value=str(high_watermark), phase=phase)
+
+
+def summed(offset: int, process: int = 1) -> Op:
+    return row("sum", offset=offset, process=process)
+
+
+def process(offset: int, by: int = 1) -> Op:
+    return row("process", offset=offset, key="g", process=by)
+
+
+def owner(f: str, by: int) -> Op:
+    return row(f, key="g", process=by)
+
+
+TIMEOUT = setting("transaction.timeout.ms", "0")
+AT_LEAST = (setting("delivery", "at-least-once"), setting("auto.offset.reset", "earliest"))
+AT_MOST = (setting("delivery", "at-most-once"), setting("auto.offset.reset", "earliest"))
+NEITHER = (setting("delivery", "neither"), setting("auto.offset.reset", "other"))
+PAID = txn(("send", 0, "5/a"), ("send", 1, "-5/b"))
+TWO_PAID = (PAID, txn(("send", 2, "7/c"), ("send", 3, "-7/d"), process=2))
+ALL_PAID = final((0, "5/a"), (1, "-5/b"), (2, "7/c"), (3, "-7/d"))
+SENT = (send("a", 0), send("b", 1))
+AB = final((0, "a"), (1, "b"))
+OUTPUT = setting("each.input", "in")
+
+
+def source(end: int) -> Op:
+    return row("source", offset=end, key="in-0")
+
+
+def outputs(*sources: int) -> tuple[Op, Op]:
+    """Sent and read: the n-th output is of this input."""
+    keys = [f"in-0@{n}" for n in sources]
+    sent = txn(*(("send", n, f"o{n}") for n in range(len(sources))))
+    return keyed(sent, *keys), keyed(final(*((n, f"o{n}") for n in range(len(sources)))), *keys)
+
+
+# name -> (history, names of the anomalies found, verdict)
+STORIES: dict[str, tuple[Story, set[str], str]] = {
+    # --- keys
+    "the-newest-value-of-a-key-is-gone": (
+        story(
+            COMPACT, keyed(send("a", 0), "k"), keyed(send("b", 1), "k"), keyed(final((0, "a")), "k")
+        ),
+        {"newest-lost", "unseen"}, "anomalous",
+    ),
+    "the-newest-value-of-a-key-is-there": (
+        story(
+            COMPACT, keyed(send("a", 0), "k"), keyed(send("b", 1), "k"), keyed(final((1, "b")), "k")
+        ),
+        set(), "valid",
+    ),
+    "a-later-value-that-nobody-acknowledged-is-there": (
+        story(
+            COMPACT, keyed(send("a", 0), "k"), keyed(send("b", 1), "k"),
+            keyed(send("c", type="info"), "k"), keyed(final((2, "c")), "k"),
+        ),
+        set(), "valid",
+    ),
+    "an-older-value-is-gone-that-nobody-compacts": (
+        story(keyed(send("a", 0), "k"), keyed(send("b", 1), "k"), keyed(final((1, "b")), "k")),
+        {"lost-write"}, "anomalous",
+    ),
+    "a-consumer-reads-over-what-was-compacted": (
+        story(
+            COMPACT, keyed(send("a", 0), "k"), keyed(send("b", 1), "j"), keyed(send("c", 2), "j"),
+            keyed(poll((0, "a"), (2, "c")), "k", "j"), keyed(final((0, "a"), (2, "c")), "k", "j"),
+        ),
+        set(), "valid",
+    ),
+    "what-was-compacted-had-been-read": (
+        story(
+            COMPACT, keyed(send("a", 0), "k"), keyed(send("b", 1), "k"),
+            keyed(poll((0, "a"), (1, "b")), "k", "k"), keyed(final((1, "b")), "k"),
+        ),
+        set(), "valid",
+    ),
+    # --- transactions
+    "of-an-unknown-transaction-one-record-is-there": (
+        story(txn(("send", None, "a"), ("send", None, "b"), type="info"), final((0, "a"))),
+        {"torn-transaction"}, "anomalous",
+    ),
+    "of-an-unknown-transaction-both-records-are-there": (
+        story(txn(("send", None, "a"), ("send", None, "b"), type="info"), AB), set(), "unknown",
+    ),
+    "of-a-committed-transaction-one-record-is-there": (
+        story(txn(("send", 0, "a"), ("send", 1, "b")), final((0, "a"))),
+        {"torn-transaction", "unseen"}, "anomalous",
+    ),
+    "a-committed-transaction-is-gone": (
+        story(send("x", 2, process=3), txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))),
+        {"lost-write"}, "anomalous",
+    ),
+    # --- banks
+    "a-reader-sees-half-a-transfer": (
+        story(
+            *TWO_PAID, poll((0, "5/a"), (2, "7/c"), (3, "-7/d")), summed(4), ALL_PAID,
+        ),
+        {"wrong-sum", "int-poll-skip"}, "anomalous",
+    ),
+    "a-reader-sees-whole-transfers": (
+        story(*TWO_PAID, poll((0, "5/a"), (1, "-5/b")), summed(2), ALL_PAID), set(), "valid",
+    ),
+    "a-transfer-reaches-beyond-what-was-read": (
+        story(
+            txn(("send", 0, "5/a"), ("send", 2, "-5/b")), txn(("send", 1, "7/c"), process=2),
+            poll((0, "5/a")), summed(1), final((0, "5/a"), (1, "7/c"), (2, "-5/b")),
+        ),
+        {"wrong-sum", "int-send-skip", "G0"}, "anomalous",  # 7 was sent without its other half
+    ),
+    "two-transfers-in-each-other": (
+        story(
+            txn(("send", 0, "5/a"), ("send", 2, "-5/b")),
+            txn(("send", 1, "7/c"), ("send", 3, "-7/d"), process=2),
+            poll((0, "5/a")), summed(1), poll((1, "7/c"), (2, "-5/b")), summed(3),
+            final((0, "5/a"), (1, "7/c"), (2, "-5/b"), (3, "-7/d")),
+        ),
+        {"int-send-skip", "G0"}, "valid",
+    ),
+    # --- last stable offsets
+    "the-last-stable-offset-stands-still": (
+        story(TIMEOUT, *SENT, stable(1, 2), stable(1, 2), AB), {"hanging-transaction"}, "anomalous",
+    ),
+    "the-last-stable-offset-moves-at-last": (
+        story(TIMEOUT, *SENT, stable(1, 2), stable(1, 2), stable(2, 2), AB), set(), "valid",
+    ),
+    "the-last-stable-offset-stands-still-for-less": (
+        story(
+            setting("transaction.timeout.ms", "10000"), *SENT, stable(1, 2), stable(1, 2), AB
+        ),
+        set(), "valid",
+    ),
+    # --- streams
+    "an-input-has-two-outputs": (
+        story(OUTPUT, *outputs(0, 1, 1), source(2)), {"input-twice"}, "anomalous",
+    ),
+    "each-input-has-one-output": (story(OUTPUT, *outputs(0, 1, 2), source(3)), set(), "valid"),
+    "an-input-has-no-output": (
+        story(OUTPUT, *outputs(0, 2), source(3)), {"input-missing"}, "anomalous",
+    ),
+    "the-first-input-has-no-output": (
+        story(OUTPUT, *outputs(1, 2), source(3)), {"input-missing"}, "anomalous",
+    ),
+    "the-last-input-has-no-output": (
+        story(OUTPUT, *outputs(0, 1), source(3)), {"input-missing"}, "anomalous",
+    ),
+    "nobody-says-which-inputs-there-were": (
+        story(OUTPUT, *outputs(0, 1)), {"unproven-stream"}, "unknown",
+    ),
+    # --- groups
+    "a-committed-position-passes-over-a-record": (
+        story(*AT_LEAST, *SENT, process(0), commit(2), AB), {"unprocessed"}, "anomalous",
+    ),
+    "a-record-behind-the-position-is-not-processed-yet": (
+        story(*AT_LEAST, *SENT, process(0), commit(1), AB), set(), "valid",
+    ),
+    "at-most-once-passes-over-a-record": (
+        story(*AT_MOST, *SENT, process(0), commit(2), AB), {"skipped-by-commit"}, "valid",
+    ),
+    "before-where-a-group-began-nothing-is-passed-over": (
+        story(*NEITHER, *SENT, process(1), commit(2), AB), set(), "valid",
+    ),
+    "at-most-once-processes-twice": (
+        story(*AT_MOST, *SENT, process(0), process(1), process(1, 2), commit(2), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "at-least-once-processes-again": (
+        story(*AT_LEAST, *SENT, process(0), process(1), process(1, 2), commit(2), AB),
+        {"processed-again"}, "valid",
+    ),
+    "two-members-own-a-partition": (
+        story(*SENT, owner("assigned", 1), owner("assigned", 2), owner("revoked", 1), AB),
+        {"owned-twice"}, "anomalous",
+    ),
+    "a-member-lets-go-first": (
+        story(*SENT, owner("assigned", 1), owner("revoked", 1), owner("assigned", 2), AB),
+        set(), "valid",
+    ),
+    "a-member-lost-it-and-learns-so-late": (
+        story(*SENT, owner("assigned", 1), owner("assigned", 2), owner("lost", 1), AB),
+        set(), "valid",
+    ),
+    "a-member-that-lost-it-commits-still": (
+        story(
+            *SENT, owner("assigned", 1), owner("assigned", 2), commit(1), owner("lost", 1), AB
+        ),
+        {"owned-twice"}, "anomalous",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def verdicts(judge: Judge) -> dict[str, Judged]:
+    return judge({name: told for name, (told, _, _) in STORIES.items()})
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_story(verdicts: dict[str, Judged], name: str) -> None:
+    _, anomalies, verdict = STORIES[name]
+    found = verdicts[name]
+    assert {row["anomaly"] for row in found.rows} == anomalies
+    assert found.verdict.verdict == verdict
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_oracle_finds_the_same(verdicts: dict[str, Judged], name: str) -> None:
+    found = Counter(
+        (row["anomaly"], row["offset"], row["value"])
+        for row in verdicts[name].rows
+        if row["anomaly"] in oracle_workloads.NAMES
+    )
+    assert oracle_workloads.judge(STORIES[name][0]) == found
+
+
+# --- histories that nobody thought of ------------------------------------------------------------
+
+GENERATED = 120
+
+
+def transfers(chance: random.Random) -> Story:
+    """Transfers, of which some are torn, in each other, read in part, or of unknown end."""
+    place, ops, log = 0, [TIMEOUT], []
+    for number in range(chance.randint(1, 4)):
+        amount, kind = chance.randint(1, 9), chance.choice(("ok", "ok", "info", "fail"))
+        gap = chance.randint(0, 1)
+        legs = [(place, f"{amount}/{number}a"), (place + 1 + gap, f"-{amount}/{number}b")]
+        place += chance.randint(1, 3)
+        mops = [("send", at if kind == "ok" else None, value) for at, value in legs]
+        ops.append(txn(*mops, process=10 + number, type=kind))
+        log += [leg for leg in legs if chance.random() < 0.85 and kind != "fail"]
+    taken: dict[int, str] = {}
+    for at, value in sorted(log):
+        taken.setdefault(at, value)
+    records = sorted(taken.items())
+    cut = chance.randint(0, len(records))
+    end = records[cut - 1][0] + 1 if cut else 0
+    more = [poll(*records[:cut]), summed(end)] if cut else []
+    looks = [stable(chance.randint(1, 2), 2) for _ in range(chance.randint(0, 3))]
+    return story(*ops, *more, *looks, final(*records))
+
+
+def streamed(chance: random.Random) -> Story:
+    inputs = sorted(chance.choices(range(5), k=chance.randint(1, 5)))
+    ends = [source(chance.randint(0, 6))] if chance.random() < 0.8 else []
+    return story(OUTPUT, *outputs(*inputs), *ends)
+
+
+def group(chance: random.Random) -> Story:
+    """Members that are assigned, lose, process and commit as it comes."""
+    ops: list[Op] = [*chance.choice((AT_LEAST, AT_MOST, NEITHER)), *SENT]
+    for _ in range(chance.randint(2, 9)):
+        by = chance.randint(1, 3)
+        ops.append(
+            chance.choice(
+                (
+                    owner("assigned", by), owner("revoked", by), owner("lost", by),
+                    process(chance.randint(0, 1), by), commit(chance.randint(0, 2), process=by),
+                )
+            )
+        )  # fmt: skip
+    return story(*ops, AB)
+
+
+def of_keys(chance: random.Random) -> Story:
+    keys = [chance.choice("jk") for _ in range(4)]
+    sent = [
+        keyed(send(f"v{n}", n) if chance.random() < 0.8 else send(f"v{n}", type="info"), key)
+        for n, key in enumerate(keys)
+    ]
+    kept = [n for n in range(4) if chance.random() < 0.6] or [0]
+    read = keyed(final(*((n, f"v{n}") for n in kept)), *(keys[n] for n in kept))
+    return story(*([COMPACT] if chance.random() < 0.8 else []), *sent, read)
+
+
+def test_the_oracle_agrees_with_what_chance_makes(judge: Judge) -> None:
+    made = {
+        f"{kind.__name__}-{n}": kind(random.Random(f"{kind.__name__}/{n}"))
+        for kind in (transfers, streamed, group, of_keys)
+        for n in range(GENERATED // 4)
+    }
+    found = judge(made)
+    wrong = {}
+    names: set[str] = set()
+    for name, one in made.items():
+        expected = oracle_workloads.judge(one)
+        by_spark = Counter(
+            (row["anomaly"], row["offset"], row["value"])
+            for row in found[name].rows
+            if row["anomaly"] in oracle_workloads.NAMES
+        )
+        names |= {anomaly for anomaly, _, _ in expected}
+        if by_spark != expected:
+            wrong[name] = (by_spark - expected, expected - by_spark)
+    assert wrong == {}
+    assert names == oracle_workloads.NAMES  # chance makes all of them

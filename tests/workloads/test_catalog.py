@@ -1,0 +1,92 @@
+"""The table of workloads: options, what goes together, and what the document prints."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from neaptide.clusters.errors import UsageError
+from neaptide.harness.random_load import check_load, tasks_of
+from neaptide.harness.random_run import RandomRun
+from neaptide.harness.systems import parse_systems
+from neaptide.workloads.catalog import WORKLOADS, find_workload, table
+from neaptide.workloads.roles.table import ROLES
+
+OWN, NOW, NEW, OLD, OLDEST = parse_systems(
+    ["neaptide:2.1", "kafka:3.9.1", "kafka:4.1.0", "kafka:0.10.2.2", "kafka:0.8.2.2"]
+)
+
+
+def asked(workload: str, system: object = NOW, **more: object) -> RandomRun:
+    given = {str(name): str(value) for name, value in dict(more.pop("options", {})).items()}  # type: ignore[call-overload]
+    options = find_workload(workload).parse_options(given)
+    run = RandomRun(workload, NOW, (), 1.0, 100.0, 1, options=options)
+    return replace(run, system=system, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
+    assert check_load(asked(name))
+    assert {task.role for task, _ in tasks_of(asked(name))} <= set(ROLES)
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (asked("txn", OWN), "needs transactions, which neaptide:2.1 does not serve"),
+        (asked("groups", OWN), "needs membership of groups, which neaptide:2.1 does not serve"),
+        (asked("keyed", OWN), "needs compaction, which neaptide:2.1 does not serve"),
+        (asked("txn", OLD), "which Apache Kafka has from 0.11 on, not kafka:0.10.2.2"),
+        (asked("groups", OLDEST), "from 0.9 on"),
+        (asked("txn", acks="1"), "needs --acks all"),
+        (asked("stream", topics=2), "leave out --topics"),
+        (asked("append", client="sarama"), "There is no client 'sarama'"),
+        (asked("txn", client="java"), "it has no transactions here"),
+        (asked("keyed", client="java"), "has tools for the workload append only"),
+        (asked("append", client="java"), "--partitions 1"),
+        (asked("append", OLD, client="java", partitions=1), "needs Apache Kafka 0.11 or later"),
+        (asked("groups", client="aiokafka"), "it has no groups here"),
+        (asked("groups", options={"protocol": "consumer"}), "needs Apache Kafka 4.0 or later"),
+        (
+            asked("groups", NEW, client="kafka-python", options={"protocol": "consumer"}),
+            "it has no consumer protocol here",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_sentence(run: RandomRun, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_load(run)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"keys": "5"}, "has no option 'keys'"),
+        ({"commit": "never"}, "must be one of auto, sync"),
+    ],
+)
+def test_a_wrong_option_is_refused(given: dict[str, str], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        find_workload("groups").parse_options(given)
+
+
+def test_a_number_must_be_one() -> None:
+    with pytest.raises(UsageError, match="must be a whole number"):
+        find_workload("keyed").parse_options({"keys": "many"})
+
+
+def test_the_clients_that_may_be_killed_come_first() -> None:
+    run = asked("txn", producers=3, consumers=2)
+    assert [lives for _, lives in tasks_of(run)] == [False] * 5 + [True]
+
+
+def test_a_run_says_how_to_repeat_it() -> None:
+    run = asked("groups", producers=2, options={"commit": "async"})
+    assert "--producers 2 --consumers 1 --option commit=async" in run.repeat()
+
+
+def test_the_document_prints_the_table() -> None:
+    document = Path(__file__).parents[2] / "docs" / "workloads.md"
+    assert table() in document.read_text(encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Client libraries behind one interface; roles know nothing of them."""

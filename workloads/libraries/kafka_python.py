@@ -1,0 +1,290 @@
+"""kafka-python. Its errors are classes; their names are what is recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata
+
+from neaptide.workloads.libraries.model import (
+    NOT_SENT,
+    ConsumerAsked,
+    Done,
+    Library,
+    LibraryError,
+    Listener,
+    Place,
+    Polled,
+    ProducerAsked,
+    Record,
+)
+
+_COMMON: Final = {
+    "reconnect_backoff_ms": 20,
+    "reconnect_backoff_max_ms": 200,
+    "retry_backoff_ms": 50,
+    "request_timeout_ms": 6_000,
+    "metadata_max_age_ms": 2_000,
+    "allow_auto_create_topics": False,
+}
+_BLOCKS_MS: Final = 10_000
+_ASSIGNORS: Final = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "cooperative": CooperativeStickyAssignor,
+}
+# Only what a broker refuses before it looks at its log, and what never left the client.
+DEFINITE: Final[Mapping[str, str]] = {
+    "MessageSizeTooLargeError": "refused: larger than max.message.bytes",
+    "InvalidRequiredAcksError": "refused: no such acks",
+    "InvalidTopicError": "refused: no such name",
+}
+
+
+class PythonProducer:
+    """Implements neaptide.workloads.libraries.model.Producer."""
+
+    def __init__(self, asked: ProducerAsked) -> None:
+        tries_on = asked.idempotence or asked.transactional_id is not None
+        settings: dict[str, Any] = {
+            **_COMMON,
+            "bootstrap_servers": asked.bootstrap.split(","),
+            "acks": int(asked.acks) if asked.acks.isdigit() else asked.acks,
+            "enable_idempotence": tries_on,
+            "max_in_flight_requests_per_connection": 5 if tries_on else 1,
+            "linger_ms": 5,
+            "max_block_ms": _BLOCKS_MS,
+            "delivery_timeout_ms": 10_000,
+        }
+        if not tries_on:
+            settings["retries"] = 0
+        if asked.transactional_id is not None:
+            settings["transactional_id"] = asked.transactional_id
+            settings["transaction_timeout_ms"] = asked.transaction_timeout_ms
+        self._acks = asked.acks
+        self._open = 0
+        self._producer = KafkaProducer(**settings)
+
+    def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
+        try:
+            future = self._producer.send(
+                topic,
+                value=value.encode(),
+                key=None if key is None else key.encode(),
+                partition=partition,
+            )
+        except (KafkaError, ValueError, AssertionError):  # it took no record
+            done(None, NOT_SENT)
+            return
+        self._open += 1
+
+        def succeeded(metadata: Any) -> None:
+            self._open -= 1
+            offset = metadata.offset
+            done(None if self._acks == "0" or offset < 0 else offset, None)
+
+        def failed(error: BaseException) -> None:
+            self._open -= 1
+            done(None, type(error).__name__)
+
+        future.add_callback(succeeded)
+        future.add_errback(failed)
+
+    def poll(self) -> None: ...
+
+    def drain(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        while self._open and time.monotonic() < deadline:
+            with _passed_over():
+                self._producer.flush(timeout=0.5)
+        return self._open
+
+    def close(self) -> None:
+        with _passed_over():
+            self._producer.close(timeout=0)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        with _translated():
+            self._producer.init_transactions()
+
+    def begin(self) -> None:
+        with _translated():
+            self._producer.begin_transaction()
+
+    def send_offsets(self, offsets: Mapping[Place, int], consumer: Any) -> None:
+        with _translated():
+            self._producer.send_offsets_to_transaction(_positions(offsets), consumer.group)
+
+    def commit(self, timeout_s: float) -> None:
+        with _translated():
+            self._producer.commit_transaction()
+
+    def abort(self, timeout_s: float) -> None:
+        with _translated():
+            self._producer.abort_transaction()
+
+
+class PythonConsumer:
+    """Implements neaptide.workloads.libraries.model.Consumer."""
+
+    def __init__(self, asked: ConsumerAsked) -> None:
+        self.group = asked.group
+        self._said: dict[Any, int] = {}
+        settings: dict[str, Any] = {
+            **_COMMON,
+            "bootstrap_servers": asked.bootstrap.split(","),
+            "group_id": asked.group,
+            "enable_auto_commit": asked.auto_commit_ms is not None,
+            "auto_offset_reset": "none" if asked.reset == "error" else asked.reset,
+            "isolation_level": asked.isolation,
+            "fetch_max_wait_ms": 100,
+            "session_timeout_ms": asked.session_ms,
+            "heartbeat_interval_ms": 500,
+            "max_poll_interval_ms": asked.session_ms,
+            "partition_assignment_strategy": [_ASSIGNORS[asked.assignor]],
+        }
+        if asked.auto_commit_ms is not None:
+            settings["auto_commit_interval_ms"] = asked.auto_commit_ms
+        self._consumer = KafkaConsumer(**settings)
+
+    def assign(self, positions: Mapping[Place, int]) -> None:
+        self._consumer.assign([TopicPartition(*place) for place in positions])
+        for place, offset in positions.items():
+            self._consumer.seek(TopicPartition(*place), offset)
+
+    def poll(self, most: int, timeout_s: float) -> Polled:
+        polled = Polled([], [])
+        with _passed_over():
+            answer = self._consumer.poll(timeout_ms=int(timeout_s * 1e3), max_records=most)
+            for records in answer.values():
+                polled.records.extend(map(_record, records))
+            if not answer:
+                self._add_ends(polled)
+        return polled
+
+    def _add_ends(self, polled: Polled) -> None:
+        """Where nothing came, it may be at the end: that is asked for."""
+        places = self._consumer.assignment()
+        ends = self._consumer.end_offsets(places, timeout_ms=500) if places else {}
+        for place, end in ends.items():
+            if self._consumer.position(place, timeout_ms=500) == end:
+                polled.ends.append((place.topic, place.partition, end))
+
+    def ends(self, place: Place, timeout_s: float) -> tuple[int, int]:
+        named, timeout_ms = TopicPartition(*place), int(timeout_s * 1e3)
+        with _translated():
+            starts = self._consumer.beginning_offsets([named], timeout_ms=timeout_ms)
+            ends = self._consumer.end_offsets([named], timeout_ms=timeout_ms)
+        return int(starts[named]), int(ends[named])
+
+    def committed(self, places: Collection[Place], timeout_s: float) -> dict[Place, int | None]:
+        with _translated():
+            return {
+                place: self._consumer.committed(
+                    TopicPartition(*place), timeout_ms=int(timeout_s * 1e3)
+                )
+                for place in places
+            }
+
+    def starts_since(
+        self, places: Collection[Place], since_ms: int, timeout_s: float
+    ) -> dict[Place, int]:
+        asked = {TopicPartition(*place): since_ms for place in places}
+        with _translated():
+            found = self._consumer.offsets_for_times(asked, timeout_ms=int(timeout_s * 1e3))
+            ends = self._consumer.end_offsets(list(asked), timeout_ms=int(timeout_s * 1e3))
+        return {
+            (p.topic, p.partition): ends[p] if found.get(p) is None else found[p].offset
+            for p in asked
+        }
+
+    def close(self) -> None:
+        with _passed_over():
+            self._consumer.close(timeout_ms=5_000)
+
+    def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
+        self._consumer.subscribe(topics=list(topics), listener=_Told(self._consumer, listener))
+
+    def commit(self, offsets: Mapping[Place, int]) -> None:
+        with _translated():
+            self._consumer.commit(_positions(offsets), timeout_ms=5_000)
+
+    def commit_async(
+        self, offsets: Mapping[Place, int], done: Callable[[str | None], None]
+    ) -> None:
+        def told(_: Any, response: Any) -> None:
+            done(type(response).__name__ if isinstance(response, BaseException) else None)
+
+        with _translated():
+            self._consumer.commit_async(_positions(offsets), callback=told)
+
+
+class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, consumer: Any, listener: Listener) -> None:
+        self._consumer = consumer
+        self._listener = listener
+
+    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        starts = self._listener.assigned([(p.topic, p.partition) for p in assigned])
+        for place, offset in starts.items():
+            self._consumer.seek(TopicPartition(*place), offset)
+
+    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        self._listener.revoked([(p.topic, p.partition) for p in revoked])
+
+    def on_partitions_lost(self, lost: Collection[Any]) -> None:
+        self._listener.lost([(p.topic, p.partition) for p in lost])
+
+
+def _positions(offsets: Mapping[Place, int]) -> dict[Any, Any]:
+    return {TopicPartition(*p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+
+
+def _record(record: Any) -> Record:
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        _text(record.key),
+        _text(record.value),
+        getattr(record, "leader_epoch", None),
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", errors="backslashreplace")
+
+
+@contextmanager
+def _passed_over() -> Iterator[None]:
+    """What fails here is tried again, or is over."""
+    try:
+        yield
+    except KafkaError:
+        return
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as failed:
+        # Whether a transaction can be aborted it does not say: it is given up.
+        raise LibraryError(type(failed).__name__) from failed
+
+
+KAFKA_PYTHON: Final = Library(
+    "kafka-python",
+    PythonProducer,
+    PythonConsumer,
+    DEFINITE,
+    frozenset({"transactions", "groups", "cooperative"}),
+)

@@ -1,0 +1,157 @@
+"""The clients of a workload, each in a process of its own; one that is killed is replaced.
+
+Not thread-safe: one event loop. Numbers of processes are never used twice.
+
+The rule: what a killed process may have done is in the history: what it had noted and recorded
+nowhere is written down, a send as one of which the end is not known (`workloads.journal`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from neaptide.results.run import Incident
+from neaptide.workloads.clients import Clients
+from neaptide.workloads.errors import ClientsError
+from neaptide.workloads.journal import recover
+from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.roles.role import Task
+from neaptide.workloads.worker import WORKERS_MAX
+
+FIRST_NUMBER: Final = 2  # 1 is the process that reads at the end
+_KINDS: Final = ("ok", "fail", "info", "polled", "busy")
+_LOOK_S: Final = 0.5
+
+Start = Callable[[int], Awaitable[Clients]]
+
+
+@dataclass(slots=True)
+class Member:
+    """One client. `lives`: no fault kills it."""
+
+    task: Task
+    lives: bool
+    clients: Clients | None = None  # None: it was killed
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClientPool:
+    """`start`: starts a process of clients with a number. `ended`: takes one that is no more."""
+
+    start: Start
+    ended: Callable[[Clients], None]
+    recorder: Recorder
+    members: list[Member] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    _before: dict[str, int] = field(default_factory=dict)  # what those did that were killed
+    _numbers: Any = field(default_factory=lambda: itertools.count(FIRST_NUMBER))
+
+    async def open(self, tasks: Sequence[tuple[Task, bool]]) -> None:
+        self.members = [Member(task, lives) for task, lives in tasks]
+        await asyncio.gather(*(self._begin(member) for member in self.members))
+
+    async def _begin(self, member: Member) -> None:
+        number = next(self._numbers)
+        if number > WORKERS_MAX:
+            raise ClientsError(f"No run has more than {WORKERS_MAX} processes of clients.")
+        clients = await self.start(number)
+        await clients.do("begin", **asdict(member.task))
+        member.clients = clients
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    def killable(self) -> list[int]:
+        """Which of its members a fault may kill now."""
+        return [n for n, member in enumerate(self.members) if not member.lives and member.clients]
+
+    async def kill_one(self, number: int) -> int | None:
+        """SIGKILL; its pid, None where there is nothing to kill. Raises StoreError."""
+        member = self.members[number]
+        clients = None if member.lives else member.clients
+        if clients is None:
+            return None
+        member.clients = None
+        for kind, count in member.counts.items():
+            self._before[kind] = self._before.get(kind, 0) + count
+        member.counts = {}
+        self.ended(clients)
+        await clients.kill()
+        for row in await asyncio.to_thread(recover, clients.run_directory, clients.number):
+            self.recorder.write(**_crashed(row, self.recorder.now_ns()))
+        return clients.process.pid
+
+    async def replace(self, number: int) -> None:
+        """A new process takes the place of one that was killed."""
+        if self.members[number].clients is None:
+            await self._begin(self.members[number])
+
+    # --- the way of a run ------------------------------------------------------------------------
+
+    async def counts(self) -> dict[str, int]:
+        await asyncio.gather(*(self._ask(member) for member in self.members if member.clients))
+        totals = {kind: self._before.get(kind, 0) for kind in _KINDS}
+        totals["busy"] = 0
+        for member in self.members:
+            for kind, count in member.counts.items():
+                totals[kind] += count
+        return totals
+
+    async def _ask(self, member: Member) -> None:
+        asked = member.clients
+        if asked is None:
+            return
+        try:
+            counts = await asked.do("progress")
+        except ClientsError:
+            if member.clients is asked:  # nobody killed it meanwhile
+                raise
+            return
+        if member.clients is asked:
+            member.counts = counts
+
+    async def stop_senders(self, within_s: float) -> int:
+        """Returns how many sends were never answered."""
+        return await self._stop(senders=True, within_s=within_s)
+
+    async def finish(self, idle_within_s: float, within_s: float) -> int:
+        """The others come to the end of what there is, if they can, and stop."""
+        deadline = asyncio.get_running_loop().time() + idle_within_s
+        while (await self.counts())["busy"]:
+            if asyncio.get_running_loop().time() > deadline:
+                self.problems.append(
+                    f"not all clients came to the end of their work within {idle_within_s:g} s"
+                )
+                break
+            await asyncio.sleep(_LOOK_S)
+        return await self._stop(senders=False, within_s=within_s)
+
+    async def _stop(self, *, senders: bool, within_s: float) -> int:
+        living = [member.clients for member in self.members if member.clients is not None]
+        for clients in living:
+            await clients.do("stop", senders=senders)
+        answers = await asyncio.gather(*(c.do("finish", deadline_s=within_s) for c in living))
+        late = sum(answer["late"] for answer in answers)
+        if late:
+            self.problems.append(f"{late} clients did not stop within {within_s:g} s")
+        return sum(answer["left"] for answer in answers)
+
+    async def flush(self) -> None:
+        for member in self.members:
+            if member.clients is not None:
+                await member.clients.do("flush")
+
+    def find_incident(self) -> Incident | None:
+        found = (m.clients.find_incident() for m in self.members if m.clients is not None)
+        return next((incident for incident in found if incident is not None), None)
+
+
+def _crashed(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
+    """A crash is the end of all that was on its way, and nobody knows which end."""
+    if row["type"] != "invoke":
+        return dict(row)
+    return {**row, "type": "info", "completed_ns": now_ns, "error": "the client was killed"}

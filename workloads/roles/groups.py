@@ -1,0 +1,295 @@
+"""Members of a group: they subscribe, process what they are given, and commit how far they came.
+
+To process a record is to note it where a death cannot take it back (`f` is `process`), so that it
+is known of each record how often that was done, also by members that were killed. What a member is
+assigned, and what is taken from it, are operations too: `assigned`, `revoked`, `lost`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from neaptide.workloads.libraries.model import LibraryError, Place, Polled, Record
+from neaptide.workloads.roles.role import POLL_S, Role
+
+SESSION_MS: Final = 6_000
+_INTERVAL_S: Final = 1.0
+_POLL_RECORDS: Final = 200
+_STALL_S: Final = SESSION_MS / 1_000 + 3.0
+_CHURN_S: Final = (3.0, 8.0)
+_ENDS_S: Final = 2.0
+
+AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = "at-least-once", "at-most-once", "neither"
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """When a member commits: in the background by the library (`auto`), or by itself."""
+
+    auto: bool = False
+    waits: bool = True  # for the acknowledgement
+    before: bool = False  # before it processes what it commits
+    each_partition: bool = False
+    interval_s: float = 0.0
+
+    @property
+    def delivery(self) -> str:
+        """What that promises of each record."""
+        if self.auto:
+            return NEITHER
+        return AT_MOST_ONCE if self.before else AT_LEAST_ONCE
+
+
+COMMITS: Final[Mapping[str, Commits]] = {
+    "auto": Commits(auto=True),
+    "sync": Commits(),
+    "async": Commits(waits=False),
+    "partition": Commits(each_partition=True),
+    "interval": Commits(interval_s=_INTERVAL_S),
+    "before": Commits(before=True),
+}
+# Where a member begins where its group has no position: the library's own kinds, and seeks.
+RESETS: Final = ("earliest", "latest", "error", "beginning", "end", "offset", "timestamp")
+_SEEKS: Final = ("beginning", "end", "offset", "timestamp")
+SEEK_OFFSET: Final = 10
+
+
+class GroupMember(Role):
+    """Implements workloads.libraries.model.Listener."""
+
+    def work(self) -> None:
+        options = self.task.options
+        self._commits = COMMITS[str(options["commit"])]
+        self._churns = [name for name in str(options["churn"]).split("+") if name != "none"]
+        self._owned: dict[Place, int | None] = {}  # behind the last record that was processed
+        self._ends: dict[Place, int] = {}
+        self._since_ms = int(time.time() * 1e3)
+        while not self.stopping.is_set():
+            self._be_member()
+
+    @property
+    def is_idle(self) -> bool:
+        owned = dict(self._owned)
+        return all(at is not None and self._ends.get(place) == at for place, at in owned.items())
+
+    def _be_member(self) -> None:
+        options = self.task.options
+        reset = str(options["reset"])
+        self._consumer = self.desk.consumer(
+            str(options["group"]),
+            auto_commit_ms=500 if self._commits.auto else None,
+            assignor=str(options["assignor"]),
+            protocol=str(options["protocol"]),
+            reset="earliest" if reset in _SEEKS else reset,
+            session_ms=SESSION_MS,
+        )
+        self._consumer.subscribe(tuple(self.task.topics), self)
+        self._polled = time.monotonic()
+        leaves_at = time.monotonic() + self.chance.uniform(*_CHURN_S)
+        committed_at = time.monotonic()
+        while not self.stopping.is_set():
+            self._serve(self._poll())
+            if self._commits.interval_s and time.monotonic() > committed_at + _INTERVAL_S:
+                self._commit(self._positions())
+                committed_at = time.monotonic()
+            if self._churns and time.monotonic() > leaves_at:
+                if self.chance.choice(self._churns) == "leave":
+                    break
+                self.stopping.wait(_STALL_S)  # it does not poll, and so is no member any more
+                leaves_at = time.monotonic() + self.chance.uniform(*_CHURN_S)
+        self._consumer.close()
+        self._owned.clear()
+        self.process = self.desk.new_process()  # who joins again is another member
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def _poll(self) -> Polled:
+        invoked_ns = self.desk.recorder.now_ns()
+        polled: Polled = self._consumer.poll(_POLL_RECORDS, POLL_S)
+        self._polled = time.monotonic()
+        if polled.records:
+            self.record_poll(polled, invoked_ns)
+        for topic, partition, end in polled.ends:
+            self._ends[topic, partition] = end
+            if self._owned.get((topic, partition), -1) is None:
+                self._owned[topic, partition] = end
+        return polled
+
+    def _serve(self, polled: Polled) -> None:
+        by_place: dict[Place, list[Record]] = {}
+        for record in polled.records:
+            by_place.setdefault((record.topic, record.partition), []).append(record)
+        if self._commits.before:
+            acknowledged = self._commit(
+                {place: records[-1].offset + 1 for place, records in by_place.items()}
+            )
+            if not acknowledged:
+                return  # it may be another's: what is not processed is not processed twice
+        for place, records in by_place.items():
+            self._process(place, records)
+            if self._commits.each_partition:
+                self._commit({place: records[-1].offset + 1})
+        commits = self._commits
+        if not (commits.auto or commits.before or commits.each_partition or commits.interval_s):
+            self._commit({place: records[-1].offset + 1 for place, records in by_place.items()})
+
+    def _process(self, place: Place, records: Sequence[Record]) -> None:
+        recorder = self.desk.recorder
+        time.sleep(float(self.task.options["work_ms"]) / 1e3)  # the work itself
+        first, now_ns = recorder.new_operations(len(records)), recorder.now_ns()
+        group = str(self.task.options["group"])
+        segment = self.desk.note(
+            [
+                (
+                    first + n, 0, self.process, "process", "ok", now_ns, now_ns, *place, r.offset,
+                    group, None, None, None,
+                )
+                for n, r in enumerate(records)
+            ],
+            1,
+        )  # fmt: skip
+        for n, record in enumerate(records):
+            self._record("process", place, record.offset, operation=first + n, at_ns=now_ns)
+        self.desk.done(segment)
+        self._owned[place] = records[-1].offset + 1
+
+    # --- positions -------------------------------------------------------------------------------
+
+    def _positions(self) -> dict[Place, int]:
+        return {place: at for place, at in self._owned.items() if at is not None}
+
+    def _commit(self, offsets: Mapping[Place, int]) -> bool:
+        """Whether it was acknowledged."""
+        if not offsets:
+            return True
+        recorder = self.desk.recorder
+        operation, invoked_ns = recorder.new_operation(), recorder.now_ns()
+        if not self._commits.waits:
+            self._commit_async(operation, invoked_ns, offsets)
+            return True
+        kind, error = "ok", None
+        try:
+            self._consumer.commit(offsets)
+        except LibraryError as failed:
+            kind, error = "info", failed.name
+        self._record_commit(operation, invoked_ns, offsets, kind, error)
+        return kind == "ok"
+
+    def _commit_async(self, operation: int, invoked_ns: int, offsets: Mapping[Place, int]) -> None:
+        def done(error: str | None) -> None:
+            self._record_commit(
+                operation, invoked_ns, offsets, "info" if error is not None else "ok", error
+            )
+
+        try:
+            self._consumer.commit_async(offsets, done)
+        except LibraryError as failed:
+            done(failed.name)
+
+    def _record_commit(
+        self,
+        operation: int,
+        invoked_ns: int,
+        offsets: Mapping[Place, int],
+        kind: str,
+        error: str | None,
+    ) -> None:
+        recorder = self.desk.recorder
+        for row, ((topic, partition), offset) in enumerate(offsets.items()):
+            recorder.write(
+                operation=operation,
+                row=row,
+                process=self.process,
+                f="commit",
+                type=kind,
+                invoked_ns=invoked_ns,
+                completed_ns=recorder.now_ns(),
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                key=str(self.task.options["group"]),
+                error=error,
+            )
+
+    # --- what is assigned ------------------------------------------------------------------------
+
+    def assigned(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        starts = self._starts(places)
+        for place in places:
+            self._record("assigned", place)
+            self._owned[place] = None
+        return starts
+
+    def revoked(self, places: Sequence[Place]) -> None:
+        """It is the owner until it lets go: what it processed is committed before.
+
+        Who did not poll for longer than a member may is none any more, whatever it is called: its
+        library may learn of a rebalance first, and say so when it is asked again (KIP-62).
+        """
+        if time.monotonic() - self._polled > SESSION_MS / 1e3:
+            self.lost(places)
+            return
+        if not self._commits.auto and not self._commits.before:
+            self._commit({p: at for p, at in self._positions().items() if p in places})
+        for place in places:
+            self._record("revoked", place)
+            self._owned.pop(place, None)
+
+    def lost(self, places: Sequence[Place]) -> None:
+        for place in places:
+            self._record("lost", place)
+            self._owned.pop(place, None)
+
+    def _starts(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Where it seeks, of partitions of which the group has no position."""
+        reset = str(self.task.options["reset"])
+        if reset not in _SEEKS:
+            return {}
+        try:
+            known = self._consumer.committed(places, _ENDS_S)
+            new = [place for place in places if known.get(place) is None]
+            ends = {place: self._consumer.ends(place, _ENDS_S) for place in new}
+        except LibraryError:
+            return {}
+        if reset == "timestamp":
+            return self._starts_since(new)
+        chosen = {"beginning": 0, "end": 1}
+        return {
+            place: min(SEEK_OFFSET, end) if reset == "offset" else (start, end)[chosen[reset]]
+            for place, (start, end) in ends.items()
+        }
+
+    def _starts_since(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Records that were made since this member was."""
+        try:
+            starts: dict[Place, int] = self._consumer.starts_since(places, self._since_ms, _ENDS_S)
+        except LibraryError:
+            return {}
+        return starts
+
+    def _record(
+        self,
+        f: str,
+        place: Place,
+        offset: int | None = None,
+        *,
+        operation: int | None = None,
+        at_ns: int | None = None,
+    ) -> None:
+        recorder = self.desk.recorder
+        at_ns = recorder.now_ns() if at_ns is None else at_ns
+        recorder.write(
+            operation=recorder.new_operation() if operation is None else operation,
+            process=self.process,
+            f=f,
+            type="ok",
+            invoked_ns=at_ns,
+            completed_ns=at_ns,
+            topic=place[0],
+            partition=place[1],
+            offset=offset,
+            key=str(self.task.options["group"]),
+        )
