@@ -227,6 +227,11 @@ class _Player:
                 await self._faults.slow(source, destination, step.purpose, step.delay_ms)
             case steps.Heal():
                 await self._faults.heal(self._end(step.source), self._end(step.destination))
+            case steps.KillTogether():
+                await self._faults.kill_together(self._those(step.brokers), step.in_flight)
+            case steps.PowerOffTogether():
+                kept = self._kept(step.survives, where)
+                await self._faults.power_off_together(self._those(step.brokers), kept)
             case _:
                 await self._do_to_broker(step, where)
 
@@ -240,7 +245,7 @@ class _Player:
             case steps.Kill():
                 await self._faults.kill(broker, step.in_flight)
             case steps.PowerOff():
-                await self._faults.power_off(broker, self._kept(step, where))
+                await self._faults.power_off(broker, self._kept(step.survives, where))
             case steps.Stop():
                 await self._faults.stop(broker)
             case steps.Restart():
@@ -329,7 +334,7 @@ class _Player:
             topic=self._scenario.topic.name,
             partition=step.partition,
             acks=step.acks,
-            values=list(step.records),
+            values=list(step.values),
             to=None if step.to is None else self._client_address(step.to),
         )
 
@@ -366,15 +371,16 @@ class _Player:
             return name
         return self._ids[name]
 
-    def _kept(self, step: steps.PowerOff, where: str) -> dict[int, int]:
+    def _those(self, brokers: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(self._ids[name] for name in brokers)
+
+    def _kept(self, survives: str | None, where: str) -> dict[int, int]:
         """Up to where the disk kept the log, from where the surviving record was acknowledged."""
-        if step.survives is None:
+        if survives is None:
             return {}
-        offset = self._stage.sends.acked.get(step.survives)
+        offset = self._stage.sends.acked.get(survives)
         if offset is None:
-            raise _MissedError(
-                f"{where}: {step.survives} was not acknowledged: its offset is not known"
-            )
+            raise _MissedError(f"{where}: {survives} was not acknowledged: its offset is not known")
         return {0: offset + 1}
 
     def _measure(self, step: steps.Measure, where: str) -> None:
@@ -404,7 +410,8 @@ def describe(scheduled: ScheduledStep) -> str:
     shown = [
         " ".join(value) if isinstance(value, tuple) else str(value)
         for name, value in fields.items()
-        if name in ("records", "broker", "source", "destination", "message", "rule") and value
+        if name in ("records", "broker", "brokers", "source", "destination", "message", "rule")
+        and value
     ]
     until = f", until {scheduled.until.text}" if scheduled.until else ""
     return " ".join([text, *shown]) + until

@@ -36,6 +36,7 @@ from neaptide.nemesis.gate.model import (
 )
 from neaptide.nemesis.gate.recorder import TABLE as ROUNDS_TABLE
 from neaptide.nemesis.gate.recorder import WRITER as ROUNDS_WRITER
+from neaptide.nemesis.steps import record_of
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Assigned, Incident, IncidentKind
 from neaptide.workloads.clients import Clients
@@ -415,13 +416,13 @@ class Stage:
     def _on_client_event(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "sent" if event["type"] == "ok":
-                self.sends.acked[event["value"]] = event["offset"]
+                self.sends.acked[record_of(event["value"])] = event["offset"]
             case "sent" if event["type"] == "fail":
-                self.sends.failed[event["value"]] = event["error"]
+                self.sends.failed[record_of(event["value"])] = event["error"]
             case "sent":
-                self.sends.unknown[event["value"]] = event["error"]
+                self.sends.unknown[record_of(event["value"])] = event["error"]
             case "polled":
-                self.sends.consumed[event["value"]] = event["offset"]
+                self.sends.consumed[record_of(event["value"])] = event["offset"]
             case "committed":
                 self.sends.committed[event["group"], event["partition"]] = event["offset"]
                 self.sends.commits += 1

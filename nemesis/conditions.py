@@ -47,6 +47,7 @@ class Observed(Protocol):
     def log_start_offset(self, broker: int) -> int | None: ...
     def log_end_offset_on_disk(self, broker: int) -> int | None: ...
     def checkpointed(self, broker: int) -> int | None: ...
+    def flushed(self, broker: int) -> int | None: ...
     def round(self, broker: int) -> int | None: ...
 
 
@@ -80,6 +81,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "log_start_offset": (("broker",), lambda o, b: o.log_start_offset(b)),
     "log_end_offset": (("broker",), lambda o, b: o.log_end_offset_on_disk(b)),
     "checkpointed": (("broker",), lambda o, b: o.checkpointed(b)),
+    "flushed": (("broker",), lambda o, b: o.flushed(b)),
     "round": (("broker",), lambda o, b: o.round(b)),
 }
 _WORDS: Final[Mapping[str, Evaluate]] = {
@@ -103,7 +105,7 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
-    " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A),"
+    " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A), flushed(A),"
     " log_start_offset(A), log_end_offset(A), round(A), leader, leader_epoch, controller,"
     " controller_epoch, isr, isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR"
 )

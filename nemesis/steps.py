@@ -44,12 +44,18 @@ class Produce:
     """Sends records, in order, and does not wait.
 
     `to`: by a client that knows this broker only, and believes what it says of who leads.
+    `size_bytes`: how long each value is made, by what follows the record's name in it.
     """
 
     records: tuple[str, ...]
     acks: Acks = "all"
     partition: int = 0
     to: str | None = None
+    size_bytes: int | None = None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(filled(record, self.size_bytes) for record in self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +145,22 @@ class PowerOff:
 
 
 @dataclass(frozen=True, slots=True)
+class KillTogether:
+    """SIGKILL for several at one moment: nobody lives to see another one die."""
+
+    brokers: tuple[str, ...]
+    in_flight: InFlight
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOffTogether:
+    """The power fails for several at one moment. `survives`: on each of their disks."""
+
+    brokers: tuple[str, ...]
+    survives: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """A clean shutdown."""
 
@@ -222,6 +244,8 @@ Step = (
     | Discard
     | Kill
     | PowerOff
+    | KillTogether
+    | PowerOffTogether
     | Stop
     | Restart
     | Pause
@@ -232,3 +256,18 @@ Step = (
     | Measure
     | Await
 )
+
+
+_FILLING = " "  # between a record's name, which has none, and what makes its value long
+
+
+def filled(record: str, size_bytes: int | None) -> str:
+    """The value of a record: its name, made as long as is asked for."""
+    if size_bytes is None:
+        return record
+    return (record + _FILLING).ljust(size_bytes, ".")
+
+
+def record_of(value: str) -> str:
+    """The name of the record that has this value."""
+    return value.partition(_FILLING)[0]

@@ -26,6 +26,7 @@ from neaptide.nemesis.steps import (
     Hold,
     InFlight,
     Kill,
+    KillTogether,
     Load,
     Measure,
     Message,
@@ -33,6 +34,7 @@ from neaptide.nemesis.steps import (
     Node,
     Pause,
     PowerOff,
+    PowerOffTogether,
     Produce,
     Purpose,
     Release,
@@ -99,7 +101,16 @@ def _produce(names: Names, fields: Fields) -> Produce:
         fields.choose("acks", get_args(Acks), "all"),
         fields.take("partition", int, 0),
         names.broker_of(fields, "to") if "to" in fields.values else None,
+        _size_of(fields, records or (one,)),
     )
+
+
+def _size_of(fields: Fields, records: tuple[str, ...]) -> int | None:
+    size: int | None = fields.take("bytes", int, None)
+    least = max(map(len, records)) + 1
+    if size is not None and size < least:
+        raise fields.complain(f"bytes = {size} is too short for {max(records, key=len)!r}")
+    return size
 
 
 def _consume(names: Names, fields: Fields) -> Consume:
@@ -166,11 +177,28 @@ def _topic(names: Names, fields: Fields, where: str) -> str | None:
     return topic
 
 
-def _power_off(names: Names, fields: Fields) -> PowerOff:
+def _power_off(names: Names, fields: Fields) -> PowerOff | PowerOffTogether:
     survives = fields.take("survives", str, None)
     if survives is not None and survives not in names.records:
         raise fields.complain(f"survives = {survives!r}: no step produces that record")
+    if "brokers" in fields.values:
+        return PowerOffTogether(_brokers(names, fields), survives)
     return PowerOff(names.broker_of(fields), survives)
+
+
+def _kill(names: Names, fields: Fields) -> Kill | KillTogether:
+    in_flight = fields.choose("in_flight", get_args(InFlight))
+    if "brokers" in fields.values:
+        return KillTogether(_brokers(names, fields), in_flight)
+    return Kill(names.node_of(fields), in_flight)
+
+
+def _brokers(names: Names, fields: Fields) -> tuple[str, ...]:
+    """Several, each once."""
+    given = [names.broker(str(one), fields.complain) for one in fields.take("brokers", list)]
+    if not given or len(set(given)) != len(given):
+        raise fields.complain("brokers must name each broker once")
+    return tuple(given)
 
 
 def _cut(names: Names, fields: Fields) -> Cut:
@@ -229,9 +257,7 @@ VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "drop": lambda names, fields: Drop(**_message_rule(names, fields)),
     "release": lambda names, fields: Release(names.rule_of(fields)),
     "discard": lambda names, fields: Discard(names.rule_of(fields)),
-    "kill": lambda names, fields: Kill(
-        names.node_of(fields), fields.choose("in_flight", get_args(InFlight))
-    ),
+    "kill": _kill,
     "power_off": _power_off,
     "stop": lambda names, fields: Stop(names.node_of(fields)),
     "restart": lambda names, fields: Restart(names.node_of(fields)),

@@ -55,6 +55,11 @@ class WorldObserved:
         disk = self._world.disks.get(broker)
         return disk.high_watermarks.get(self._world.partition) if disk else None
 
+    def flushed(self, broker: int) -> int | None:
+        disk = self._world.disks.get(broker)
+        log = disk.logs.get(self._world.partition) if disk else None
+        return log.recovery_point if log else None
+
     # --- the coordination service ---
 
     def leader(self) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from neaptide.clusters.simulation import committing, faults, producing
+from neaptide.clusters.simulation.clients import RECORD_BYTES
 from neaptide.clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
@@ -81,9 +82,12 @@ class Performer:
         return number
 
     def _produce(self, step: steps.Produce) -> None:
+        size = RECORD_BYTES if step.size_bytes is None else step.size_bytes
         for record in step.records:
             to = None if step.to is None else self.brokers[step.to]
-            producing.produce(self.world, record, ACKS[step.acks], step.partition, to=to)
+            producing.produce(
+                self.world, record, ACKS[step.acks], step.partition, to=to, size_bytes=size
+            )
 
     def _load(self, step: steps.Load) -> None:
         producing.load(self.world, step.rate, ACKS[step.acks])
@@ -152,15 +156,26 @@ class Performer:
     def _kill(self, step: steps.Kill) -> None:
         faults.kill(self.world, self._live(step.broker), delivered=step.in_flight == "delivered")
 
+    def _kill_together(self, step: steps.KillTogether) -> None:
+        for broker in step.brokers:  # no time passes between them
+            faults.kill(self.world, self._live(broker), delivered=step.in_flight == "delivered")
+
     def _power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
-        keep: dict[int, int] = {}
-        if step.survives is not None:
-            offset = self.world.clients.acked.get(step.survives)
-            if offset is None:
-                raise MissedError(f"{step.survives} was not acknowledged: its offset is not known")
-            keep = {0: offset + 1}
-        lost = faults.power_off(self.world, self._live(step.broker), keep)
+        lost = faults.power_off(self.world, self._live(step.broker), self._kept(step.survives))
         return {"lost": {str(partition): count for partition, count in lost.items()}}
+
+    def _power_off_together(self, step: steps.PowerOffTogether) -> None:
+        keep = self._kept(step.survives)
+        for broker in step.brokers:
+            faults.power_off(self.world, self._live(broker), keep)
+
+    def _kept(self, survives: str | None) -> dict[int, int]:
+        if survives is None:
+            return {}
+        offset = self.world.clients.acked.get(survives)
+        if offset is None:
+            raise MissedError(f"{survives} was not acknowledged: its offset is not known")
+        return {0: offset + 1}
 
     def _stop(self, step: steps.Stop) -> None:
         faults.stop(self.world, self._live(step.broker))
@@ -205,6 +220,8 @@ _VERBS: Final[Mapping[type, Callable[..., Mapping[str, Any] | None]]] = {
     steps.Discard: Performer._discard,
     steps.Kill: Performer._kill,
     steps.PowerOff: Performer._power_off,
+    steps.KillTogether: Performer._kill_together,
+    steps.PowerOffTogether: Performer._power_off_together,
     steps.Stop: Performer._stop,
     steps.Restart: Performer._restart,
     steps.Pause: Performer._pause,
