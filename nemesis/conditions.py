@@ -49,6 +49,12 @@ class Observed(Protocol):
     def checkpointed(self, broker: int) -> int | None: ...
     def flushed(self, broker: int) -> int | None: ...
     def round(self, broker: int) -> int | None: ...
+    def hits(self, rule: str) -> int: ...
+    def sender_gone(self, rule: str) -> bool: ...
+    def handled(self, record: str) -> int: ...
+    def taken(self, client: str, record: str) -> bool: ...
+    def assigned(self, client: str) -> int: ...
+    def told(self, client: str) -> str | None: ...
 
 
 Evaluate = Callable[[Observed], Any]
@@ -83,6 +89,12 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "checkpointed": (("broker",), lambda o, b: o.checkpointed(b)),
     "flushed": (("broker",), lambda o, b: o.flushed(b)),
     "round": (("broker",), lambda o, b: o.round(b)),
+    "hits": (("rule",), lambda o, r: o.hits(r)),
+    "sender_gone": (("rule",), lambda o, r: o.sender_gone(r)),
+    "handled": (("record",), lambda o, r: o.handled(r)),
+    "taken": (("client", "record"), lambda o, c, r: o.taken(c, r)),
+    "assigned": (("client",), lambda o, c: o.assigned(c)),
+    "told": (("client",), lambda o, c: o.told(c)),
 }
 _WORDS: Final[Mapping[str, Evaluate]] = {
     "leader": lambda o: o.leader(),
@@ -103,10 +115,18 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 }
 # Kafka's names of errors, which `error(m)` is compared with, are words of their own.
 _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
+_NOBODY: Final[Mapping[str, str]] = {
+    "record": "no step produces the record",
+    "group": "no step consumes as the group",
+    "rule": "no earlier step has the rule",
+    "client": "no earlier step has opened the client",
+}
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
     " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A), flushed(A),"
-    " log_start_offset(A), log_end_offset(A), round(A), leader, leader_epoch, controller,"
+    " log_start_offset(A), log_end_offset(A), round(A), hits(rule), sender_gone(rule),"
+    " handled(m), taken(client, m), assigned(client), told(client), leader, leader_epoch,"
+    " controller,"
     " controller_epoch, isr, isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR"
 )
 
@@ -117,17 +137,20 @@ def parse_condition(
     records: Collection[str],
     controllers: Collection[str] = (),
     groups: Collection[str] = (),
+    rules: Collection[str] = (),
+    clients: Collection[str] = (),
 ) -> Condition:
     """Raises ConditionError for what is no condition about these brokers and records.
 
     `controllers`: names that earlier steps gave to whoever was the active controller. `groups`:
-    those that consumers of earlier steps, or of this one, are of.
+    those that consumers of earlier steps, or of this one, are of; so `rules` and `clients`.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise ConditionError(f"cannot read the condition {text!r}") from None
-    compiler = _Compiler(text, brokers, records, controllers, groups)
+    named = {"record": records, "group": groups, "rule": rules, "client": clients}
+    compiler = _Compiler(text, brokers, controllers, named)
     compiled = compiler.boolean(tree)
     subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
     return Condition(text, lambda observed: bool(compiled(observed)), subject)
@@ -137,9 +160,8 @@ def parse_condition(
 class _Compiler:
     text: str
     brokers: Mapping[str, int]
-    records: Collection[str]
     controllers: Collection[str]
-    groups: Collection[str]
+    named: Mapping[str, Collection[str]]  # by kind of argument
 
     def boolean(self, node: ast.expr) -> Evaluate:
         match node:
@@ -217,12 +239,8 @@ class _Compiler:
                     f"in {self.text!r}: {name} is no broker; there are {', '.join(self.brokers)}"
                 )
             return self.brokers[name]
-        if kind == "group":
-            if name not in self.groups:
-                raise ConditionError(f"in {self.text!r}: no step consumes as the group {name}")
-            return name
-        if name not in self.records:
-            raise ConditionError(f"in {self.text!r}: no step produces the record {name}")
+        if name not in self.named[kind]:
+            raise ConditionError(f"in {self.text!r}: {_NOBODY[kind]} {name}")
         return name
 
     def _unreadable(self, node: ast.expr) -> ConditionError:

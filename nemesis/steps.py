@@ -11,7 +11,7 @@ from typing import Literal
 
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
-Api = Literal["fetch", "offset_for_leader_epoch", "any"]
+Api = Literal["fetch", "offset_for_leader_epoch", "any"]  # of what replicas ask each other
 Purpose = Literal["client", "replication", "coordination"]
 Acks = Literal["0", "1", "all"]
 
@@ -89,12 +89,13 @@ class Hold:
 
     name: str
     message: Message
-    api: Api
-    source: str
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
     destination: str
     where: str = ""
     times: int | None = None
     topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +104,66 @@ class Drop:
 
     name: str
     message: Message
-    api: Api
-    source: str
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
     destination: str
     where: str = ""
     times: int | None = None
     topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Such messages, and what is behind them, leave so much later."""
+
+    name: str
+    message: Message
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
+    destination: str
+    where: str = ""
+    times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
+    delay_ms: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Such responses say an error in place of what they said.
+
+    Such a Produce request goes no further, and is answered so.
+    """
+
+    name: str
+    message: Message
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
+    destination: str
+    where: str = ""
+    times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Clients that ask a broker for its versions are offered no later one of an API."""
+
+    name: str
+    api: str
+    version: int
+    source: str  # the broker
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Ends a hold of requests whose senders have gone: they arrive all the same."""
+
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,18 +283,144 @@ class Measure:
     slack_ms: int = 0
 
 
+# --- clients that a scenario drives, by name -----------------------------------------------------
+
+ClientKind = Literal["producer", "consumer"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClient:
+    """Starts a client in a process of its own; a transactional producer is initialised."""
+
+    name: str
+    kind: ClientKind
+    group: str | None = None
+    transactional_id: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()  # by librdkafka's names
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transactional producer begins a transaction."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A producer sends records, in order. `waits`: until each has its end."""
+
+    client: str
+    records: tuple[str, ...]
+    partition: int = 0
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """Commits or aborts."""
+
+    client: str
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A consumer joins its group; it goes on asking for its part, and takes no records yet."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """A consumer assigns itself a partition, from its start or from where its group goes on."""
+
+    client: str
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A consumer takes so many records; they are not handled yet."""
+
+    client: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A consumer does with the records that it has taken what it took them for."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """A consumer commits how far it has taken records, or `offset`, and waits where it is sync."""
+
+    client: str
+    waits: bool = True
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A consumer does not poll any more; its heartbeats go on."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A consumer that had stalled goes on."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """SIGKILL for a client: what it has sent is on its way, and nobody says good-bye."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A client ends in order: a consumer leaves its group, and commits if it does so by itself."""
+
+    client: str
+
+
 @dataclass(frozen=True, slots=True)
 class Await:
     """Nothing but the condition of its step."""
 
 
+MessageRule = Hold | Drop | Delay | Answer
+ToClient = (
+    OpenClient
+    | Begin
+    | Send
+    | EndTransaction
+    | Subscribe
+    | Assign
+    | Poll
+    | Handle
+    | CommitOffsets
+    | Stall
+    | Wake
+    | Die
+    | Leave
+)
 Step = (
-    Produce
+    MessageRule
+    | ToClient
+    | Produce
     | Consume
     | Load
     | StopLoad
-    | Hold
-    | Drop
+    | Cap
+    | Deliver
     | Release
     | Discard
     | Kill

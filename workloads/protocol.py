@@ -8,12 +8,15 @@ Harness → clients, each with an `id` that the answer repeats:
     load      topic, partitions, acks, rate       sends and polls until stop_load
     stop_load                                     answered when every send has completed; `left`:
                                                   how many had not when it was given up
+    open      name, kind, topic, group, …          a client that a scenario drives: see scripted
+    drive     client, act, arguments              what it is to do; answered when that is done
     flush                                         what was recorded can be read
 Clients → harness:
     {"id", "ok", "result" | "error"}              answers
     {"event": "sent", "value", "type", "offset", "error"}       a scripted send has completed
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
     {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
+    {"event": "told" | "assigned" | "handled", "client", …}      of a client that is driven
     {"event": "written", "files", "rows"}          what can be read now: at each file, and last
     {"event": "recorder_failed", "why"}            rows were lost; nothing is recorded any more
 """

@@ -27,6 +27,7 @@ from neaptide.workloads.groups import GroupConsumer
 from neaptide.workloads.polling import Poller, read_to_end
 from neaptide.workloads.protocol import ClientsConfig
 from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.scripted import ClientConfig, ScriptedClients
 from neaptide.workloads.sending import Sender
 
 _DRAIN_TIMEOUT_S = 30.0
@@ -45,6 +46,7 @@ class Worker:
         self._processes = itertools.count((config.number - 1) * PROCESSES_PER_WORKER + 1)
         self._said = self._recorder.written
         self._loads: list[_Load] = []
+        self._scripted = ScriptedClients(self._recorder, self._process, config.directory, self.say)
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_flushing, daemon=True)
         self._keeper.start()
@@ -200,6 +202,19 @@ class Worker:
                 totals[kind] += count
         return {**totals, "polled": self._poller.count if self._loads else 0}
 
+    def do_open(self, deadline_s: float, **config: Any) -> str:
+        """A client that a scenario drives; what did not come about in time."""
+        own = self._config
+        config["settings"] = {**own.settings, **config["settings"]}
+        named = ClientConfig(bootstrap=own.bootstrap, clock_origin_ns=own.clock_origin_ns, **config)
+        return self._scripted.open(named, deadline_s)
+
+    def do_drive(self, client: str, act: str, deadline_s: float, arguments: dict[str, Any]) -> str:
+        if act == "die":
+            self._scripted.die(client)
+            return ""
+        return self._scripted.do(client, act, deadline_s, **arguments)
+
     def do_flush(self) -> None:
         self._recorder.flush()
         self._say_written()
@@ -231,6 +246,7 @@ class Worker:
         self._keeper.join()
         for load in self._loads:
             load.stop()
+        self._scripted.close()
         for sender in [*self._senders.values(), *(load.sender for load in self._loads)]:
             sender.close()
         try:

@@ -256,7 +256,7 @@ class Connection:
     def _cannot(self, rule: Rule, wire: Wire | None) -> None:
         version = "a version of it" if wire is None else f"version {wire.version}"
         why = f"the rule {rule.id!r} cannot be done to {rule.api}: the gate cannot write {version}"
-        self._switch.malformed(self, why)
+        self._switch.failed(rule, why)
 
     def _conversation(self) -> Conversation | None:
         if isinstance(self.exchange, Exchange):

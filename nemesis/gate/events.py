@@ -9,6 +9,7 @@ The event names and their fields, the contract with `client.Gate`:
     hold_sender_closed who sent the held message has closed the connection; the hold goes on
     hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
     dropped, delayed, answered, capped    rule and message: what a rule has done to it
+    rule_failed        rule, why: the gate cannot do it to that version of the message
     epoch_answered     follower, leader, topic, partition, error: an OffsetForLeaderEpoch response
                        was delivered; only for subscriptions
     epoch_learned      broker, topic, partition, leader, leader_epoch

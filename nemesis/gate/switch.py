@@ -188,6 +188,9 @@ class Switch:
         event = {"event": how, "at_ns": self.clock_ns(), "rule": rule.id}
         self._emit(event | message_fields(message))
 
+    def failed(self, rule: Rule, why: str) -> None:
+        self._emit({"event": "rule_failed", "at_ns": self.clock_ns(), "rule": rule.id, "why": why})
+
     def left(self, message: Message) -> None:
         """A message is on its way to its destination."""
         if message.message == "response":

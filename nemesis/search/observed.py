@@ -60,6 +60,26 @@ class WorldObserved:
         log = disk.logs.get(self._world.partition) if disk else None
         return log.recovery_point if log else None
 
+    # --- what is not there in the simulation: scenarios that ask for it are not played here ---
+
+    def hits(self, rule: str) -> int:
+        return 0
+
+    def sender_gone(self, rule: str) -> bool:
+        return False
+
+    def handled(self, record: str) -> int:
+        return 0
+
+    def taken(self, client: str, record: str) -> bool:
+        return False
+
+    def assigned(self, client: str) -> int:
+        return 0
+
+    def told(self, client: str) -> str | None:
+        return None
+
     # --- the coordination service ---
 
     def leader(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from neaptide.clusters.simulation import committing, faults, producing
 from neaptide.clusters.simulation.clients import RECORD_BYTES
@@ -40,7 +40,7 @@ class Performer:
     def do(self, step: steps.Step) -> Mapping[str, Any]:
         """What is to be told of it. Raises MissedError where the step cannot be done."""
         handler = _VERBS.get(type(step))
-        if handler is None:
+        if handler is None or not can_do(step):
             raise MissedError(f"the simulation cannot do {type(step).__name__.lower()} yet")
         return handler(self, step) or {}
 
@@ -132,7 +132,7 @@ class Performer:
             Hold(
                 step.name,
                 step.message,
-                step.api,
+                cast(steps.Api, step.api),
                 self.brokers[step.source],
                 self.brokers[step.destination],
                 where_of(step.where),
@@ -198,6 +198,13 @@ class Performer:
 
     def _nothing(self, step: steps.Step) -> None:
         """Waits, or measures: the condition is all."""
+
+
+def can_do(step: steps.Step) -> bool:
+    """Whether a world can: the messages that it may hold are those of replicas."""
+    if isinstance(step, steps.Hold | steps.Drop):
+        return step.purpose == "replication" and step.api in get_args(steps.Api)
+    return type(step) in _VERBS
 
 
 def where_of(text: str) -> Callable[[Facts], bool] | None:

@@ -18,7 +18,7 @@ from neaptide.nemesis.scenario import Scenario, ScheduledStep
 from neaptide.nemesis.search.ending import Ended, end
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.observed import WorldObserved
-from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.perform import MissedError, Performer, can_do
 from neaptide.nemesis.search.worlds import ready_world, spec_of
 
 Look = Callable[[WorldObserved], tuple[str, ...]]
@@ -62,6 +62,11 @@ def simulate(
     if missed:
         judged = replace(judged, outcome="unknown")
     return Simulated(world, missed, ended, judged, tuple(player.disagreements))
+
+
+def is_simulated(scenario: Scenario) -> bool:
+    """Whether a world can do all of its steps."""
+    return all(can_do(scheduled.step) for scheduled in scenario.steps)
 
 
 class _Player:
