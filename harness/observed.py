@@ -138,7 +138,7 @@ class StageObserved:
         held = self._stage.gate.held_by(rule)
         return bool(held) and all(event["sender_closed"] for event in held)
 
-    def held(self, source: int, destination: int) -> bool:
+    def held(self, source: int | str, destination: int | str) -> bool:
         return any(
             event["source"] == source and event["destination"] == destination
             for event in self._stage.gate.held.values()

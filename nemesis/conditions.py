@@ -28,7 +28,7 @@ class Observed(Protocol):
     def consumed(self, record: str) -> bool: ...
     def committed(self, group: str) -> int | None: ...
     def commits_level(self) -> bool: ...
-    def held(self, source: int, destination: int) -> bool: ...
+    def held(self, source: int | str, destination: int | str) -> bool: ...
     def up(self, broker: int) -> bool: ...
     def registered(self, broker: int) -> bool: ...
     def leader(self) -> int | None: ...
@@ -76,7 +76,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "consumed": (("record",), lambda o, r: o.consumed(r)),
     "committed": (("group",), lambda o, g: o.committed(g)),
     "error": (("record",), lambda o, r: o.error(r)),
-    "held": (("broker", "broker"), lambda o, a, b: o.held(a, b)),
+    "held": (("speaker", "speaker"), lambda o, a, b: o.held(a, b)),
     "up": (("broker",), lambda o, b: o.up(b)),
     "registered": (("broker",), lambda o, b: o.registered(b)),
     "refused": (("broker",), lambda o, b: o.refused(b)),
@@ -233,7 +233,9 @@ class _Compiler:
 
     def _argument(self, kind: str, node: ast.expr) -> str | int:
         name = node.id if isinstance(node, ast.Name) else ast.unparse(node)
-        if kind == "broker":
+        if kind == "speaker" and name == "client":
+            return name
+        if kind in ("broker", "speaker"):
             if name not in self.brokers:
                 raise ConditionError(
                     f"in {self.text!r}: {name} is no broker; there are {', '.join(self.brokers)}"

@@ -266,8 +266,8 @@ class Connection:
     def _give_due_answers(self) -> None:
         """The gate's own answers, each behind those to what was asked before."""
         talk = self._conversation()
-        for answer in [] if talk is None else talk.due():
-            self.far.lane.push(Parcel(answer))
+        for answer, message in [] if talk is None else talk.due():
+            self._push(self.far, Parcel(answer, message))
 
     def _parcel_left(self, parcel: Parcel, now_ns: int) -> None:
         if isinstance(parcel.message, EpochNews):

@@ -84,14 +84,18 @@ class Conversation:
         )
         return asked.answer is not None
 
-    def due(self) -> list[bytes]:
-        """The gate's own answers whose turn it is; forgets them."""
-        found: list[bytes] = []
+    def due(self) -> list[tuple[bytes, Message]]:
+        """The gate's own answers whose turn it is; forgets them. Rules may take them as any."""
+        found: list[tuple[bytes, Message]] = []
         while self.waiting:
             number, first = next(iter(self.waiting.items()))
             if first.answer is None:
                 break
-            found.append(first.answer)
+            facts = facts_of(first.parts, names=self.topic_names)
+            name = apis.NAMES[first.wire.api_key]
+            ends = (self.destination, self.source)
+            message = Message(name, "response", *ends, parts=facts, wire=first.wire)
+            found.append((first.answer, message))
             del self.waiting[number]
         return found
 

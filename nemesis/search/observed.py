@@ -130,7 +130,7 @@ class WorldObserved:
         """Whether this follower was told last that it and whom it follows are not in one epoch."""
         return broker in self._world.fenced
 
-    def held(self, source: int, destination: int) -> bool:
+    def held(self, source: int | str, destination: int | str) -> bool:
         world = self._world
         return any(
             link is not None

@@ -176,7 +176,8 @@ def test_a_refused_produce_is_answered_behind_what_was_asked_before(version: int
     schema = _schema("offset_commit", 8, "response")
     entity = schema.OffsetCommitResponse(throttle_time=_NO_TIME, topics=())
     conversation.response(response("offset_commit", 8, 1, entity), 0)
-    [answer] = conversation.due()
+    [(answer, message)] = conversation.due()
+    assert taken(message, "", topic="t")
     assert conversation.due() == []
     assert decode.correlation_id(answer) == 2
     if version < 3:
