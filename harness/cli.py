@@ -20,8 +20,8 @@ import typer
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import reap_orphans
-from neaptide.clusters.hosts.place import PLACES, Place, check_place, parse_place
-from neaptide.harness import cli_check, cli_replay, cli_search, output
+from neaptide.clusters.hosts.place import Place, check_place, parse_place
+from neaptide.harness import cli_check, cli_replay, cli_scenarios, cli_search, output
 from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nodes, Seed
@@ -254,44 +254,6 @@ def matrix_(
     raise typer.Exit(Exit.UNKNOWN if counts["unknown"] else Exit.AGREES)
 
 
-@app.command("list")
-def list_(json: Json = False) -> None:
-    """List scenarios, systems, workloads, faults and hosts."""
-    from neaptide.harness.catalog import documented, scenario_files
-    from neaptide.harness.random_run import WORKLOADS
-    from neaptide.harness.systems import KNOWN
-    from neaptide.nemesis.random_schedule import FAULTS
-    from neaptide.nemesis.scenario import expected_outcome
-
-    scenarios = [scenario for _, scenario in documented([])]
-    if json:
-        output.print_json(
-            {
-                "scenarios": [
-                    {
-                        "name": s.name,
-                        "title": s.title,
-                        "source": list(s.source),
-                        "expected": {k: expected_outcome(s, k) for k in KNOWN},
-                        "file": str(scenario_files()[s.name]),
-                    }
-                    for s in scenarios
-                ],
-                "systems": list(KNOWN),
-                "workloads": list(WORKLOADS),
-                "faults": list(FAULTS),
-                "hosts": list(PLACES),
-            }
-        )
-        return
-    rows = [(s.name, *(expected_outcome(s, k) or "-" for k in KNOWN), s.title) for s in scenarios]
-    output.print_table(("scenario", *KNOWN, "what is shown"), rows)
-    output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
-    output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
-    output.out.print(f"faults: {', '.join(FAULTS)}", markup=False)
-    output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)
-
-
 @app.command()
 def doctor(json: Json = False) -> None:
     """Say what this machine can do and what is missing."""
@@ -337,6 +299,9 @@ def common(
 app.command()(cli_check.check)
 app.command()(cli_search.explore)
 app.command()(cli_replay.replay)
+app.command("list")(cli_scenarios.list_)
+app.command()(cli_scenarios.new)
+app.command()(cli_scenarios.explain)
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]
