@@ -57,6 +57,9 @@ def repro(
     nodes: Nodes = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
     matrix: Matrix = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Count what is in the runs directory already.")
+    ] = False,
     kafka_home: KafkaHome = None,
     seed: Seed = None,
     json: Json = False,
@@ -65,22 +68,36 @@ def repro(
     from neaptide.harness.catalog import documented
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.matrix import tell_matrix
-    from neaptide.harness.repro import cells, run_cells
+    from neaptide.harness.repro import cells, not_served, run_cells
 
     place = parse_place(host, image, nodes)
     files = documented(scenarios or [])
-    todo = cells(files, system or [], repeat, kafka_home, place.image, all_of_them=not scenarios)
+    todo = cells(
+        files,
+        system or [],
+        repeat,
+        kafka_home,
+        place.image,
+        all_of_them=not scenarios,
+        simulated=place.name == "simulation",
+    )
+    lacking = not_served(files, system or []) if scenarios else []
+    for one in lacking:
+        _tell_line("not served: {scenario} on {system}: {lacks}".format(**one))
+    if not todo:
+        raise UsageError("There is nothing to play: no system that is named serves it.")
     check_place(place, _tell_line)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
     spark = SparkStart()
     with output.telling(len(todo)) as teller:
-        results = run_cells(todo, number, spark, teller.tell, place)
+        results = run_cells(todo, number, spark, teller.tell, place, resume=resume)
     spark.stop()
-    agrees = all(result.agrees for result in results)
+    agrees = bool(results) and all(result.agrees for result in results)
     if json:
-        output.print_json({"results": [r.to_json() for r in results], "agrees": agrees})
+        rows = [result.to_json() for result in results]
+        output.print_json({"results": rows, "not_served": lacking, "agrees": agrees})
     else:
         output.print_results(results)
     if matrix is not None or len(todo) > 1:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from neaptide.workloads.kafka_clients import consumer
 from neaptide.workloads.recorder import Recorder
@@ -67,7 +67,15 @@ def read_on(
         messages = reader.consume(_BATCH, _POLL_S)
         if _record_poll(recorder, process, phase, invoked_ns, messages, on_record):
             position = 1 + max(int(m.offset() or 0) for m in messages if m.error() is None)
+        position = max([position, *(_end_of(message) for message in messages)])
     return position
+
+
+def _end_of(message: Any) -> int:
+    """Where a partition is said to end: behind its last record may be markers of transactions."""
+    error = message.error()
+    is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+    return int(message.offset()) if is_end else 0
 
 
 def _text(data: bytes | None) -> str | None:
@@ -98,7 +106,8 @@ def read_to_end(
 ) -> ReadToEnd:
     """Reads a partition from its beginning to `end` (None: the high watermark as it is told)."""
     deadline = time.monotonic() + deadline_s
-    reader = consumer(bootstrap, f"neaptide-{process}", settings)
+    told_of_ends = {**settings, "enable.partition.eof": "true"}
+    reader = consumer(bootstrap, f"neaptide-{process}", told_of_ends)
     try:
         assigned = TopicPartition(topic, partition, 0)
         start = 0

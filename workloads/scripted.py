@@ -160,6 +160,7 @@ class _Consumer(_Client):
         self._consumer = consumer(config.bootstrap, group, given)
         self._parts: list[TopicPartition] = []
         self._stalled = False
+        self._has_erred = False  # and nobody has asked for records since
         self._taken: list[tuple[Any, int]] = []
         self._next: dict[int, int] = {}  # by partition: behind what was taken last
 
@@ -192,14 +193,14 @@ class _Consumer(_Client):
         deadline, wanted = time.monotonic() + deadline_s, len(self._taken) + records
         self._consumer.resume(self._parts)
         problem = ""
-        while len(self._taken) < wanted:
-            if not self._take(self._consumer.poll(_POLL_S)):
-                break
+        while len(self._taken) < wanted and not self._has_erred:
+            self._take(self._consumer.poll(_POLL_S))
             if time.monotonic() > deadline:
                 came = records - (wanted - len(self._taken))
                 problem = f"it took {came} of {records} records"
                 break
         self._consumer.pause(self._parts)
+        self._has_erred = False
         return problem
 
     def do_handle(self, deadline_s: float) -> str:
@@ -252,18 +253,18 @@ class _Consumer(_Client):
         self._stalled = True
         return ""
 
-    def _take(self, message: Any) -> bool:
-        """False: an error came in its place."""
+    def _take(self, message: Any) -> None:
+        """A record, or an error in its place."""
         if message is None:
-            return True
+            return
         if message.error() is not None:
             self.tell(message.error())
-            return False
+            self._has_erred = True
+            return
         self._taken.append((message, self.now_ns()))
         self._next[message.partition()] = message.offset() + 1
         value = message.value().decode()
         self.say({"event": "polled", "value": value, "offset": message.offset()})
-        return True
 
     def _assigned(self, of: Any, parts: list[TopicPartition]) -> None:
         """Records come when a step asks for them, and not before."""

@@ -109,6 +109,7 @@ class KafkaCluster(PlacedCluster):
                 return
 
     async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
-        """Of the scenario's topic: Kafka's own topics are not what is checked."""
-        topic = self._spec.topic.name
-        return [row for row in await super().read_replicas(broker) if row["topic"] == topic]
+        """Of the scenario's topics: others that Kafka makes for itself are not what is checked."""
+        asked = (self._spec.topic, self._spec.offsets)
+        names = {topic.name for topic in asked if topic is not None}
+        return [row for row in await super().read_replicas(broker) if row["topic"] in names]

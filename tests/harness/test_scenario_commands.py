@@ -59,7 +59,7 @@ def test_new_writes_a_file_once_and_explain_tells_it(
     with pytest.raises(UsageError, match="exists already"):
         new(file)
     assert file.read_text(encoding="utf-8") == written
-    with pytest.raises(UsageError, match="must end in .toml"):
+    with pytest.raises(UsageError, match=r"must end in \.toml"):
         new(tmp_path / "mine.txt")
 
 
