@@ -285,12 +285,16 @@ class Measure:
 
 # --- clients that a scenario drives, by name -----------------------------------------------------
 
-ClientKind = Literal["producer", "consumer"]
+ClientKind = Literal["producer", "consumer", "raw_producer"]
 
 
 @dataclass(frozen=True, slots=True)
 class OpenClient:
-    """Starts a client in a process of its own; a transactional producer is initialised."""
+    """Starts a client in a process of its own; a transactional producer is initialised.
+
+    A `raw_producer` is a transactional one that takes no care of what arrives late: see
+    workloads.raw_producer.
+    """
 
     name: str
     kind: ClientKind

@@ -65,6 +65,7 @@ from neaptide.nemesis.steps import (
     Wake,
 )
 
+_PRODUCERS: Final = ("producer", "raw_producer")
 _SPEAKERS: Final = ("client", "controller")  # that are no brokers
 
 
@@ -251,8 +252,10 @@ def _open_client(names: Names, fields: Fields) -> OpenClient:
     group = fields.take("group", str, None)
     transactional_id = fields.take("transactional_id", str, None)
     settings = fields.take("settings", dict, {})
-    if (group is not None and kind != "consumer") or (transactional_id and kind != "producer"):
+    if (group is not None and kind != "consumer") or (transactional_id and kind == "consumer"):
         raise fields.complain("a group goes with a consumer, a transactional_id with a producer")
+    if kind == "raw_producer" and transactional_id is None:
+        raise fields.complain("a raw_producer needs a transactional_id")
     if group is not None:
         if not group.isidentifier():
             raise fields.complain(f"group = {group!r} must be a word")
@@ -267,7 +270,8 @@ def _open_client(names: Names, fields: Fields) -> OpenClient:
 
 def _client(names: Names, fields: Fields, kind: ClientKind | None = None) -> str:
     name = str(fields.take("client", str))
-    known = [one for one, its in names.clients.items() if kind in (None, its)]
+    kinds = _PRODUCERS if kind == "producer" else (kind,)
+    known = [one for one, its in names.clients.items() if kind is None or its in kinds]
     if name not in known:
         raise fields.complain(
             f"client = {name!r} must be one that an earlier step has opened:"

@@ -33,6 +33,7 @@ from confluent_kafka import OFFSET_STORED, KafkaException, TopicPartition
 
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import consumer, producer
+from neaptide.workloads.raw_producer import RawError, RawProducer
 from neaptide.workloads.recorder import Recorder
 
 Say = Callable[[Mapping[str, Any]], None]
@@ -148,6 +149,52 @@ class _Producer(_Client):
             self.say(
                 {"event": "ended", "commits": ended, "error": error, "completed_ns": self.now_ns()}
             )
+        return ""
+
+
+class _RawTransactions(_Client):
+    """The same for a producer that takes no care of itself."""
+
+    def __init__(self, config: ClientConfig, say: Say) -> None:
+        super().__init__(config, say)
+        given = dict(config.settings)
+        named = str(config.transactional_id)
+        self._producer = RawProducer(config.bootstrap, config.topic, named, given)
+
+    def do_start(self, deadline_s: float) -> str:
+        self._producer.start()
+        return ""
+
+    def do_begin(self, deadline_s: float) -> str:
+        self.say({"event": "began", "at_ns": self.now_ns()})
+        self._producer.begin()
+        return ""
+
+    def do_send(self, records: list[str], partition: int, waits: bool, deadline_s: float) -> str:
+        for record in records:
+            invoked_ns, error, offset = self.now_ns(), None, None
+            self.say({"event": "sending", "value": record, "partition": partition})
+            try:
+                offset = self._producer.send(partition, record, waits=waits)
+            except RawError as failed:
+                error = str(failed)
+                self.say({"event": "told", "error": error})
+            if waits:
+                ends = {"invoked_ns": invoked_ns, "completed_ns": self.now_ns()}
+                said = {"value": record, "partition": partition, "offset": offset, "error": error}
+                self.say({"event": "sent", **said, **ends})
+        return ""
+
+    def do_end(self, commits: bool, deadline_s: float) -> str:
+        error = None
+        try:
+            self._producer.end(commits=commits)
+        except RawError as failed:
+            error = str(failed)
+            self.say({"event": "told", "error": error})
+        self.say(
+            {"event": "ended", "commits": commits, "error": error, "completed_ns": self.now_ns()}
+        )
         return ""
 
 
@@ -292,6 +339,13 @@ class _Consumer(_Client):
             self.tell(error)
 
 
+_KINDS: Final[Mapping[str, type[_Client]]] = {
+    "producer": _Producer,
+    "raw_producer": _RawTransactions,
+    "consumer": _Consumer,
+}
+
+
 def main() -> int:
     config = ClientConfig(**json.loads(sys.argv[1]))
 
@@ -299,8 +353,7 @@ def main() -> int:
         sys.stdout.write(json.dumps(document) + "\n")
         sys.stdout.flush()
 
-    kind = _Producer if config.kind == "producer" else _Consumer
-    client: _Producer | _Consumer = kind(config, say)
+    client = _KINDS[config.kind](config, say)
     commands: queue.Queue[dict[str, Any]] = queue.Queue()
 
     def read() -> None:
@@ -476,7 +529,12 @@ class ScriptedClients:
     def _ended(self, running: _Running, row: dict[str, Any]) -> None:
         """A transaction is one operation: all of it happened, or nothing, or nobody knows."""
         kind = "info" if row["error"] else "ok" if row["commits"] else "fail"
-        rows = running.transaction or []
+        left = [
+            {"value": value, "partition": partition, "offset": None, "error": None}
+            for value, partition in running.sending.items()
+        ]
+        rows = [*(running.transaction or []), *left]
+        running.sending = {}
         self._write_sends(running, rows, kind, running.began_ns, row["completed_ns"], row["error"])
         running.transaction = None
 
