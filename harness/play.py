@@ -478,7 +478,8 @@ class _Player:
         elapsed_ms = (now_ns - since_ns) / 1e6
         times = elapsed_ms / int(unit)
         value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
-        self._stage.note_nemesis({"measured": value}, now_ns)
+        predicted = {"above": step.above, "at_most": step.at_most}
+        self._stage.note_nemesis({"measured": {**value, **predicted}}, now_ns)
         most = step.at_most + step.slack_ms / int(unit)
         if not step.above < times <= most:
             self.disagreements += (
