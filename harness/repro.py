@@ -16,6 +16,7 @@ from neaptide.harness.play import Played, play
 from neaptide.harness.systems import KNOWN, System, fetch, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
+from neaptide.results.outcomes import observed
 from neaptide.results.run import read_run
 
 
@@ -159,7 +160,7 @@ def _results(
             cell,
             one.run,
             seconds,
-            verdict.outcome,
+            observed(verdict.verdict, verdict.outcome),
             verdict.verdict,
             dict(verdict.anomalies),
             verdict.reasons,

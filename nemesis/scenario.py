@@ -25,7 +25,7 @@ from neaptide.nemesis.steps import (
     Step,
 )
 from neaptide.nemesis.verbs import VERBS, Names
-from neaptide.results.outcomes import WORST_FIRST
+from neaptide.results.outcomes import PREDICTED
 
 __all__ = [
     "ExpectedRound",
@@ -284,8 +284,8 @@ class _Reader:
 
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
-            if outcome not in WORST_FIRST:
-                raise self.complain(f"expect.{outcome}: must be one of {', '.join(WORST_FIRST)}")
+            if outcome not in PREDICTED:
+                raise self.complain(f"expect.{outcome}: must be one of {', '.join(PREDICTED)}")
             if not isinstance(systems, list):
                 raise self.complain(f"expect.{outcome} must be a list of systems")
         return {outcome: tuple(systems) for outcome, systems in raw.items()}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from neaptide.results.outcomes import observed
 from neaptide.results.run import Run, read_run
 from neaptide.results.verdicts import read_verdict, why_not_believed
 
@@ -170,7 +171,7 @@ def _repetition(directory: Path, run: Run) -> Repetition:
         run.title,
         run.system,
         run.expected,
-        str(verdict.get("outcome", "unknown")),
+        observed(str(verdict.get("verdict")), str(verdict.get("outcome", "unknown"))),
         (*verdict.get("reasons", ()), *run.disagreements),
         bool(run.disagreements),
     )
