@@ -25,7 +25,7 @@ BROKER = 2
 _NO_TIME = answers.timedelta(0)
 
 
-def _schema(api: str, version: int, kind: str) -> Any:
+def schema_of(api: str, version: int, kind: str) -> Any:
     return import_module(f"kio.schema.{api}.v{version}.{kind}")
 
 
@@ -63,7 +63,7 @@ def produce(version: int, number: int, *, acks: int = -1, records: bytes | None 
         body = struct.pack(">hiih", acks, 1000, 1, 1) + b"t" + struct.pack(">iii", 1, 0, 3) + b"abc"
         head = struct.pack(">hhih", 0, version, number, 1) + b"c"
         return frame(head + body)
-    schema = _schema("produce", version, "request")
+    schema = schema_of("produce", version, "request")
     partition = schema.PartitionProduceData(index=0, records=records or batch(7, 3, 5))
     topic = schema.TopicProduceData(name="t", partition_data=(partition,))
     entity = schema.ProduceRequest(
@@ -76,7 +76,7 @@ def produce(version: int, number: int, *, acks: int = -1, records: bytes | None 
 
 
 def commit(number: int, generation: int = 4) -> bytes:
-    schema = _schema("offset_commit", 8, "request")
+    schema = schema_of("offset_commit", 8, "request")
     partition = schema.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=9, committed_leader_epoch=-1, committed_metadata=None
     )
@@ -88,7 +88,7 @@ def commit(number: int, generation: int = 4) -> bytes:
 
 
 def api_versions(number: int, most: int) -> bytes:
-    schema = _schema("api_versions", 3, "response")
+    schema = schema_of("api_versions", 3, "response")
     keys = (
         schema.ApiVersion(api_key=0, min_version=3, max_version=most),
         schema.ApiVersion(api_key=1, min_version=4, max_version=17),
@@ -116,7 +116,7 @@ def test_the_table_of_apis_is_that_of_kafkas_definitions() -> None:
         versions = [int(found.name.removeprefix("v")) for found in iter_modules(package.__path__)]
         assert versions
         for version in versions:
-            module = _schema(name, version, "request")
+            module = schema_of(name, version, "request")
             kinds = [
                 kind
                 for kind in vars(module).values()
@@ -142,7 +142,7 @@ def test_a_rule_sees_who_commits_and_the_answer_belongs_to_it() -> None:
     conversation = talk()
     seen = conversation.request(commit(3), 0)
     assert taken(seen, "group == g and member == m and generation == 4 and offset == 9", topic="t")
-    schema = _schema("offset_commit", 8, "response")
+    schema = schema_of("offset_commit", 8, "response")
     partition = schema.OffsetCommitResponsePartition(
         partition_index=0, error_code=ErrorCode.illegal_generation
     )
@@ -173,7 +173,7 @@ def test_a_refused_produce_is_answered_behind_what_was_asked_before(version: int
     assert seen.wire is not None
     assert conversation.refuse(seen.wire, 19)
     assert conversation.due() == []
-    schema = _schema("offset_commit", 8, "response")
+    schema = schema_of("offset_commit", 8, "response")
     entity = schema.OffsetCommitResponse(throttle_time=_NO_TIME, topics=())
     conversation.response(response("offset_commit", 8, 1, entity), 0)
     [(answer, message)] = conversation.due()
@@ -200,7 +200,7 @@ def test_a_produce_that_nobody_answers_holds_up_no_answer() -> None:
 
 
 def test_an_error_takes_the_place_of_what_was_answered() -> None:
-    schema = _schema("produce", 9, "response")
+    schema = schema_of("produce", 9, "response")
     partition = schema.PartitionProduceResponse(
         index=0, error_code=ErrorCode.none, base_offset=41, record_errors=()
     )
