@@ -1,4 +1,4 @@
-"""Rules about any API on client and controller links, by a real gate process: each shows its hit."""
+"""Rules about any API, on client and controller links, by a real gate process."""
 
 from __future__ import annotations
 

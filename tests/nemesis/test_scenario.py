@@ -119,7 +119,8 @@ def test_a_power_failure_names_what_survives() -> None:
             "must be one of prod",
         ),
         (
-            "[[step]]\nanswer = { request = 'heartbeat', from = 'client', to = 'A', error = 'NONE' }",
+            "[[step]]\nanswer = { request = 'heartbeat', from = 'client', to = 'A',"
+            " error = 'NONE' }",
             "only a produce can be answered in place of its leader",
         ),
         (
@@ -293,7 +294,7 @@ def test_a_rule_knows_its_link_by_who_speaks() -> None:
     scenario = parse_scenario(
         "mine",
         HEAD
-        + '[[step]]\nhold = { request = "produce", from = "client", to = "A", where = "group == g" }\n'
+        + '[[step]]\nhold = { request = "produce", from = "client", to = "A" }\n'
         + '[[step]]\ndrop = { request = "alter_partition", from = "A", to = "controller" }\n'
         + '[[step]]\ndelay = { request = "fetch", from = "A", to = "B", delay_ms = 5 }\n',
         "mine.toml",
