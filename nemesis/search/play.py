@@ -118,7 +118,10 @@ class _Player:
         unit = self._scenario.settings.get(step.unit, "")
         if position is None or not unit.isdigit():
             raise MissedError("nothing to measure from")
-        times = (self._world.now_us - position.at_us) / 1_000 / int(unit)
+        elapsed_ms = (self._world.now_us - position.at_us) / 1_000
+        times = elapsed_ms / int(unit)
+        value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
+        self._tell({"measured": {**value, "above": step.above, "at_most": step.at_most}})
         most = step.at_most + step.slack_ms / int(unit)
         if not step.above < times <= most:
             self.disagreements.append(
