@@ -48,7 +48,7 @@ def lag(data: RunData) -> str | None:
     shade(axes, data)
     style(axes, "time since each follower's last fetch", f"× {fields['unit']}")
     axes.set_xlabel("seconds since the run began", fontsize=8)
-    axes.legend(fontsize=7, loc="upper left", frameon=False)
+    axes.legend(fontsize=7, loc="center left", frameon=False)
     return to_svg(figure)
 
 
