@@ -95,7 +95,7 @@ class RawProducer:
         """Finds its coordinator, and has an id and an epoch."""
         found = self._until_answered(self._find)
         self._coordinator = _Connection((str(found.host), int(found.port)))
-        request = _kind("init_producer_id", 1, "InitProducerIdRequest")(
+        request = _kind("init_producer_id", 0, "InitProducerIdRequest")(
             transactional_id=self._id, transaction_timeout=_ms(60_000)
         )
         given = self._until_answered(lambda: self._coordinator.ask(request))
@@ -126,7 +126,7 @@ class RawProducer:
             connection.close()
         self._unanswered.clear()
         pid, epoch = self._producer
-        request = _kind("end_txn", 1, "EndTxnRequest")(
+        request = _kind("end_txn", 0, "EndTxnRequest")(
             transactional_id=self._id,
             producer_id=ProducerId(pid),
             producer_epoch=i16(epoch),
@@ -152,8 +152,8 @@ class RawProducer:
 
     def _partition_request(self, partition: int) -> Any:
         pid, epoch = self._producer
-        topic = _kind("add_partitions_to_txn", 1, "AddPartitionsToTxnTopic")
-        return _kind("add_partitions_to_txn", 1, "AddPartitionsToTxnRequest")(
+        topic = _kind("add_partitions_to_txn", 0, "AddPartitionsToTxnTopic")
+        return _kind("add_partitions_to_txn", 0, "AddPartitionsToTxnRequest")(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=ProducerId(pid),
             v3_and_below_producer_epoch=i16(epoch),
