@@ -13,6 +13,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
+from neaptide.harness.explain import in_words
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
 from neaptide.harness.observed import StageObserved
@@ -519,14 +520,5 @@ def _driven(step: steps.ToClient) -> tuple[str, dict[str, Any]]:
 
 def describe(scheduled: ScheduledStep) -> str:
     """A step in a few words."""
-    step = scheduled.step
-    text = type(step).__name__.lower()
-    fields: dict[str, Any] = {name: getattr(step, name) for name in type(step).__dataclass_fields__}
-    shown = [
-        " ".join(value) if isinstance(value, tuple) else str(value)
-        for name, value in fields.items()
-        if name in ("records", "broker", "brokers", "source", "destination", "message", "rule")
-        and value
-    ]
     until = f", until {scheduled.until.text}" if scheduled.until else ""
-    return " ".join([text, *shown]) + until
+    return in_words(scheduled.step) + until
