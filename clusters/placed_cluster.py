@@ -231,7 +231,13 @@ class PlacedCluster(ABC):
         await asyncio.to_thread(expire_broker, self._connect, broker)
 
     def high_watermark_checkpoint(self, broker: int, partition: int) -> int | None:
-        file = self.log_directory(broker) / checkpoints.HIGH_WATERMARKS
+        return self._checkpoint(broker, partition, checkpoints.HIGH_WATERMARKS)
+
+    def recovery_point_checkpoint(self, broker: int, partition: int) -> int | None:
+        return self._checkpoint(broker, partition, checkpoints.RECOVERY_POINTS)
+
+    def _checkpoint(self, broker: int, partition: int, name: str) -> int | None:
+        file = self.log_directory(broker) / name
         self._host.refresh(broker, file)
         offsets = checkpoints.read_offsets(file)
         return offsets.get(TopicPartition(self._spec.topic.name, partition))

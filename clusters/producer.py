@@ -21,6 +21,7 @@ class ProducerOptions:
     idempotence: bool = False
     max_in_flight: int = 1
     retries: int = 0
+    retry_backoff_ms: int = 50
 
     def problem(self) -> str | None:
         """What cannot be, as the end of a sentence."""
@@ -30,6 +31,8 @@ class ProducerOptions:
             return f"with idempotence, max_in_flight is at most {MAX_IN_FLIGHT_IDEMPOTENT}"
         if self.retries < 0:
             return "retries must be 0 or more"
+        if self.retry_backoff_ms < 1:
+            return "retry_backoff_ms must be 1 or more"
         return None
 
     def to_json(self) -> dict[str, Any]:

@@ -20,8 +20,8 @@ import typer
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import reap_orphans
-from neaptide.clusters.hosts.place import PLACES, Place, check_place, parse_place
-from neaptide.harness import cli_check, cli_replay, cli_search, output
+from neaptide.clusters.hosts.place import Place, check_place, parse_place
+from neaptide.harness import cli_check, cli_replay, cli_scenarios, cli_search, output
 from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nemesis, Nodes, Seed
@@ -58,6 +58,9 @@ def repro(
     nodes: Nodes = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
     matrix: Matrix = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Count what is in the runs directory already.")
+    ] = False,
     kafka_home: KafkaHome = None,
     seed: Seed = None,
     json: Json = False,
@@ -66,22 +69,36 @@ def repro(
     from neaptide.harness.catalog import documented
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.matrix import tell_matrix
-    from neaptide.harness.repro import cells, run_cells
+    from neaptide.harness.repro import cells, not_served, run_cells
 
     place = parse_place(host, image, nodes)
     files = documented(scenarios or [])
-    todo = cells(files, system or [], repeat, kafka_home, place.image, all_of_them=not scenarios)
+    todo = cells(
+        files,
+        system or [],
+        repeat,
+        kafka_home,
+        place.image,
+        all_of_them=not scenarios,
+        simulated=place.name == "simulation",
+    )
+    lacking = not_served(files, system or []) if scenarios else []
+    for one in lacking:
+        _tell_line("not served: {scenario} on {system}: {lacks}".format(**one))
+    if not todo:
+        raise UsageError("There is nothing to play: no system that is named serves it.")
     check_place(place, _tell_line)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
     spark = SparkStart()
     with output.telling(len(todo)) as teller:
-        results = run_cells(todo, number, spark, teller.tell, place)
+        results = run_cells(todo, number, spark, teller.tell, place, resume=resume)
     spark.stop()
-    agrees = all(result.agrees for result in results)
+    agrees = bool(results) and all(result.agrees for result in results)
     if json:
-        output.print_json({"results": [r.to_json() for r in results], "agrees": agrees})
+        rows = [result.to_json() for result in results]
+        output.print_json({"results": rows, "not_served": lacking, "agrees": agrees})
     else:
         output.print_results(results)
     if matrix is not None or len(todo) > 1:
@@ -275,45 +292,6 @@ def matrix_(
     raise typer.Exit(Exit.UNKNOWN if counts["unknown"] else Exit.AGREES)
 
 
-@app.command("list")
-def list_(json: Json = False) -> None:
-    """List scenarios, systems, workloads, faults and hosts."""
-    from neaptide.harness.catalog import documented, scenario_files
-    from neaptide.harness.systems import KNOWN
-    from neaptide.nemesis.drawn.faults import FAULTS
-    from neaptide.nemesis.scenario import expected_outcome
-    from neaptide.workloads.catalog import WORKLOADS
-
-    scenarios = [scenario for _, scenario in documented([])]
-    if json:
-        output.print_json(
-            {
-                "scenarios": [
-                    {
-                        "name": s.name,
-                        "title": s.title,
-                        "source": list(s.source),
-                        "expected": {k: expected_outcome(s, k) for k in KNOWN},
-                        "file": str(scenario_files()[s.name]),
-                    }
-                    for s in scenarios
-                ],
-                "systems": list(KNOWN),
-                "workloads": list(WORKLOADS),
-                "faults": list(FAULTS),
-                "faults_explained": {name: kind.what for name, kind in FAULTS.items()},
-                "hosts": list(PLACES),
-            }
-        )
-        return
-    rows = [(s.name, *(expected_outcome(s, k) or "-" for k in KNOWN), s.title) for s in scenarios]
-    output.print_table(("scenario", *KNOWN, "what is shown"), rows)
-    output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
-    output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
-    output.print_table(("fault", "what it does"), [(n, k.what) for n, k in FAULTS.items()])
-    output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)
-
-
 @app.command()
 def doctor(json: Json = False) -> None:
     """Say what this machine can do and what is missing."""
@@ -359,6 +337,9 @@ def common(
 app.command()(cli_check.check)
 app.command()(cli_search.explore)
 app.command()(cli_replay.replay)
+app.command("list")(cli_scenarios.list_)
+app.command()(cli_scenarios.new)
+app.command()(cli_scenarios.explain)
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]

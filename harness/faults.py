@@ -62,6 +62,34 @@ class Faults:
             lost={str(partition): count for partition, count in lost.items()},
         )
 
+    async def kill_together(self, brokers: tuple[int, ...], in_flight: InFlight) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._die_together(brokers, in_flight)
+        for broker in brokers:
+            self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
+
+    async def power_off_together(self, brokers: tuple[int, ...], keep: Mapping[int, int]) -> None:
+        begun_ns = self._stage.recorder.now_ns()
+        await self._die_together(brokers, "discarded")
+        for broker in brokers:
+            lost = await self._stage.cluster.lose_page_cache(broker, keep)
+            fields = {str(partition): count for partition, count in lost.items()}
+            self._note("power_off", begun_ns, broker=self._name(broker), lost=fields)
+
+    async def _die_together(self, brokers: tuple[int, ...], in_flight: InFlight) -> None:
+        """None of them can do anything any more when the first is killed."""
+        stage = self._stage
+        for broker in brokers:
+            await stage.gate.sever(broker)
+            stage.sever(broker)
+        for broker in brokers:
+            await stage.cluster.kill(broker)
+            stage.paused.discard(broker)
+        for broker in brokers:
+            await stage.gate.bury(broker, in_flight)
+        for broker in brokers:
+            await stage.cluster.forget_session(broker)
+
     async def _die(self, broker: int, in_flight: InFlight) -> None:
         stage = self._stage
         await stage.gate.sever(broker)

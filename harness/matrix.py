@@ -9,7 +9,10 @@ from pathlib import Path
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output
+from neaptide.harness.catalog import documented
 from neaptide.harness.checking import SparkStart, check_and_report
+from neaptide.harness.version import VERSION
+from neaptide.nemesis.scenario import Scenario, lacks
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.matrix import Matrix, assemble
 from neaptide.results.report.matrix_page import write_matrix
@@ -55,10 +58,46 @@ def _is_judged(run: Path) -> bool:
 
 def tell_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Matrix:
     """Prints the matrix unless `quiet`, and writes it: to `file`, or beside the runs."""
-    matrix = assemble(runs)
+    matrix = assemble(runs, _not_served(runs))
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     path = write_matrix(matrix, file or runs_directory() / f"matrix-{stamp}.html")
     if not quiet:
         output.print_matrix(matrix)
         output.out.print(f"matrix: {output.shown(path)}", markup=False)
     return matrix
+
+
+def _not_served(runs: Sequence[Path]) -> dict[tuple[str, str], str]:
+    """Of the scenarios that ship and the systems of these runs: what a system lacks."""
+    systems = {read_run(run).system for run in runs}
+    return {
+        (scenario.name, system): what
+        for _, scenario in documented([])
+        for system in systems
+        if (what := lacks(scenario, system)) is not None
+    }
+
+
+def finished_runs(scenario: Scenario, system: str, host: str) -> list[Path]:
+    """Saved runs of this very scenario that came to their end, oldest first.
+
+    What is changed in a file since, or in neaptide, makes its runs those of another scenario.
+    """
+    found = []
+    for path in sorted(runs_directory().glob(f"*/{RUN_FILE}")):
+        directory = path.parent
+        if directory.is_symlink():
+            continue
+        try:
+            run = read_run(directory)
+        except RunUnreadableError:
+            continue
+        same = (run.name, run.system, run.host, run.neaptide) == (
+            scenario.name,
+            system,
+            host,
+            VERSION,
+        )
+        if same and run.status == "finished" and run.schedule == scenario.document:
+            found.append(directory)
+    return found

@@ -55,6 +55,18 @@ class StageObserved:
         }
         return self._stage.sends.commits if len(positions) == 1 else level_end(positions)
 
+    def handled(self, record: str) -> int:
+        return self._stage.sends.handled.get(record, 0)
+
+    def taken(self, client: str, record: str) -> bool:
+        return record in self._stage.sends.taken.get(client, ())
+
+    def assigned(self, client: str) -> int:
+        return self._stage.sends.assigned.get(client, 0)
+
+    def told(self, client: str) -> str | None:
+        return self._stage.sends.told.get(client)
+
     def error(self, record: str) -> str | None:
         """Kafka's name of the error that the producer was told, definite or not."""
         sends = self._stage.sends
@@ -70,6 +82,9 @@ class StageObserved:
 
     def checkpointed(self, broker: int) -> int | None:
         return self._stage.cluster.high_watermark_checkpoint(broker, self._partition)
+
+    def flushed(self, broker: int) -> int | None:
+        return self._stage.cluster.recovery_point_checkpoint(broker, self._partition)
 
     def log_start_offset(self, broker: int) -> int | None:
         offsets = self._stage.cluster.log_offsets(broker, self._partition)
@@ -120,7 +135,15 @@ class StageObserved:
         key = (broker, self._topic.name, self._partition)
         return self._stage.gate.answered.get(key) in FENCED
 
-    def held(self, source: int, destination: int) -> bool:
+    def hits(self, rule: str) -> int:
+        return self._stage.hits[rule]
+
+    def sender_gone(self, rule: str) -> bool:
+        """Whether all that a rule holds is of senders that have closed their connections."""
+        held = self._stage.gate.held_by(rule)
+        return bool(held) and all(event["sender_closed"] for event in held)
+
+    def held(self, source: int | str, destination: int | str) -> bool:
         return any(
             event["source"] == source and event["destination"] == destination
             for event in self._stage.gate.held.values()

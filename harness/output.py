@@ -85,6 +85,7 @@ _STATUS_COLOURS: dict[Status, str] = {
     "disagrees": "red",
     "unknown": "yellow",
     "unpredicted": "dim",
+    "not served": "dim",
 }
 
 

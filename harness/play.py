@@ -15,6 +15,7 @@ from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
+from neaptide.harness.explain import in_words
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
 from neaptide.harness.observed import StageObserved
@@ -24,12 +25,20 @@ from neaptide.harness.simulation.play import play_simulated
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, check_system_on
 from neaptide.nemesis import steps
-from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Endpoint, Rule
-from neaptide.nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome
+from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
+from neaptide.nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome, lacks
+from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.run import Aim
 
 Progress = Callable[[str], None]
 _REST_WITHIN_S: Final = 60.0
+_CLIENT_WITHIN_S: Final = 20.0
+_ACTIONS: Final[Mapping[type, Action]] = {
+    steps.Hold: "hold",
+    steps.Drop: "drop",
+    steps.Delay: "delay",
+    steps.Answer: "answer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,11 @@ async def play(
 
     check_system_on(system, place)
     _check_machines(scenario, place)
+    lacking = lacks(scenario, str(system))
+    if lacking is not None:
+        raise UsageError(f"{system} does not serve {scenario.name}: {lacking}.")
+    if place.name == "simulation" and not is_simulated(scenario):
+        raise UsageError(f"The simulation cannot do all steps of {scenario.name}.")
 
     async def work(directory: Path, account: Account) -> Finished:
         if place.name == "simulation":
@@ -91,11 +105,8 @@ async def play(
 def _check_machines(scenario: Scenario, place: Place) -> None:
     """Raises UsageError, or MissingPartError, where clocks cannot be set or disks cannot fail."""
     done = [scheduled.step for scheduled in scenario.steps]
-    if any(isinstance(step, steps.OfMachine) for step in done) and place.name == "simulation":
-        raise UsageError(
-            f"{scenario.name} sets clocks or damages disks, which the simulation does not have:"
-            " choose another --host."
-        )
+    if place.name == "simulation":
+        return
     if any(isinstance(step, steps.SetClock) for step in done):
         faketime.find_library()
     if any(isinstance(step, steps.Inject) for step in done):
@@ -157,10 +168,14 @@ class _Player:
         self._ids = scenario.brokers
         self._names = {number: name for name, number in scenario.brokers.items()}
         self._progress = progress
-        self._stage = Stage(directory, system, cluster_spec(scenario), place, account)
+        self._stage = Stage(
+            directory, system, cluster_spec(scenario), place, account, _links_read(scenario)
+        )
+        self._stage.names = self._names
         self._faults = Faults(self._stage, self._names)
         self._rules: list[str] = []
         self._holds: list[str] = []
+        self._hitting: list[str] = []  # rules that do something to messages once and for all
         self._loading = False
         self.disagreements: tuple[str, ...] = ()
 
@@ -195,6 +210,11 @@ class _Player:
             f"the rule {rule!r} never held anything"
             for rule in self._holds
             if rule not in self._stage.holds.ever_held
+        ]
+        problems += [
+            f"the rule {rule!r} never hit anything"
+            for rule in self._hitting
+            if not self._stage.hits[rule]
         ]
         return Aim(not problems, "; ".join(problems))
 
@@ -234,6 +254,9 @@ class _Player:
     # --- verbs -----------------------------------------------------------------------------------
 
     async def _do(self, step: steps.Step, where: str) -> None:
+        if isinstance(step, steps.ToClient):
+            await self._drive(step, where)
+            return
         match step:
             case steps.Produce() | steps.Consume() | steps.Load() | steps.StopLoad():
                 await self._do_by_clients(step)
@@ -241,12 +264,10 @@ class _Player:
                 return
             case _ if isinstance(step, steps.OfMachine):
                 await self._do_to_machine(step, where)
-            case steps.Hold() | steps.Drop():
+            case steps.Deliver() | steps.Release() | steps.Discard():
+                await self._end_rule(step, where)
+            case steps.Hold() | steps.Drop() | steps.Delay() | steps.Answer() | steps.Cap():
                 await self._install(step)
-            case steps.Release():
-                await self._faults.release(step.rule)
-            case steps.Discard():
-                await self._faults.discard(step.rule)
             case steps.Cut():
                 source, destination = self._end(step.source), self._end(step.destination)
                 await self._faults.cut(source, destination, step.purpose, both=step.both)
@@ -255,8 +276,30 @@ class _Player:
                 await self._faults.slow(source, destination, step.purpose, step.delay_ms)
             case steps.Heal():
                 await self._faults.heal(self._end(step.source), self._end(step.destination))
+            case steps.KillTogether() | steps.PowerOffTogether():
+                await self._do_to_several(step, where)
             case _:
                 await self._do_to_broker(step, where)
+
+    async def _end_rule(
+        self, step: steps.Deliver | steps.Release | steps.Discard, where: str
+    ) -> None:
+        if isinstance(step, steps.Discard):
+            await self._faults.discard(step.rule)
+            return
+        is_late = isinstance(step, steps.Deliver)
+        if is_late and not StageObserved(self._stage).sender_gone(step.rule):
+            raise _MissedError(f"{where}: the sender of what {step.rule} holds has not gone")
+        await self._faults.release(step.rule)
+
+    async def _do_to_several(
+        self, step: steps.KillTogether | steps.PowerOffTogether, where: str
+    ) -> None:
+        brokers = tuple(self._ids[name] for name in step.brokers)
+        if isinstance(step, steps.KillTogether):
+            await self._faults.kill_together(brokers, step.in_flight)
+        else:
+            await self._faults.power_off_together(brokers, self._kept(step.survives, where))
 
     async def _do_to_broker(
         self,
@@ -268,7 +311,7 @@ class _Player:
             case steps.Kill():
                 await self._faults.kill(broker, step.in_flight)
             case steps.PowerOff():
-                await self._faults.power_off(broker, self._kept(step, where))
+                await self._faults.power_off(broker, self._kept(step.survives, where))
             case steps.Stop():
                 await self._faults.stop(broker)
             case steps.Restart():
@@ -300,6 +343,32 @@ class _Player:
                     raise _MissedError(f"{where}: no call of {step.broker} was met")
             case _:
                 assert_never(step)
+
+    async def _drive(self, step: steps.ToClient, where: str) -> None:
+        """Has a client do what a step says, and waits until it is done."""
+        common: dict[str, Any] = {"deadline_s": _CLIENT_WITHIN_S}
+        if isinstance(step, steps.OpenClient):
+            problem = await self._stage.clients.do(
+                "open",
+                name=step.name,
+                kind=step.kind,
+                topic=self._scenario.topic.name,
+                group=step.group,
+                transactional_id=step.transactional_id,
+                settings=dict(step.settings),
+                **common,
+            )
+            name = step.name
+        else:
+            verb, arguments = _driven(step)
+            name = step.client
+            if isinstance(step, steps.Die):
+                self._stage.note_nemesis({"die": {"client": name}}, self._stage.recorder.now_ns())
+            problem = await self._stage.clients.do(
+                "drive", client=name, act=verb, arguments=arguments, **common
+            )
+        if problem:
+            raise _MissedError(f"{where}: of {name}: {problem}")
 
     async def _do_by_clients(
         self, step: steps.Produce | steps.Consume | steps.Load | steps.StopLoad
@@ -378,35 +447,56 @@ class _Player:
             topic=self._scenario.topic.name,
             partition=step.partition,
             acks=step.acks,
-            values=list(step.records),
+            values=list(step.values),
             to=None if step.to is None else self._client_address(step.to),
         )
 
     def _client_address(self, broker: str) -> str:
         return self._stage.client_address(self._ids[broker])
 
-    async def _install(self, step: steps.Hold | steps.Drop) -> None:
-        is_hold = isinstance(step, steps.Hold)
+    async def _install(self, step: steps.MessageRule | steps.Cap) -> None:
         self._rules.append(step.name)
-        if is_hold:
-            self._holds.append(step.name)
-        await self._faults.install(
-            Rule(
-                id=step.name,
-                action="hold" if is_hold else "drop",
-                message=step.message,
-                api=step.api,
-                source=self._ids[step.source],
-                destination=self._ids[step.destination],
-                topic=self._topic_of(step),
-                where=step.where,
-                times=step.times,
-            )
+        (self._holds if isinstance(step, steps.Hold) else self._hitting).append(step.name)
+        rule = self._cap(step) if isinstance(step, steps.Cap) else self._message_rule(step)
+        await self._faults.install(rule)
+
+    def _cap(self, step: steps.Cap) -> Rule:
+        return Rule(
+            id=step.name,
+            action="cap",
+            message="response",
+            api="api_versions",
+            source=self._ids[step.source],
+            times=step.times,
+            purpose="client",
+            capped_api=step.api,
+            capped_version=step.version,
         )
 
-    def _topic_of(self, step: steps.Hold | steps.Drop) -> str | None:
+    def _message_rule(self, step: steps.MessageRule) -> Rule:
+        rule = Rule(
+            id=step.name,
+            action=_ACTIONS[type(step)],
+            message=step.message,
+            api=step.api,
+            source=self._speaker(step.source),
+            destination=self._speaker(step.destination),
+            topic=self._topic_of(step),
+            where=step.where,
+            times=step.times,
+            delay_ms=step.delay_ms if isinstance(step, steps.Delay) else 0,
+            purpose=step.purpose,
+            error=step.error if isinstance(step, steps.Answer) else "",
+        )
+        return rule
+
+    def _speaker(self, name: str) -> Endpoint | None:
+        """Whichever controller is meant: a link to one is a link to any of them."""
+        return None if name == "controller" else self._end(name)
+
+    def _topic_of(self, step: steps.MessageRule) -> str | None:
         """A condition is about one topic; where there is one only, it need not be named."""
-        if not step.where or self._scenario.offsets is None:
+        if not step.where or self._scenario.offsets is None or step.purpose != "replication":
             return None
         return step.topic or self._scenario.topic.name
 
@@ -415,15 +505,13 @@ class _Player:
             return name
         return self._ids[name]
 
-    def _kept(self, step: steps.PowerOff, where: str) -> dict[int, int]:
+    def _kept(self, survives: str | None, where: str) -> dict[int, int]:
         """Up to where the disk kept the log, from where the surviving record was acknowledged."""
-        if step.survives is None:
+        if survives is None:
             return {}
-        offset = self._stage.sends.acked.get(step.survives)
+        offset = self._stage.sends.acked.get(survives)
         if offset is None:
-            raise _MissedError(
-                f"{where}: {step.survives} was not acknowledged: its offset is not known"
-            )
+            raise _MissedError(f"{where}: {survives} was not acknowledged: its offset is not known")
         return {0: offset + 1}
 
     def _measure(self, step: steps.Measure, where: str) -> None:
@@ -436,7 +524,8 @@ class _Player:
         elapsed_ms = (now_ns - since_ns) / 1e6
         times = elapsed_ms / int(unit)
         value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
-        self._stage.note_nemesis({"measured": value}, now_ns)
+        predicted = {"above": step.above, "at_most": step.at_most}
+        self._stage.note_nemesis({"measured": {**value, **predicted}}, now_ns)
         most = step.at_most + step.slack_ms / int(unit)
         if not step.above < times <= most:
             self.disagreements += (
@@ -445,15 +534,36 @@ class _Player:
             )
 
 
+def _links_read(scenario: Scenario) -> frozenset[Purpose]:
+    """Links of which a rule is about more than what replicas fetch."""
+    rules = [s.step for s in scenario.steps if isinstance(s.step, steps.MessageRule)]
+    fetches = ("fetch", "offset_for_leader_epoch", "any")
+    others = {r.purpose for r in rules if r.purpose != "replication" or r.api not in fetches}
+    caps = any(isinstance(scheduled.step, steps.Cap) for scheduled in scenario.steps)
+    return frozenset(others | ({"client"} if caps else set()))
+
+
+def _driven(step: steps.ToClient) -> tuple[str, dict[str, Any]]:
+    """The verb of workloads.scripted that a step is, and what it says."""
+    match step:
+        case steps.Begin():
+            return "begin", {}
+        case steps.Send():
+            said = {"records": list(step.records), "partition": step.partition}
+            return "send", {**said, "waits": step.waits}
+        case steps.EndTransaction():
+            return "end", {"commits": step.commits}
+        case steps.Assign():
+            return "assign", {"partition": step.partition}
+        case steps.Poll():
+            return "poll", {"records": step.records}
+        case steps.CommitOffsets():
+            return "commit", {"waits": step.waits, "offset": step.offset}
+        case _:
+            return type(step).__name__.lower(), {}
+
+
 def describe(scheduled: ScheduledStep) -> str:
     """A step in a few words."""
-    step = scheduled.step
-    text = type(step).__name__.lower()
-    fields: dict[str, Any] = {name: getattr(step, name) for name in type(step).__dataclass_fields__}
-    shown = [
-        " ".join(value) if isinstance(value, tuple) else str(value)
-        for name, value in fields.items()
-        if name in ("records", "broker", "source", "destination", "message", "rule") and value
-    ]
     until = f", until {scheduled.until.text}" if scheduled.until else ""
-    return " ".join([text, *shown]) + until
+    return in_words(scheduled.step) + until

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.harness.checking import SparkStart, check_and_report
+from neaptide.harness.matrix import finished_runs
 from neaptide.harness.play import Played, play
 from neaptide.harness.systems import KNOWN, System, fetch, parse_systems
-from neaptide.nemesis.scenario import Scenario, expected_outcome
+from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
+from neaptide.nemesis.search.play import is_simulated
+from neaptide.results.outcomes import observed
+from neaptide.results.run import read_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,12 @@ def cells(
     image: str | None = None,
     *,
     all_of_them: bool = False,
+    simulated: bool = False,
 ) -> list[Cell]:
     """Every scenario on every system asked for; by default on all own generations.
 
     Where nobody named scenarios (`all_of_them`) or systems, only those of which something is
-    predicted.
+    predicted. `simulated`: only those that the simulation can play.
     """
     wanted = parse_systems(systems or KNOWN, kafka_home, image)
     for system in wanted:
@@ -82,7 +87,19 @@ def cells(
         for scenario, _ in ((scenario, path) for path, scenario in chosen)
         for system in wanted
         for _ in range(repeat)
-        if (systems and not all_of_them) or expected_outcome(scenario, str(system)) is not None
+        if lacks(scenario, str(system)) is None
+        and (not simulated or is_simulated(scenario))
+        and ((systems and not all_of_them) or expected_outcome(scenario, str(system)) is not None)
+    ]
+
+
+def not_served(chosen: list[tuple[Path, Scenario]], systems: list[str]) -> list[dict[str, str]]:
+    """What is asked for and cannot be played, and what the system lacks for it."""
+    return [
+        {"scenario": scenario.name, "system": system, "lacks": what}
+        for _, scenario in chosen
+        for system in systems or KNOWN
+        if (what := lacks(scenario, system)) is not None
     ]
 
 
@@ -92,12 +109,22 @@ def run_cells(
     spark: SparkStart,
     tell: Callable[[str, float], None],
     place: Place = LOCAL,
+    *,
+    resume: bool = False,
 ) -> list[Result]:
-    """Plays each cell, then judges all runs in one Spark job."""
+    """Plays each cell, then judges all runs in one Spark job.
+
+    `resume`: a cell that an earlier command has played to its end is not played again.
+    """
     played: list[tuple[Cell, Played, float]] = []
+    saved: dict[tuple[str, str], list[Path]] = {}
     for number, cell in enumerate(todo):
         name = f"{cell.scenario.name} on {cell.system}"
         begun = time.monotonic()
+        if resume and (earlier := _earlier(cell, place, saved)) is not None:
+            tell(f"{name}: played already, {earlier.run.name}", number)
+            played.append((cell, earlier, 0.0))
+            continue
         one = asyncio.run(
             play(
                 cell.scenario,
@@ -111,12 +138,29 @@ def run_cells(
         played.append((cell, one, time.monotonic() - begun))
     tell(f"checking {len(played)} runs with Spark", len(todo))
     verdicts = check_and_report(spark.session(), [one.run for _, one, _ in played])
+    return _results(played, verdicts, place)
+
+
+def _earlier(cell: Cell, place: Place, saved: dict[tuple[str, str], list[Path]]) -> Played | None:
+    """The next saved run of a cell; each is taken once."""
+    key = (cell.scenario.name, str(cell.system))
+    if key not in saved:
+        saved[key] = finished_runs(cell.scenario, str(cell.system), place.name)
+    if not saved[key]:
+        return None
+    run = saved[key].pop(0)
+    return Played(run, read_run(run).disagreements)
+
+
+def _results(
+    played: list[tuple[Cell, Played, float]], verdicts: Sequence[Any], place: Place
+) -> list[Result]:
     return [
         Result(
             cell,
             one.run,
             seconds,
-            verdict.outcome,
+            observed(verdict.verdict, verdict.outcome),
             verdict.verdict,
             dict(verdict.anomalies),
             verdict.reasons,

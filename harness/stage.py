@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ from neaptide.nemesis.gate.model import (
     Endpoint,
     GateConfig,
     LinkSpec,
+    Purpose,
     Subscription,
     cluster_links,
     quorum_links,
 )
 from neaptide.nemesis.gate.recorder import TABLE as ROUNDS_TABLE
 from neaptide.nemesis.gate.recorder import WRITER as ROUNDS_WRITER
+from neaptide.nemesis.steps import record_of
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Assigned, Incident, IncidentKind
 from neaptide.workloads.clients import Clients
@@ -50,6 +53,7 @@ OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
 _START_WITHIN_S = 90.0
 _INCIDENT_LOOK_S = 0.25
+_HITS_NOTED = 5
 _FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
 
 
@@ -63,6 +67,11 @@ class Sends:
     consumed: dict[str, int] = field(default_factory=dict)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # by group and partition
     commits: int = 0  # that were acknowledged
+    # Of clients that a scenario drives, by name: what each has taken, was given, was told last.
+    taken: dict[str, set[str]] = field(default_factory=dict)
+    assigned: dict[str, int] = field(default_factory=dict)
+    told: dict[str, str] = field(default_factory=dict)
+    handled: dict[str, int] = field(default_factory=dict)  # by record: how often
 
 
 class Stage:
@@ -75,8 +84,11 @@ class Stage:
         spec: ClusterSpec,
         place: Place = LOCAL,
         account: Account | None = None,
+        reads: Collection[Purpose] = (),
     ) -> None:
+        """`reads`: links of which rules may be about any API, not replicas' fetches alone."""
         self.run = run
+        self._reads = frozenset(reads)
         self.account = account or Account()
         self.system = system
         self.spec = spec
@@ -91,6 +103,8 @@ class Stage:
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
         self.holds = Holds()
+        self.hits: Counter[str] = Counter()  # by rule: messages that it has taken
+        self.names: Mapping[Any, str] = {}  # of nodes, for the history
         self.links: tuple[LinkSpec, ...] = ()
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
         self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were told
@@ -146,6 +160,7 @@ class Stage:
             addresses=addresses,
         )
         links += quorum_links(self.cluster.quorum, addresses)
+        links = tuple(replace(link, reads=self._is_read(link)) for link in links)
         self.gate, _ = await asyncio.gather(
             Gate.start(GateConfig(self.run, self.origin_ns, links, address), self.host),
             self.cluster.start_coordination(),
@@ -176,6 +191,12 @@ class Stage:
             for topic in self.spec.topics
             for partition in topic.assignment
         )
+
+    def _is_read(self, link: LinkSpec) -> bool:
+        """ZooKeeper's protocol is not Kafka's: nobody reads that."""
+        if link.destination == COORDINATION:
+            return False
+        return link.purpose in self._reads or (link.shared and "client" in self._reads)
 
     async def _create_topic(self, topic: TopicSpec) -> None:
         """The gate knows a topic's id before the first Fetch, also where the cluster chose it."""
@@ -436,20 +457,42 @@ class Stage:
         match event["event"]:
             case "round" if event["phase"] == "started":
                 self.last_fetch_ns[event["follower"]] = event["at_ns"]
+            case "hold_started" | "dropped" | "delayed" | "answered" | "capped":
+                self._hit(event)
+            case "rule_failed":
+                self.problems.append(event["why"])
             case "controller_answered":
                 self.controllers_answered.setdefault(event["error"], set()).add(event["controller"])
         self._changed.set()
 
+    def _hit(self, event: Mapping[str, Any]) -> None:
+        """The history has the first few of each rule: when, and between whom."""
+        rule = event["rule"]
+        self.hits[rule] += 1
+        if self.hits[rule] <= _HITS_NOTED:
+            ends = {"from": event["source"], "to": event["destination"]}
+            named = {key: self.names.get(end, end) for key, end in ends.items()}
+            said = {"rule": rule, "how": event["event"], event["message"]: event["api"]}
+            self.note_nemesis({"hit": {**said, **named}}, event["at_ns"])
+
     def _on_client_event(self, event: Mapping[str, Any]) -> None:
         match event["event"]:
             case "sent" if event["type"] == "ok":
-                self.sends.acked[event["value"]] = event["offset"]
+                self.sends.acked[record_of(event["value"])] = event["offset"]
             case "sent" if event["type"] == "fail":
-                self.sends.failed[event["value"]] = event["error"]
+                self.sends.failed[record_of(event["value"])] = event["error"]
             case "sent":
-                self.sends.unknown[event["value"]] = event["error"]
+                self.sends.unknown[record_of(event["value"])] = event["error"]
             case "polled":
-                self.sends.consumed[event["value"]] = event["offset"]
+                self.sends.consumed[record_of(event["value"])] = event["offset"]
+                if "client" in event:
+                    self.sends.taken.setdefault(event["client"], set()).add(event["value"])
+            case "handled":
+                self.sends.handled[event["value"]] = self.sends.handled.get(event["value"], 0) + 1
+            case "assigned":
+                self.sends.assigned[event["client"]] = event["count"]
+            case "told":
+                self.sends.told[event["client"]] = event["error"]
             case "committed":
                 self.sends.committed[event["group"], event["partition"]] = event["offset"]
                 self.sends.commits += 1

@@ -31,7 +31,7 @@ class Observed(Protocol):
     def consumed(self, record: str) -> bool: ...
     def committed(self, group: str) -> int | None: ...
     def commits_level(self) -> bool: ...
-    def held(self, source: int, destination: int) -> bool: ...
+    def held(self, source: int | str, destination: int | str) -> bool: ...
     def up(self, broker: int) -> bool: ...
     def registered(self, broker: int) -> bool: ...
     def leader(self) -> int | None: ...
@@ -50,7 +50,14 @@ class Observed(Protocol):
     def log_start_offset(self, broker: int) -> int | None: ...
     def log_end_offset_on_disk(self, broker: int) -> int | None: ...
     def checkpointed(self, broker: int) -> int | None: ...
+    def flushed(self, broker: int) -> int | None: ...
     def round(self, broker: int) -> int | None: ...
+    def hits(self, rule: str) -> int: ...
+    def sender_gone(self, rule: str) -> bool: ...
+    def handled(self, record: str) -> int: ...
+    def taken(self, client: str, record: str) -> bool: ...
+    def assigned(self, client: str) -> int: ...
+    def told(self, client: str) -> str | None: ...
 
 
 Evaluate = Callable[[Observed], Any]
@@ -77,7 +84,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "consumed": (("record",), lambda o, r: o.consumed(r)),
     "committed": (("group",), lambda o, g: o.committed(g)),
     "error": (("record",), lambda o, r: o.error(r)),
-    "held": (("broker", "broker"), lambda o, a, b: o.held(a, b)),
+    "held": (("speaker", "speaker"), lambda o, a, b: o.held(a, b)),
     "up": (("broker",), lambda o, b: o.up(b)),
     "registered": (("broker",), lambda o, b: o.registered(b)),
     "refused": (("broker",), lambda o, b: o.refused(b)),
@@ -88,7 +95,14 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "log_start_offset": (("broker",), lambda o, b: o.log_start_offset(b)),
     "log_end_offset": (("broker",), lambda o, b: o.log_end_offset_on_disk(b)),
     "checkpointed": (("broker",), lambda o, b: o.checkpointed(b)),
+    "flushed": (("broker",), lambda o, b: o.flushed(b)),
     "round": (("broker",), lambda o, b: o.round(b)),
+    "hits": (("rule",), lambda o, r: o.hits(r)),
+    "sender_gone": (("rule",), lambda o, r: o.sender_gone(r)),
+    "handled": (("record",), lambda o, r: o.handled(r)),
+    "taken": (("client", "record"), lambda o, c, r: o.taken(c, r)),
+    "assigned": (("client",), lambda o, c: o.assigned(c)),
+    "told": (("client",), lambda o, c: o.told(c)),
 }
 _WORDS: Final[Mapping[str, Evaluate]] = {
     "leader": lambda o: o.leader(),
@@ -109,12 +123,19 @@ _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
 }
 # Kafka's names of errors, which `error(m)` is compared with, are words of their own.
 _ERROR_NAME: Final = re.compile(r"_?[A-Z]+(_[A-Z]+)+")
+_NOBODY: Final[Mapping[str, str]] = {
+    "record": "no step produces the record",
+    "group": "no step consumes as the group",
+    "rule": "no earlier step has the rule",
+    "client": "no earlier step has opened the client",
+}
 VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
-    " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A),"
-    " log_start_offset(A), log_end_offset(A), round(A), leader, leader_epoch, controller,"
-    " controller_epoch, isr, isr_changes, level, commits_level, nobody, NAME_OF_AN_ERROR, was(X),"
-    " numbers with + and -"
+    " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A), flushed(A),"
+    " log_start_offset(A), log_end_offset(A), round(A), hits(rule), sender_gone(rule),"
+    " handled(m), taken(client, m), assigned(client), told(client), leader, leader_epoch,"
+    " controller, controller_epoch, isr, isr_changes, level, commits_level, nobody,"
+    " NAME_OF_AN_ERROR, was(X), numbers with + and -"
 )
 _ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
@@ -128,16 +149,19 @@ def parse_condition(
     records: Collection[str],
     controllers: Collection[str] = (),
     groups: Collection[str] = (),
+    rules: Collection[str] = (),
+    clients: Collection[str] = (),
 ) -> Condition:
     """Raises ConditionError for what is no condition about these brokers and records.
 
     `controllers`: names that earlier steps gave to whoever was the active controller. `groups`:
-    those that consumers of earlier steps, or of this one, are of.
+    those that consumers of earlier steps, or of this one, are of; so `rules` and `clients`.
     """
     tree = _parse(text)
+    named = {"record": records, "group": groups, "rule": rules, "client": clients}
 
     def compile_at(past: Observed | None) -> Condition:
-        compiler = _Compiler(text, brokers, records, controllers, groups, past)
+        compiler = _Compiler(text, brokers, controllers, named, past)
         compiled = compiler.boolean(tree)
         subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
         return Condition(text, lambda observed: bool(compiled(observed)), subject, compile_at)
@@ -150,7 +174,7 @@ def parse_number(text: str, brokers: Mapping[str, int]) -> Evaluate:
 
     Raises ConditionError.
     """
-    return _Compiler(text, brokers, (), (), ()).value(_parse(text))
+    return _Compiler(text, brokers, (), {}).value(_parse(text))
 
 
 def _parse(text: str) -> ast.expr:
@@ -164,9 +188,8 @@ def _parse(text: str) -> ast.expr:
 class _Compiler:
     text: str
     brokers: Mapping[str, int]
-    records: Collection[str]
     controllers: Collection[str]
-    groups: Collection[str]
+    named: Mapping[str, Collection[str]]  # by kind of argument
     past: Observed | None = None  # what was observed when the waiting began
 
     def boolean(self, node: ast.expr) -> Evaluate:
@@ -258,18 +281,16 @@ class _Compiler:
 
     def _argument(self, kind: str, node: ast.expr) -> str | int:
         name = node.id if isinstance(node, ast.Name) else ast.unparse(node)
-        if kind == "broker":
+        if kind == "speaker" and name == "client":
+            return name
+        if kind in ("broker", "speaker"):
             if name not in self.brokers:
                 raise ConditionError(
                     f"in {self.text!r}: {name} is no broker; there are {', '.join(self.brokers)}"
                 )
             return self.brokers[name]
-        if kind == "group":
-            if name not in self.groups:
-                raise ConditionError(f"in {self.text!r}: no step consumes as the group {name}")
-            return name
-        if name not in self.records:
-            raise ConditionError(f"in {self.text!r}: no step produces the record {name}")
+        if name not in self.named[kind]:
+            raise ConditionError(f"in {self.text!r}: {_NOBODY[kind]} {name}")
         return name
 
     def _unreadable(self, node: ast.expr) -> ConditionError:

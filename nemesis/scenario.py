@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,11 @@ from neaptide.nemesis.steps import (
     Load,
     Measure,
     Produce,
+    Send,
     Step,
 )
 from neaptide.nemesis.verbs import VERBS, Names
-from neaptide.results.outcomes import WORST_FIRST
+from neaptide.results.outcomes import PREDICTED
 
 __all__ = [
     "ExpectedRound",
@@ -34,12 +35,22 @@ __all__ = [
     "ScheduledStep",
     "Topic",
     "expected_outcome",
+    "lacks",
     "load_scenario",
     "matches",
     "parse_scenario",
 ]
 
 DEFAULT_WITHIN_S: Final = 20.0
+SUBJECTS: Final = (
+    "replication",
+    "durability",
+    "epochs",
+    "producers",
+    "groups",
+    "transactions",
+    "operations",
+)
 _HEADER: Final = re.compile(r"^\s*\[\[\s*step\s*\]\]")
 
 
@@ -98,13 +109,15 @@ class Scenario:
     controllers: int  # where controllers are nodes of their own
     producer: ProducerOptions
     document: Mapping[str, Any]  # the file as it was read
+    teaches: str | None = None
+    not_served: Mapping[str, str] = field(default_factory=dict)  # systems → what they lack
 
     @property
     def records(self) -> tuple[str, ...]:
         return tuple(
             record
             for scheduled in self.steps
-            if isinstance(scheduled.step, Produce)
+            if isinstance(scheduled.step, Produce | Send)
             for record in scheduled.step.records
         )
 
@@ -149,6 +162,8 @@ class _Reader:
         raw_steps = top.take("step", list)
         expect = dict(top.take("expect", dict, {}))
         producer = self._producer(top.take("clients", dict, {}))
+        teaches = top.choose("teaches", SUBJECTS, None)
+        not_served = {str(k): str(v) for k, v in top.take("not_served", dict, {}).items()}
         top.done()
         names = cluster.take("brokers", list)
         self.names.brokers = {str(broker): number for number, broker in enumerate(names)}
@@ -189,6 +204,8 @@ class _Reader:
             controllers=controllers,
             producer=producer,
             document=document,
+            teaches=teaches,
+            not_served=not_served,
         )
 
     def _producer(self, raw: dict[str, Any]) -> ProducerOptions:
@@ -197,6 +214,7 @@ class _Reader:
             fields.take("idempotence", bool, False),
             fields.take("max_in_flight", int, 1),
             fields.take("retries", int, 0),
+            fields.take("retry_backoff_ms", int, 50),
         )
         fields.done()
         problem = options.problem()
@@ -254,12 +272,20 @@ class _Reader:
 
     def _condition(self, text: str) -> Condition:
         names = self.names
-        return parse_condition(text, names.brokers, names.records, names.controllers, names.groups)
+        return parse_condition(
+            text,
+            names.brokers,
+            names.records,
+            names.controllers,
+            names.groups,
+            names.rules,
+            names.clients,
+        )
 
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
-            if outcome not in WORST_FIRST:
-                raise self.complain(f"expect.{outcome}: must be one of {', '.join(WORST_FIRST)}")
+            if outcome not in PREDICTED:
+                raise self.complain(f"expect.{outcome}: must be one of {', '.join(PREDICTED)}")
             if not isinstance(systems, list):
                 raise self.complain(f"expect.{outcome} must be a list of systems")
         return {outcome: tuple(systems) for outcome, systems in raw.items()}
@@ -305,6 +331,9 @@ class _Reader:
         return step
 
 
+_SENDING: Final = ("produce", "send")
+
+
 def _as_settings(raw: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -314,8 +343,8 @@ def _as_settings(raw: Mapping[str, Any]) -> dict[str, str]:
 
 def _records_of(steps: list[Any]) -> tuple[str, ...]:
     records: list[str] = []
-    for step in steps:
-        produce = step.get("produce", {}) if isinstance(step, dict) else {}
+    said = [step.get(verb) for step in steps if isinstance(step, dict) for verb in _SENDING]
+    for produce in said:
         if isinstance(produce, dict):
             records += [str(record) for record in produce.get("records", [])]
             if "record" in produce:
@@ -363,4 +392,12 @@ def expected_outcome(scenario: Scenario, system: str) -> str | None:
     for outcome, systems in scenario.expect.items():
         if any(matches(pattern, system) for pattern in systems):
             return outcome
+    return None
+
+
+def lacks(scenario: Scenario, system: str) -> str | None:
+    """What a system does not serve that the scenario needs; None: it serves all."""
+    for pattern, what in scenario.not_served.items():
+        if matches(pattern, system):
+            return what
     return None

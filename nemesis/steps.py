@@ -14,7 +14,7 @@ from neaptide.clusters.hosts.io_faults import Call, Errno
 
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
-Api = Literal["fetch", "offset_for_leader_epoch", "any"]
+Api = Literal["fetch", "offset_for_leader_epoch", "any"]  # of what replicas ask each other
 Purpose = Literal["client", "replication", "coordination"]
 Acks = Literal["0", "1", "all"]
 
@@ -47,12 +47,18 @@ class Produce:
     """Sends records, in order, and does not wait.
 
     `to`: by a client that knows this broker only, and believes what it says of who leads.
+    `size_bytes`: how long each value is made, by what follows the record's name in it.
     """
 
     records: tuple[str, ...]
     acks: Acks = "all"
     partition: int = 0
     to: str | None = None
+    size_bytes: int | None = None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return tuple(filled(record, self.size_bytes) for record in self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +92,13 @@ class Hold:
 
     name: str
     message: Message
-    api: Api
-    source: str
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
     destination: str
     where: str = ""
     times: int | None = None
     topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +107,66 @@ class Drop:
 
     name: str
     message: Message
-    api: Api
-    source: str
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
     destination: str
     where: str = ""
     times: int | None = None
     topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Such messages, and what is behind them, leave so much later."""
+
+    name: str
+    message: Message
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
+    destination: str
+    where: str = ""
+    times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
+    delay_ms: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Such responses say an error in place of what they said.
+
+    Such a Produce request goes no further, and is answered so.
+    """
+
+    name: str
+    message: Message
+    api: str  # Kafka's name, as "fetch" or "offset_commit"; "any"
+    source: str  # a broker, "client" or "controller"
+    destination: str
+    where: str = ""
+    times: int | None = None
+    topic: str | None = None  # of which `where` speaks; None: the scenario's own
+    purpose: Purpose = "replication"  # of the link
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """Clients that ask a broker for its versions are offered no later one of an API."""
+
+    name: str
+    api: str
+    version: int
+    source: str  # the broker
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Ends a hold of requests whose senders have gone: they arrive all the same."""
+
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +199,22 @@ class PowerOff:
     """
 
     broker: str
+    survives: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KillTogether:
+    """SIGKILL for several at one moment: nobody lives to see another one die."""
+
+    brokers: tuple[str, ...]
+    in_flight: InFlight
+
+
+@dataclass(frozen=True, slots=True)
+class PowerOffTogether:
+    """The power fails for several at one moment. `survives`: on each of their disks."""
+
+    brokers: tuple[str, ...]
     survives: str | None = None
 
 
@@ -209,6 +286,118 @@ class Measure:
     slack_ms: int = 0
 
 
+# --- clients that a scenario drives, by name -----------------------------------------------------
+
+ClientKind = Literal["producer", "consumer", "raw_producer"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClient:
+    """Starts a client in a process of its own; a transactional producer is initialised.
+
+    A `raw_producer` is a transactional one that takes no care of what arrives late: see
+    workloads.raw_producer.
+    """
+
+    name: str
+    kind: ClientKind
+    group: str | None = None
+    transactional_id: str | None = None
+    settings: tuple[tuple[str, str], ...] = ()  # by librdkafka's names
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A transactional producer begins a transaction."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A producer sends records, in order. `waits`: until each has its end."""
+
+    client: str
+    records: tuple[str, ...]
+    partition: int = 0
+    waits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """Commits or aborts."""
+
+    client: str
+    commits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """A consumer joins its group; it goes on asking for its part, and takes no records yet."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """A consumer assigns itself a partition, from its start or from where its group goes on."""
+
+    client: str
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """A consumer takes so many records; they are not handled yet."""
+
+    client: str
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A consumer does with the records that it has taken what it took them for."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """A consumer commits how far it has taken records, or `offset`, and waits where it is sync."""
+
+    client: str
+    waits: bool = True
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A consumer does not poll any more; its heartbeats go on."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """A consumer that had stalled goes on."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Die:
+    """SIGKILL for a client: what it has sent is on its way, and nobody says good-bye."""
+
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A client ends in order: a consumer leaves its group, and commits if it does so by itself."""
+
+    client: str
+
+
 @dataclass(frozen=True, slots=True)
 class SetClock:
     """The clock of a broker is so far ahead of the real one from now on; 0: right again."""
@@ -269,17 +458,37 @@ class Await:
 # Of these a process of its own is needed: the simulation has no clocks and disks to set or damage.
 OfMachine = SetClock | Damage | KeepSnapshot | PutBack | Inject | EndInjections
 
+MessageRule = Hold | Drop | Delay | Answer
+ToClient = (
+    OpenClient
+    | Begin
+    | Send
+    | EndTransaction
+    | Subscribe
+    | Assign
+    | Poll
+    | Handle
+    | CommitOffsets
+    | Stall
+    | Wake
+    | Die
+    | Leave
+)
 Step = (
-    Produce
+    MessageRule
+    | ToClient
+    | Produce
     | Consume
     | Load
     | StopLoad
-    | Hold
-    | Drop
+    | Cap
+    | Deliver
     | Release
     | Discard
     | Kill
     | PowerOff
+    | KillTogether
+    | PowerOffTogether
     | Stop
     | Restart
     | Pause
@@ -291,3 +500,18 @@ Step = (
     | OfMachine
     | Await
 )
+
+
+_FILLING = " "  # between a record's name, which has none, and what makes its value long
+
+
+def filled(record: str, size_bytes: int | None) -> str:
+    """The value of a record: its name, made as long as is asked for."""
+    if size_bytes is None:
+        return record
+    return (record + _FILLING).ljust(size_bytes, ".")
+
+
+def record_of(value: str) -> str:
+    """The name of the record that has this value."""
+    return value.partition(_FILLING)[0]

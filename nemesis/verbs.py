@@ -15,42 +15,66 @@ from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import Call, Errno
 from neaptide.nemesis.fields import Fields, ScenarioError
+from neaptide.nemesis.gate.apis import APIS, error_number
+from neaptide.nemesis.gate.model import CLIENT
 from neaptide.nemesis.gate.where import parse_where
 from neaptide.nemesis.steps import (
     Acks,
     ActiveController,
-    Api,
+    Answer,
+    Assign,
+    Begin,
+    Cap,
+    ClientKind,
+    CommitOffsets,
     Consume,
     Cut,
     Damage,
+    Delay,
+    Deliver,
+    Die,
     Discard,
     Drop,
     EndInjections,
+    EndTransaction,
+    Handle,
     Heal,
     Hold,
     InFlight,
     Inject,
     KeepSnapshot,
     Kill,
+    KillTogether,
+    Leave,
     Load,
     Measure,
     Message,
     NamedController,
     Node,
+    OpenClient,
     Pause,
+    Poll,
     PowerOff,
+    PowerOffTogether,
     Produce,
     Purpose,
     PutBack,
     Release,
     Restart,
     Resume,
+    Send,
     SetClock,
     Slow,
+    Stall,
     Step,
     Stop,
     StopLoad,
+    Subscribe,
+    Wake,
 )
+
+_PRODUCERS: Final = ("producer", "raw_producer")
+_SPEAKERS: Final = ("client", "controller")  # that are no brokers
 
 
 @dataclass(slots=True)
@@ -63,6 +87,7 @@ class Names:
     controllers: set[str] = field(default_factory=set)  # what steps called the active controller
     has_groups: bool = False  # there is a topic for the positions of groups
     groups: set[str] = field(default_factory=set)
+    clients: dict[str, ClientKind] = field(default_factory=dict)  # that steps have opened
 
     def broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
         if name not in self.brokers:
@@ -107,7 +132,16 @@ def _produce(names: Names, fields: Fields) -> Produce:
         fields.choose("acks", get_args(Acks), "all"),
         fields.take("partition", int, 0),
         names.broker_of(fields, "to") if "to" in fields.values else None,
+        _size_of(fields, records or (one,)),
     )
+
+
+def _size_of(fields: Fields, records: tuple[str, ...]) -> int | None:
+    size: int | None = fields.take("bytes", int, None)
+    least = max(map(len, records)) + 1
+    if size is not None and size < least:
+        raise fields.complain(f"bytes = {size} is too short for {max(records, key=len)!r}")
+    return size
 
 
 def _consume(names: Names, fields: Fields) -> Consume:
@@ -138,27 +172,152 @@ def _message_rule(names: Names, fields: Fields) -> dict[str, Any]:
     kinds = [kind for kind in get_args(Message) if kind in fields.values]
     if len(kinds) != 1:
         raise fields.complain('needs either request = "fetch" or response = "fetch"')
-    api = fields.choose(kinds[0], get_args(Api))
-    source, destination = names.broker_of(fields, "from"), names.broker_of(fields, "to")
+    api = fields.choose(kinds[0], (*APIS, "any"))
+    source, destination = _speaker(names, fields, "from"), _speaker(names, fields, "to")
+    purpose = _purpose(names, fields, source, destination)
     where = fields.take("where", str, "")
     try:
         parse_where(where)
     except UsageError as error:
         raise fields.complain(str(error)) from None
-    name = fields.take("rule", str, f"{kinds[0]} {source}→{destination}")
-    if name in names.rules:
-        raise fields.complain(f"the rule {name!r} exists already; give this one another name")
-    names.rules.add(name)
     return {
-        "name": name,
+        "name": _rule_name(names, fields, f"{kinds[0]} {source}→{destination}"),
         "message": kinds[0],
         "api": api,
         "source": source,
         "destination": destination,
         "where": where,
         "times": fields.take("times", int, None),
-        "topic": _topic(names, fields, where),
+        "topic": _topic(names, fields, where) if purpose == "replication" else None,
+        "purpose": purpose,
     }
+
+
+def _rule_name(names: Names, fields: Fields, default: str) -> str:
+    name = str(fields.take("rule", str, default))
+    if name in names.rules:
+        raise fields.complain(f"the rule {name!r} exists already; give this one another name")
+    names.rules.add(name)
+    return name
+
+
+def _speaker(names: Names, fields: Fields, key: str) -> str:
+    """Who sends or receives messages that rules are about."""
+    name = str(fields.take(key, str))
+    if name not in (*names.brokers, *_SPEAKERS):
+        raise fields.complain(
+            f"{name!r} is no broker; there are {', '.join((*names.brokers, *_SPEAKERS))}"
+        )
+    return name
+
+
+def _purpose(names: Names, fields: Fields, source: str, destination: str) -> Purpose:
+    """Of the link between two who speak to each other."""
+    others = [name for name in (source, destination) if name not in names.brokers]
+    if len(others) == 2:
+        raise fields.complain(f"{source} and {destination} do not speak to each other")
+    if not others:
+        return "replication"
+    return "client" if others == [CLIENT] else "coordination"
+
+
+def _delay(names: Names, fields: Fields) -> Delay:
+    delay_ms = fields.take("delay_ms", int)
+    if delay_ms < 1:
+        raise fields.complain(f"delay_ms = {delay_ms} must be 1 or more")
+    return Delay(**_message_rule(names, fields), delay_ms=delay_ms)
+
+
+def _answer(names: Names, fields: Fields) -> Answer:
+    error = fields.take("error", str)
+    try:
+        error_number(error)
+    except UsageError as wrong:
+        raise fields.complain(str(wrong)) from None
+    step = Answer(**_message_rule(names, fields), error=error)
+    if step.message == "request" and step.api != "produce":
+        raise fields.complain(
+            "of requests only a produce can be answered in place of its leader; of all else the"
+            " response"
+        )
+    return step
+
+
+def _cap(names: Names, fields: Fields) -> Cap:
+    api, version = fields.choose("api", tuple(APIS)), fields.take("version", int)
+    source = names.broker_of(fields, "from")
+    name = _rule_name(names, fields, f"cap {api} {source}")
+    return Cap(name, api, version, source, fields.take("times", int, None))
+
+
+# --- clients that a scenario drives --------------------------------------------------------------
+
+
+def _open_client(names: Names, fields: Fields) -> OpenClient:
+    name, kind = fields.take("name", str), fields.choose("kind", get_args(ClientKind))
+    if not name.isidentifier() or name in names.clients or name in names.brokers:
+        raise fields.complain(f"name = {name!r} must be a word that names nobody else")
+    group = fields.take("group", str, None)
+    transactional_id = fields.take("transactional_id", str, None)
+    settings = fields.take("settings", dict, {})
+    if (group is not None and kind != "consumer") or (transactional_id and kind == "consumer"):
+        raise fields.complain("a group goes with a consumer, a transactional_id with a producer")
+    if kind == "raw_producer" and transactional_id is None:
+        raise fields.complain("a raw_producer needs a transactional_id")
+    if group is not None:
+        if not group.isidentifier():
+            raise fields.complain(f"group = {group!r} must be a word")
+        names.groups.add(group)
+    names.clients[name] = kind
+    given = tuple(
+        (key, str(value).lower() if isinstance(value, bool) else str(value))
+        for key, value in settings.items()
+    )
+    return OpenClient(name, kind, group, transactional_id, given)
+
+
+def _client(names: Names, fields: Fields, kind: ClientKind | None = None) -> str:
+    name = str(fields.take("client", str))
+    kinds = _PRODUCERS if kind == "producer" else (kind,)
+    known = [one for one, its in names.clients.items() if kind is None or its in kinds]
+    if name not in known:
+        raise fields.complain(
+            f"client = {name!r} must be one that an earlier step has opened:"
+            f" {', '.join(known) or 'there is none'}"
+        )
+    return name
+
+
+def _send(names: Names, fields: Fields) -> Send:
+    records = tuple(str(record) for record in fields.take("records", list, []))
+    one = fields.take("record", str, None)
+    if (one is None) == (not records):
+        raise fields.complain('needs a record = "m1", or a list of records')
+    return Send(
+        _client(names, fields, "producer"),
+        records or (one,),
+        fields.take("partition", int, 0),
+        fields.take("waits", bool, True),
+    )
+
+
+def _poll(names: Names, fields: Fields) -> Poll:
+    count = fields.take("records", int)
+    if count < 1:
+        raise fields.complain(f"records = {count} must be 1 or more")
+    return Poll(_client(names, fields, "consumer"), count)
+
+
+def _commit_offsets(names: Names, fields: Fields) -> CommitOffsets:
+    return CommitOffsets(
+        _client(names, fields, "consumer"),
+        fields.take("waits", bool, True),
+        fields.take("offset", int, None),
+    )
+
+
+def _of_consumer(step: Callable[[str], Step]) -> Callable[[Names, Fields], Step]:
+    return lambda names, fields: step(_client(names, fields, "consumer"))
 
 
 def _topic(names: Names, fields: Fields, where: str) -> str | None:
@@ -174,11 +333,28 @@ def _topic(names: Names, fields: Fields, where: str) -> str | None:
     return topic
 
 
-def _power_off(names: Names, fields: Fields) -> PowerOff:
+def _power_off(names: Names, fields: Fields) -> PowerOff | PowerOffTogether:
     survives = fields.take("survives", str, None)
     if survives is not None and survives not in names.records:
         raise fields.complain(f"survives = {survives!r}: no step produces that record")
+    if "brokers" in fields.values:
+        return PowerOffTogether(_brokers(names, fields), survives)
     return PowerOff(names.broker_of(fields), survives)
+
+
+def _kill(names: Names, fields: Fields) -> Kill | KillTogether:
+    in_flight = fields.choose("in_flight", get_args(InFlight))
+    if "brokers" in fields.values:
+        return KillTogether(_brokers(names, fields), in_flight)
+    return Kill(names.node_of(fields), in_flight)
+
+
+def _brokers(names: Names, fields: Fields) -> tuple[str, ...]:
+    """Several, each once."""
+    given = [names.broker(str(one), fields.complain) for one in fields.take("brokers", list)]
+    if not given or len(set(given)) != len(given):
+        raise fields.complain("brokers must name each broker once")
+    return tuple(given)
 
 
 def _cut(names: Names, fields: Fields) -> Cut:
@@ -262,11 +438,13 @@ VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "stop_load": lambda names, fields: StopLoad(),
     "hold": lambda names, fields: Hold(**_message_rule(names, fields)),
     "drop": lambda names, fields: Drop(**_message_rule(names, fields)),
+    "delay": _delay,
+    "answer": _answer,
+    "cap": _cap,
+    "deliver": lambda names, fields: Deliver(names.rule_of(fields)),
     "release": lambda names, fields: Release(names.rule_of(fields)),
     "discard": lambda names, fields: Discard(names.rule_of(fields)),
-    "kill": lambda names, fields: Kill(
-        names.node_of(fields), fields.choose("in_flight", get_args(InFlight))
-    ),
+    "kill": _kill,
     "power_off": _power_off,
     "stop": lambda names, fields: Stop(names.node_of(fields)),
     "restart": lambda names, fields: Restart(names.node_of(fields)),
@@ -284,4 +462,24 @@ VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "put_back": lambda names, fields: PutBack(names.broker_of(fields)),
     "inject": _inject,
     "end_injections": lambda names, fields: EndInjections(names.broker_of(fields)),
+    "open": _open_client,
+    "begin_transaction": lambda names, fields: Begin(_client(names, fields, "producer")),
+    "send": _send,
+    "commit_transaction": lambda names, fields: EndTransaction(
+        _client(names, fields, "producer"), commits=True
+    ),
+    "abort_transaction": lambda names, fields: EndTransaction(
+        _client(names, fields, "producer"), commits=False
+    ),
+    "subscribe": _of_consumer(Subscribe),
+    "assign": lambda names, fields: Assign(
+        _client(names, fields, "consumer"), fields.take("partition", int, 0)
+    ),
+    "poll": _poll,
+    "handle": _of_consumer(Handle),
+    "commit": _commit_offsets,
+    "stall": _of_consumer(Stall),
+    "wake": _of_consumer(Wake),
+    "die": lambda names, fields: Die(_client(names, fields)),
+    "leave": lambda names, fields: Leave(_client(names, fields)),
 }

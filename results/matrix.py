@@ -11,21 +11,23 @@ rules have judged.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from neaptide.results.outcomes import observed
 from neaptide.results.run import Run, read_run
 from neaptide.results.verdicts import read_verdict, why_not_believed
 
-Status = Literal["agrees", "disagrees", "unknown", "unpredicted"]
+Status = Literal["agrees", "disagrees", "unknown", "unpredicted", "not served"]
 # A sign says what a colour says: not everybody sees colours, and not every terminal has them.
 SIGNS: Final[dict[Status, str]] = {
     "agrees": "✓",
     "disagrees": "✗",
     "unknown": "?",
     "unpredicted": "·",
+    "not served": "–",
 }
 
 
@@ -49,15 +51,19 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """All repetitions of one scenario on one system, oldest first."""
+    """All repetitions of one scenario on one system, oldest first.
+
+    `not_served`: what the system lacks that the scenario needs; then there are none.
+    """
 
     scenario: str
     system: str
     repetitions: tuple[Repetition, ...]
+    not_served: str = ""
 
     @property
     def expected(self) -> str | None:
-        return self.repetitions[-1].expected
+        return self.repetitions[-1].expected if self.repetitions else None
 
     @property
     def observed(self) -> tuple[str, ...]:
@@ -70,6 +76,8 @@ class Cell:
 
     @property
     def status(self) -> Status:
+        if self.not_served:
+            return "not served"
         if self.expected is None:
             return "unpredicted"
         if self.agreeing == len(self.repetitions):
@@ -79,7 +87,9 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """`✓ lost 3/3`; `✗ held, expected lost 0/3`."""
+        """`✓ lost 3/3`; `✗ held, expected lost 0/3`; `– not served`."""
+        if self.not_served:
+            return f"{SIGNS[self.status]} not served"
         seen = " or ".join(self.observed)
         differs = self.expected is not None and self.observed != (self.expected,)
         expected = f", expected {self.expected}" if differs else ""
@@ -115,23 +125,38 @@ class Matrix:
                     "of": len(cell.repetitions),
                     "status": cell.status,
                     "runs": [str(each.run) for each in cell.repetitions],
-                    "reasons": [reason for each in cell.repetitions for reason in each.reasons],
+                    "reasons": [reason for each in cell.repetitions for reason in each.reasons]
+                    + ([cell.not_served] if cell.not_served else []),
                 }
                 for cell in self.cells
             ],
         }
 
 
-def assemble(runs: Sequence[Path]) -> Matrix:
-    """The matrix of these runs of scenarios. Raises RunUnreadableError where one is none."""
+def assemble(
+    runs: Sequence[Path], not_served: Mapping[tuple[str, str], str] | None = None
+) -> Matrix:
+    """The matrix of these runs of scenarios. Raises RunUnreadableError where one is none.
+
+    `not_served`: scenario and system → what the system lacks, said where there is no run.
+    """
     repetitions = [_repetition(directory, read_run(directory)) for directory in sorted(set(runs))]
     by_cell: dict[tuple[str, str], list[Repetition]] = {}
     for each in repetitions:
         by_cell.setdefault((each.scenario, each.system), []).append(each)
+    scenarios = {each.scenario: each.title for each in repetitions}
+    systems = {each.system for each in repetitions}
+    lacking = {
+        (scenario, system): what
+        for (scenario, system), what in (not_served or {}).items()
+        if scenario in scenarios and system in systems and (scenario, system) not in by_cell
+    }
+    cells = [Cell(*key, tuple(group)) for key, group in by_cell.items()]
+    cells += [Cell(*key, (), what) for key, what in lacking.items()]
     return Matrix(
-        tuple(sorted({each.scenario: each.title for each in repetitions}.items())),
-        tuple(sorted({each.system for each in repetitions}, key=_in_order)),
-        tuple(Cell(*key, tuple(group)) for key, group in sorted(by_cell.items())),
+        tuple(sorted(scenarios.items())),
+        tuple(sorted(systems, key=_in_order)),
+        tuple(sorted(cells, key=lambda cell: (cell.scenario, cell.system))),
     )
 
 
@@ -146,7 +171,7 @@ def _repetition(directory: Path, run: Run) -> Repetition:
         run.title,
         run.system,
         run.expected,
-        str(verdict.get("outcome", "unknown")),
+        observed(str(verdict.get("verdict")), str(verdict.get("outcome", "unknown"))),
         (*verdict.get("reasons", ()), *run.disagreements),
         bool(run.disagreements),
     )

@@ -20,3 +20,12 @@ WORST_FIRST: Final[tuple[Outcome, ...]] = (
     "unavailable",
     "held",
 )
+
+# Of a run in which an anomaly is proved that is none of the above: an aborted read, a cycle.
+ANOMALOUS: Final = "anomalous"
+PREDICTED: Final[tuple[str, ...]] = (*WORST_FIRST, ANOMALOUS)
+
+
+def observed(verdict: str, outcome: str) -> str:
+    """What a run is said to show: its outcome, or that it shows an anomaly no outcome names."""
+    return ANOMALOUS if (verdict, outcome) == (ANOMALOUS, "unknown") else outcome

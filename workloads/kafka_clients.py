@@ -40,7 +40,10 @@ def ignore(_: object) -> None:
 
 def settings_of(options: ProducerOptions) -> dict[str, str]:
     """What a run asks of its producers, by librdkafka's names; an idempotent one tries on."""
-    in_flight = {"max.in.flight.requests.per.connection": str(options.max_in_flight)}
+    in_flight = {
+        "max.in.flight.requests.per.connection": str(options.max_in_flight),
+        "retry.backoff.ms": str(options.retry_backoff_ms),
+    }
     if options.idempotence:
         return {
             **in_flight,

@@ -106,7 +106,8 @@ def read_to_end(
 ) -> ReadToEnd:
     """Reads a partition from its beginning to `end` (None: the high watermark as it is told)."""
     deadline = time.monotonic() + deadline_s
-    reader = consumer(bootstrap, f"neaptide-{process}", settings)
+    told_of_ends = {**settings, "enable.partition.eof": "true"}
+    reader = consumer(bootstrap, f"neaptide-{process}", told_of_ends)
     try:
         assigned = TopicPartition(topic, partition, 0)
         start = 0

@@ -12,6 +12,8 @@ Harness → clients, each with an `id` that the answer repeats:
     progress                                      counts of all that its clients did
     stop      senders                             those that send stop, or all others
     finish    deadline_s                          answered when all have ended
+    open      name, kind, topic, group, …          a client that a scenario drives: see scripted
+    drive     client, act, arguments              what it is to do; answered when that is done
     flush                                         what was recorded can be read
 Clients → harness:
     {"id", "ok", "result" | "error"}              answers
@@ -19,6 +21,7 @@ Clients → harness:
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
     {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
     {"event": "client_failed", "why"}              a client of a workload has ended early
+    {"event": "told" | "assigned" | "handled", "client", …}      of a client that is driven
     {"event": "written", "files", "rows"}          what can be read now: at each file, and last
     {"event": "recorder_failed", "why"}            rows were lost; nothing is recorded any more
 """

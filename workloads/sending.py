@@ -79,7 +79,8 @@ class Sender:
         error: Any,
         message: Any,
     ) -> None:
-        offset = message.offset() if error is None and message.offset() >= 0 else None
+        told = message.offset() if error is None else None  # with acks=0 there may be none
+        offset = told if told is not None and told >= 0 else None
         self._completed(operation, invoked_ns, topic, partition, value, offset, error)
 
     def _completed(

@@ -32,6 +32,7 @@ from neaptide.workloads.protocol import ClientsConfig
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.roles.role import Desk, Role, Task
 from neaptide.workloads.roles.table import ROLES
+from neaptide.workloads.scripted import ClientConfig, ScriptedClients
 from neaptide.workloads.sending import Sender
 
 _DRAIN_TIMEOUT_S = 30.0
@@ -55,6 +56,7 @@ class Worker:
         self._roles: list[Role] = []
         self._journal = Journal(config.directory, config.number) if config.journal else None
         self._library: Library | None = None
+        self._scripted = ScriptedClients(self._recorder, self._process, config.directory, self.say)
         self._closing = threading.Event()
         self._keeper = threading.Thread(target=self._keep_flushing, daemon=True)
         self._keeper.start()
@@ -246,6 +248,19 @@ class Worker:
         late = sum(not role.wait(max(0.0, deadline - time.monotonic())) for role in asked)
         return {"late": late, "left": sum(role.left for role in asked)}
 
+    def do_open(self, deadline_s: float, **config: Any) -> str:
+        """A client that a scenario drives; what did not come about in time."""
+        own = self._config
+        config["settings"] = {**own.settings, **config["settings"]}
+        named = ClientConfig(bootstrap=own.bootstrap, clock_origin_ns=own.clock_origin_ns, **config)
+        return self._scripted.open(named, deadline_s)
+
+    def do_drive(self, client: str, act: str, deadline_s: float, arguments: dict[str, Any]) -> str:
+        if act == "die":
+            self._scripted.die(client)
+            return ""
+        return self._scripted.do(client, act, deadline_s, **arguments)
+
     def do_flush(self) -> None:
         self._recorder.flush()
         self._say_written()
@@ -291,6 +306,7 @@ class Worker:
         for role in self._roles:
             role.wait(_ROLE_ENDS_S)
         self._say_failures()
+        self._scripted.close()
         for sender in [*self._senders.values(), *(load.sender for load in self._loads)]:
             sender.close()
         try:

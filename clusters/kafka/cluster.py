@@ -109,6 +109,8 @@ class KafkaCluster(PlacedCluster):
                 return
 
     async def read_replicas(self, broker: int) -> list[dict[str, Any]]:
-        """Of the topics of the run: Kafka's own topics are not what is checked."""
+        """Of the topics of the run: others that Kafka makes for itself are not what is checked."""
         topics = {topic.name for topic in self._spec.topics}
+        if self._spec.offsets is not None:
+            topics.add(self._spec.offsets.name)
         return [row for row in await super().read_replicas(broker) if row["topic"] in topics]

@@ -18,6 +18,7 @@ from neaptide.clusters.producer import ProducerOptions
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 MESSAGE_TIMEOUT_MS: Final = 10_000
+RECORD_BYTES: Final = 100  # of a record whose size nobody says
 RETRY_AFTER_MS: Final = 100
 
 # Refused before anything was appended: surely not in the log.
@@ -47,6 +48,7 @@ class Send:
     of_load: bool = False
     sequence: ProducerSequence | None = None
     is_sent: bool = False  # at least once before
+    size_bytes: int = RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)

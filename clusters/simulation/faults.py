@@ -160,8 +160,12 @@ def heal(world: World, source: int | None = None, target: int | None = None) -> 
 
 
 def _reset(world: World, healed: set[Cut]) -> None:
-    """Requests that waited on a cut link fail: their connections are reset."""
-    for entry in tuple(world.waiting):
+    """Requests that waited on a cut link fail: their connections are reset.
+
+    So are those of clients that had not come to the cut yet: they are in the same connections.
+    """
+    on_their_way = [e for e in world.messages if e.link is not None and e.link.channel == CLIENTS]
+    for entry in (*on_their_way, *world.waiting):
         link = entry.link
         if link is None or not any(one.covers(link) for one in healed):
             continue

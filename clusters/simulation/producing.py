@@ -22,6 +22,7 @@ from neaptide.clusters.simulation.asking import (
 from neaptide.clusters.simulation.clients import (
     DEFINITE,
     MESSAGE_TIMEOUT_MS,
+    RECORD_BYTES,
     REQUEST_TIMEOUT_MS,
     RESENT,
     RETRIABLE,
@@ -37,7 +38,6 @@ from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry, Link
 if TYPE_CHECKING:
     from neaptide.clusters.simulation.world import World
 
-RECORD_BYTES = 100
 FROM_START = -1
 BURST_MS = 500
 
@@ -57,11 +57,22 @@ def produce(
     *,
     to: int | None = None,
     of_load: bool = False,
+    size_bytes: int = RECORD_BYTES,
 ) -> None:
     """Sends a record, after those that wait already; `to`: by a client that knows this broker."""
     clients = world.clients
     number, options = clients.next_number, clients.options
-    send = Send(number, value, acks, partition, world.now_us, options.retries, to, of_load)
+    send = Send(
+        number,
+        value,
+        acks,
+        partition,
+        world.now_us,
+        options.retries,
+        to,
+        of_load,
+        size_bytes=size_bytes,
+    )
     if options.idempotence:
         send = replace(send, sequence=idempotent.next_sequence(world, partition, to))
     clients.next_number += 1
@@ -137,7 +148,7 @@ def _settle_late(world: World) -> None:
 
 def _send(world: World, leader: int, send: Send) -> None:
     partition = TopicPartition(world.spec.topic, send.partition)
-    batches = (told.ProducedBatch(1, RECORD_BYTES, send.value, producer=send.sequence),)
+    batches = (told.ProducedBatch(1, send.size_bytes, send.value, producer=send.sequence),)
     number = new_request(world)
     request = told.ProduceRequested(number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),))
     world.send(CLIENT, leader, CLIENTS, request)

@@ -9,18 +9,23 @@ before is still delivered, in order; what is on its way to it is lost.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from neaptide.nemesis.gate.exchange import EpochNews, Exchange, Introduction, Message
+from neaptide.nemesis.gate import answers
+from neaptide.nemesis.gate.apis import APIS, error_number
+from neaptide.nemesis.gate.conversation import Conversation
+from neaptide.nemesis.gate.exchange import EpochNews, Exchange, Introduction
 from neaptide.nemesis.gate.frames import MalformedStreamError
 from neaptide.nemesis.gate.lane import HoldEnd, Lane, Parcel
 from neaptide.nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
+from neaptide.nemesis.gate.said import Message, Wire
 from neaptide.nemesis.gate.side import Passing, Side
 
 if TYPE_CHECKING:
     from neaptide.nemesis.gate.switch import Switch
 
 
+Reading = Exchange | Introduction | Conversation
 # A Fetch response of which more than that is still to come passes as it comes.
 PASSING_BYTES: Final = 64 * 1024
 
@@ -35,9 +40,11 @@ class Connection:
         self.near, self.far = Side(self), Side(self)
         self.near.lane = self._lane(self.far)
         self.far.lane = self._lane(self.near)
-        self.exchange: Exchange | Introduction | None = None
+        self.exchange: Reading | None = None
         if link.purpose == "replication":
-            self.exchange = switch.new_exchange(cast(int, link.destination), shared=link.shared)
+            self.exchange = switch.new_exchange(link)
+        elif link.reads and (link.source is None or link.purpose == "client"):
+            self.exchange = switch.new_conversation(link.source, link.destination)
         elif link.source is None:
             self.exchange = Introduction()
         self.closed = asyncio.Event()
@@ -118,9 +125,7 @@ class Connection:
         else:
             side.lane.push(Parcel(bytes(data)))
 
-    def _received_frames(
-        self, side: Side, exchange: Exchange | Introduction, data: memoryview
-    ) -> None:
+    def _received_frames(self, side: Side, exchange: Reading, data: memoryview) -> None:
         if side.passing is not None:
             size = side.passing.missing_bytes
             part, data = data[:size], data[size:]
@@ -138,10 +143,11 @@ class Connection:
                 return
         if side is self.far and not self._begin_to_pass(side, exchange):
             return
+        self._give_due_answers()
         if side.lane.queue:
             self.refresh_reading()
 
-    def _begin_to_pass(self, side: Side, exchange: Exchange | Introduction) -> bool:
+    def _begin_to_pass(self, side: Side, exchange: Reading) -> bool:
         """Let a large Fetch response go on as it comes; False: the connection is no more.
 
         A receiver does nothing before it has all of a message. So its last part stands for it: when
@@ -176,9 +182,7 @@ class Connection:
         self._forward(side, part)
         return True
 
-    def _read(
-        self, side: Side, exchange: Exchange | Introduction, frame: bytes
-    ) -> Message | EpochNews | None:
+    def _read(self, side: Side, exchange: Reading, frame: bytes) -> Message | EpochNews | None:
         """What a frame is. One that the gate cannot read passes, and is reported."""
         now_ns, known = self._switch.clock_ns(), self.source
         message: Message | EpochNews | None = None
@@ -199,23 +203,71 @@ class Connection:
             self._lost(parcel)
             return True
         if isinstance(parcel.message, Message):
-            rule = self._switch.judge(parcel.message)
+            rule = self._switch.judge(parcel.message, self.purpose)
             if rule is not None and rule.action == "drop":
                 parcel.message.lost("dropped")
                 self._switch.finished(parcel.message)
-                self._switch.dropped(rule, parcel.message)
+                self._switch.hit("dropped", rule, parcel.message)
                 self.destroy("discarded")
                 return False
-            if rule is not None:
-                self._obey(rule, parcel, parcel.message)
+            if rule is not None and not self._obey(rule, parcel, parcel.message):
+                return True
         side.lane.push(parcel)
         return True
 
-    def _obey(self, rule: Rule, parcel: Parcel, message: Message) -> None:
+    def _obey(self, rule: Rule, parcel: Parcel, message: Message) -> bool:
+        """Do what a rule says to a message; whether it goes on."""
         if rule.action == "hold":
             parcel.hold = self._switch.hold(rule, message, self)
-        else:
+        elif rule.action == "delay":
             parcel.not_before_ns = self._switch.clock_ns() + rule.delay_ms * 1_000_000
+            self._switch.hit("delayed", rule, message)
+        elif message.message == "request":
+            return not self._refuse(rule, message)
+        else:
+            self._change(rule, parcel, message)
+        return True
+
+    def _refuse(self, rule: Rule, message: Message) -> bool:
+        """Answer a request in place of who it is for; False: the gate cannot, and it passes."""
+        talk, wire = self._conversation(), message.wire
+        if talk is None or wire is None or not talk.refuse(wire, error_number(rule.error)):
+            self._cannot(rule, wire)
+            return False
+        self._switch.hit("answered", rule, message)
+        return True
+
+    def _change(self, rule: Rule, parcel: Parcel, message: Message) -> None:
+        """Put other bytes in place of a response's."""
+        wire, changed = message.wire, None
+        if wire is not None and rule.action == "cap":
+            most = rule.capped_version
+            changed = answers.capped(parcel.data, wire.version, APIS[rule.capped_api].key, most)
+        elif wire is not None:
+            about = [(part.topic, part.partition) for part in message.parts]
+            number = error_number(rule.error)
+            changed = answers.with_error(parcel.data, wire.api_key, wire.version, about, number)
+        if changed is None:
+            self._cannot(rule, wire)
+            return
+        parcel.data = changed
+        self._switch.hit("capped" if rule.action == "cap" else "answered", rule, message)
+
+    def _cannot(self, rule: Rule, wire: Wire | None) -> None:
+        version = "a version of it" if wire is None else f"version {wire.version}"
+        why = f"the rule {rule.id!r} cannot be done to {rule.api}: the gate cannot write {version}"
+        self._switch.failed(rule, why)
+
+    def _conversation(self) -> Conversation | None:
+        if isinstance(self.exchange, Exchange):
+            return self.exchange.others
+        return self.exchange if isinstance(self.exchange, Conversation) else None
+
+    def _give_due_answers(self) -> None:
+        """The gate's own answers, each behind those to what was asked before."""
+        talk = self._conversation()
+        for answer, message in [] if talk is None else talk.due():
+            self._push(self.far, Parcel(answer, message))
 
     def _parcel_left(self, parcel: Parcel, now_ns: int) -> None:
         if isinstance(parcel.message, EpochNews):

@@ -50,6 +50,12 @@ class Cursor:
         except UnicodeDecodeError as error:
             raise MalformedStreamError(f"a string is not UTF-8: {error}") from None
 
+    def skipped_bytes(self) -> int:
+        """How many bytes a field of bytes has; moves past them."""
+        size = max(self.int32(), 0)
+        self._take(size)
+        return size
+
     def array(self, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
         count = self.int32()
         if count > len(self.buffer) - self.offset:  # an element takes a byte at least

@@ -18,6 +18,7 @@ from uuid import UUID
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 
+from neaptide.nemesis.gate import apis
 from neaptide.nemesis.gate import messages as m
 from neaptide.nemesis.gate.cursor import Cursor
 from neaptide.nemesis.gate.frames import HEAD_BYTES, LENGTH_BYTES, MalformedStreamError
@@ -25,8 +26,7 @@ from neaptide.nemesis.gate.frames import HEAD_BYTES, LENGTH_BYTES, MalformedStre
 # api_key, api_version, correlation_id, length of the client id
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
 _FLEXIBLE_FROM: Final = {
-    m.FETCH: 12,
-    m.OFFSET_FOR_LEADER_EPOCH: 4,
+    **{row.key: row.flexible_from for row in apis.APIS.values()},
     m.LEADER_AND_ISR: 4,
     m.STOP_REPLICA: 2,
     m.UPDATE_METADATA: 6,
@@ -142,6 +142,57 @@ def epoch_response(frame: bytes, version: int) -> m.EpochResponse:
             for entry in topic.partitions
         }
     )
+
+
+# --- any api that rules may name ------------------------------------------------------------------
+
+
+def request_entity(frame: bytes, header: m.RequestHeader) -> Any | None:
+    """A request as kio reads it; None: kio has no such version."""
+    return _entity(frame, header.api_key, header.api_version, "request", header.size)
+
+
+def response_entity(frame: bytes, api_key: int, version: int) -> Any | None:
+    """A response as kio reads it; None: kio has no such version."""
+    flexible = apis.response_is_flexible(api_key, version)
+    start = _after_tags(frame, HEAD_BYTES) if flexible else HEAD_BYTES
+    return _entity(frame, api_key, version, "response", start)
+
+
+def _entity(frame: bytes, api_key: int, version: int, kind: str, start: int) -> Any | None:
+    try:
+        _reader(apis.NAMES[api_key], version, kind)
+    except ModuleNotFoundError:
+        return None
+    return _kio(apis.NAMES[api_key], version, kind, frame, start)
+
+
+def first_error(frame: bytes) -> int:
+    """The error that a response of version 0 begins with."""
+    return Cursor(frame, HEAD_BYTES).int16()
+
+
+def old_produce_request(
+    frame: bytes, header: m.RequestHeader
+) -> dict[m.TopicPartition, dict[str, int | str | None]]:
+    """Produce v0 to v2, which kio has not."""
+    cursor = Cursor(frame, header.size)
+    acks = cursor.int16()
+    cursor.int32()  # timeout_ms
+    found = _by_topic(cursor, lambda c: (c.int32(), {"records_bytes": c.skipped_bytes()}))
+    return {("", -1): {"acks": acks}, **found}
+
+
+def old_produce_response(
+    frame: bytes, version: int
+) -> dict[m.TopicPartition, dict[str, int | str | None]]:
+    def partition(cursor: Cursor) -> tuple[int, dict[str, int]]:
+        number, error, offset = cursor.int32(), cursor.int16(), cursor.int64()
+        if version >= 2:
+            cursor.int64()  # log_append_time_ms
+        return number, {"error": error, "offset": offset}
+
+    return _by_topic(Cursor(frame, HEAD_BYTES), partition)
 
 
 def control_error(frame: bytes, api_key: int, version: int) -> int:

@@ -8,7 +8,8 @@ The event names and their fields, the contract with `client.Gate`:
     hold_started       the message: hold, rule, api, message, source, destination, partitions
     hold_sender_closed who sent the held message has closed the connection; the hold goes on
     hold_ended         how: released | discarded | closed (then closed_by: the end that closed)
-    dropped            rule and message
+    dropped, delayed, answered, capped    rule and message: what a rule has done to it
+    rule_failed        rule, why: the gate cannot do it to that version of the message
     epoch_answered     follower, leader, topic, partition, error: an OffsetForLeaderEpoch response
                        was delivered; only for subscriptions
     epoch_learned      broker, topic, partition, leader, leader_epoch
@@ -25,9 +26,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from neaptide.nemesis.gate.exchange import Message, Round
 from neaptide.nemesis.gate.lane import Hold
 from neaptide.nemesis.gate.rules import PartitionFacts
+from neaptide.nemesis.gate.said import Message, Round
 
 Event = dict[str, Any]
 PHASES = {"request": "started", "response": "answered"}

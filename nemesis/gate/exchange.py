@@ -8,106 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from neaptide.nemesis.gate import decode
 from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.conversation import Conversation
 from neaptide.nemesis.gate.fetch_answer import FetchAnswer, fetch_response
 from neaptide.nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
-from neaptide.nemesis.gate.model import Api, MessageKind
+from neaptide.nemesis.gate.model import CLIENT, Api, MessageKind
 from neaptide.nemesis.gate.rounds import RoundCounter
-from neaptide.nemesis.gate.rules import MessageFacts, PartitionFacts
+from neaptide.nemesis.gate.rules import PartitionFacts
+from neaptide.nemesis.gate.said import Message, Round
 from neaptide.nemesis.gate.sessions import FetchSession
-
-Fate = Literal["passed", "held", "discarded", "dropped"]
-
-
-@dataclass(slots=True)
-class Round:
-    """A fetch round of one partition, as far as it has come: a row of results.schema."""
-
-    follower: int
-    leader: int
-    topic: str
-    partition: int
-    leader_epoch: int | None
-    round: int
-    requested_ns: int
-    fetch_offset: int
-    forwarded_ns: int | None = None
-    responded_ns: int | None = None
-    delivered_ns: int | None = None
-    high_watermark: int | None = None
-    log_start_offset: int | None = None
-    records_bytes: int | None = None
-    error: int | None = None
-    request_fate: Fate = "discarded"  # until it has left
-    response_fate: Fate | None = None
-    held_ns: int = 0
-    recorded: bool = False
-
-    def answered(self, answer: m.FetchedPartition | None, error: int, now_ns: int) -> None:
-        """The response has come; without an answer for this partition if it says `error`."""
-        self.responded_ns = now_ns
-        self.response_fate = "discarded"  # until it has left
-        self.error = error
-        if answer is not None:
-            self.error = answer.error
-            self.high_watermark = answer.high_watermark
-            self.log_start_offset = answer.log_start_offset
-            self.records_bytes = answer.records_bytes
-
-    def facts(self) -> PartitionFacts:
-        return PartitionFacts(
-            self.topic,
-            self.partition,
-            {
-                "round": self.round,
-                "fetch_offset": self.fetch_offset,
-                "high_watermark": self.high_watermark,
-                "leader_epoch": self.leader_epoch,
-                "records_bytes": self.records_bytes,
-                "log_start_offset": self.log_start_offset,
-                "error": self.error,
-            },
-        )
-
-
-@dataclass(slots=True)
-class Message:
-    """A request or response that rules may take, and the rounds that it belongs to."""
-
-    api: Api
-    message: MessageKind
-    source: int | None
-    destination: int | None
-    rounds: tuple[Round, ...] = ()
-    epochs: tuple[PartitionFacts, ...] = ()  # of an OffsetForLeaderEpoch, which is no round
-    held_ns: int = 0
-
-    def facts(self) -> MessageFacts:
-        """The message as rules see it."""
-        partitions = self.epochs or tuple(entry.facts() for entry in self.rounds)
-        return MessageFacts(self.api, self.message, self.source, self.destination, partitions)
-
-    def left(self, now_ns: int) -> None:
-        """It is on its way to its destination."""
-        fate: Fate = "held" if self.held_ns else "passed"
-        for entry in self.rounds:
-            entry.held_ns += self.held_ns
-            if self.message == "request":
-                entry.forwarded_ns, entry.request_fate = now_ns, fate
-            else:
-                entry.delivered_ns, entry.response_fate = now_ns, fate
-
-    def lost(self, fate: Fate) -> None:
-        """It never will be."""
-        for entry in self.rounds:
-            entry.held_ns += self.held_ns
-            if self.message == "request":
-                entry.request_fate = fate
-            else:
-                entry.response_fate = fate
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +53,7 @@ class Exchange:
     source: int | None = None
     shared: bool = False  # clients use this listener too
     is_client: bool = False  # known by what only clients ask
+    others: Conversation | None = None  # reads all that is no round; None: nobody asks for it
     session: FetchSession = field(default_factory=FetchSession)
     waiting: dict[int, _Asked] = field(default_factory=dict)  # by correlation id
     # correlation id → api and version of a controller's request
@@ -163,12 +75,21 @@ class Exchange:
         if header.api_key == m.LEADER_AND_ISR:
             states = decode.leader_and_isr(frame, header)
             return None if states is None else EpochNews(self.destination, states)
-        return None
+        return self._other(frame, header)
+
+    def _other(self, frame: bytes, header: m.RequestHeader) -> Message | None:
+        if self.others is None:
+            return None
+        return self.others.asked(frame, header, CLIENT if self.is_client else self.source)
 
     def response(self, frame: bytes, now_ns: int) -> Message | None:
         """Read a response; None: not to a request that was read."""
         if self.controls:
             self._control_answered(frame)
+        if self.others is not None and self.others.waiting:
+            message = self.others.answered(frame, CLIENT if self.is_client else self.source)
+            if message is not None:
+                return message
         if not self.waiting:
             return None
         number = decode.correlation_id(frame)
@@ -208,7 +129,7 @@ class Exchange:
             return None
         if request.replica_id < 0:  # a consumer
             self.is_client = self.shared
-            return None
+            return self._other(frame, header)
         if self.source is None:
             self.source = request.replica_id
         asked = self.session.request(request)

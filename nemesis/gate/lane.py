@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from neaptide.nemesis.gate.exchange import EpochNews, Message
+from neaptide.nemesis.gate.exchange import EpochNews
 from neaptide.nemesis.gate.model import Endpoint
+from neaptide.nemesis.gate.said import Message
 
 QUEUED_BYTES_MAX: Final = 8 * 1024 * 1024  # beyond that the sender is no longer read
 HoldEnd = Literal["released", "discarded", "closed"]

@@ -12,9 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.apis import APIS, error_number
 from neaptide.nemesis.gate.where import parse_where
 
 Purpose = Literal["client", "replication", "coordination"]
@@ -23,9 +24,9 @@ CLIENT: Final = "client"
 COORDINATION: Final = "coordination"
 LOOPBACK: Final = "127.0.0.1"
 
-Api = Literal["fetch", "offset_for_leader_epoch"]
+Api = Literal["fetch", "offset_for_leader_epoch"]  # of replicas, which rounds are made of
 MessageKind = Literal["request", "response"]
-Action = Literal["hold", "drop", "delay"]
+Action = Literal["hold", "drop", "delay", "answer", "cap"]
 InFlight = Literal["discarded", "delivered"]
 _T = TypeVar("_T")
 
@@ -53,6 +54,7 @@ class LinkSpec:
     target: Target | None = None  # None: not yet known, connections are closed
     port: int = 0  # 0: the gate chooses
     shared: bool = False  # a replication link that clients use too: there is one listener
+    reads: bool = False  # rules may be about any API of it, not about replicas' fetches alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +138,58 @@ def _target(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which messages of a replication link the gate takes, and what it does with them.
+    """Which messages of a link the gate takes, and what it does with them.
 
     hold: the message waits, and what is behind it on that connection in that direction queues.
     drop: it is thrown away and the connection closed, for a message that TCP loses is a broken
-    connection. delay: it, and so what is behind it, leaves `delay_ms` later.
+    connection. delay: it, and so what is behind it, leaves `delay_ms` later. answer: a response
+    says `error` in place of what it said; a Produce request goes no further, and is answered so.
+    cap: an ApiVersions response offers no version of `capped_api` above `capped_version`.
 
     A field that is None matches all. A message is about many partitions: it matches if one of
-    them does, and it is taken whole.
+    them does, and it is taken whole. On links that are not replicas' fetches a rule takes what the
+    link `reads`.
     """
 
     id: str
     action: Action
     message: MessageKind
-    api: Literal["fetch", "offset_for_leader_epoch", "any"] = "fetch"
-    source: int | None = None  # in the direction in which the message travels
-    destination: int | None = None
+    api: str = "fetch"  # a name of apis.APIS, or "any"
+    source: Endpoint | None = None  # in the direction in which the message travels
+    destination: Endpoint | None = None
     topic: str | None = None
     partition: int | None = None
     where: str = ""  # e.g. "high_watermark >= 2 and fetch_offset < 3"
     times: int | None = None  # how many messages it takes; None: all
     delay_ms: int = 0
+    purpose: Purpose | None = "replication"  # of which links
+    error: str = ""  # of Kafka, as NOT_ENOUGH_REPLICAS
+    capped_api: str = ""
+    capped_version: int = -1
 
     def __post_init__(self) -> None:
-        _one_of("action", self.action, ("hold", "drop", "delay"))
+        _one_of("action", self.action, get_args(Action))
         _one_of("message", self.message, ("request", "response"))
-        _one_of("api", self.api, ("fetch", "offset_for_leader_epoch", "any"))
+        _one_of("api", self.api, (*APIS, "any"))
         parse_where(self.where)
         if self.action == "delay" and self.delay_ms <= 0:
             raise UsageError(f"rule {self.id!r} delays by {self.delay_ms} ms: give delay_ms >= 1")
         if self.times is not None and self.times < 1:
             raise UsageError(f"rule {self.id!r} takes {self.times} messages: give times >= 1")
+        if self.action == "answer":
+            self._check_answer()
+        if self.action == "cap":
+            _one_of("api", self.capped_api, APIS)
+            if (self.message, self.api) != ("response", "api_versions"):
+                raise UsageError(f"rule {self.id!r} caps what is no ApiVersions response")
+
+    def _check_answer(self) -> None:
+        error_number(self.error)
+        if self.message == "request" and self.api != "produce":
+            raise UsageError(
+                f"rule {self.id!r}: of requests only a produce can be answered in place of its"
+                " leader; of all else the response"
+            )
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Rule:

@@ -11,7 +11,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from neaptide.nemesis.gate.exchange import Round
+from neaptide.nemesis.gate.said import Round
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Written
 from neaptide.results.schema import FETCH_ROUNDS

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from neaptide.clusters.errors import UsageError
-from neaptide.nemesis.gate.model import Api, MessageKind, Rule
+from neaptide.nemesis.gate.model import Endpoint, MessageKind, Purpose, Rule
 from neaptide.nemesis.gate.where import parse_where
 
 
@@ -19,18 +19,19 @@ class PartitionFacts:
 
     topic: str
     partition: int
-    numbers: Mapping[str, int | None]  # by the names in where.NAMES
+    numbers: Mapping[str, int | str | None]  # by the names in where.NAMES
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFacts:
     """A message as rules see it."""
 
-    api: Api
+    api: str
     message: MessageKind
-    source: int | None
-    destination: int | None
+    source: Endpoint | None
+    destination: Endpoint | None
     partitions: tuple[PartitionFacts, ...]
+    purpose: Purpose = "replication"  # of the link that it travels on
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def matches(rule: Rule, message: MessageFacts) -> bool:
     """Whether a rule is about this message."""
     return (
         rule.message == message.message
+        and rule.purpose in (None, message.purpose)
         and rule.api in ("any", message.api)
         and rule.source in (None, message.source)
         and rule.destination in (None, message.destination)

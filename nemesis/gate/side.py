@@ -10,11 +10,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Final, cast
 
-from neaptide.nemesis.gate.exchange import Exchange, Message
+from neaptide.nemesis.gate.exchange import Exchange
 from neaptide.nemesis.gate.fetch_answer import FetchAnswer
 from neaptide.nemesis.gate.frames import HEAD_BYTES, FrameSplitter
 from neaptide.nemesis.gate.lane import Lane
 from neaptide.nemesis.gate.pressure import keep_pressure
+from neaptide.nemesis.gate.said import Message
 
 if TYPE_CHECKING:
     from neaptide.nemesis.gate.connection import Connection

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Final
+from dataclasses import replace
+from typing import Final, cast
 
 from neaptide.clusters.errors import UsageError
 from neaptide.nemesis.gate.connection import Connection
+from neaptide.nemesis.gate.conversation import Conversation
 from neaptide.nemesis.gate.events import (
     PHASES,
     Event,
@@ -19,13 +21,22 @@ from neaptide.nemesis.gate.events import (
     message_fields,
     round_event,
 )
-from neaptide.nemesis.gate.exchange import EpochNews, Exchange, Message, Round
+from neaptide.nemesis.gate.exchange import EpochNews, Exchange
 from neaptide.nemesis.gate.lane import Hold, HoldEnd
-from neaptide.nemesis.gate.model import Cut, Endpoint, InFlight, LinkSpec, Rule, Subscription
+from neaptide.nemesis.gate.model import (
+    Cut,
+    Endpoint,
+    InFlight,
+    LinkSpec,
+    Purpose,
+    Rule,
+    Subscription,
+)
 from neaptide.nemesis.gate.network import Network
 from neaptide.nemesis.gate.recorder import RoundRecorder
 from neaptide.nemesis.gate.rounds import RoundCounter
 from neaptide.nemesis.gate.rules import RuleBook
+from neaptide.nemesis.gate.said import Message, Round
 
 BURY_DEADLINE_S: Final = 5.0
 
@@ -129,22 +140,26 @@ class Switch:
         self._connections[connection.number] = connection
         return connection
 
-    def new_exchange(self, destination: int, *, shared: bool = False) -> Exchange:
+    def new_exchange(self, link: LinkSpec) -> Exchange:
         return Exchange(
-            destination,
+            cast(int, link.destination),
             self._counter,
             self.topic_names,
             self._note_unread,
             self._note_controlled,
-            shared=shared,
+            shared=link.shared,
+            others=self.new_conversation(None, link.destination) if link.reads else None,
         )
 
-    def judge(self, message: Message) -> Rule | None:
+    def new_conversation(self, source: Endpoint | None, destination: Endpoint) -> Conversation:
+        return Conversation(source, destination, self.topic_names, self._note_unread)
+
+    def judge(self, message: Message, purpose: Purpose) -> Rule | None:
         """A message has come: report its rounds, and say which rule takes it."""
         self._report(message.rounds, PHASES[message.message])
         if not self._rules.installed:
             return None
-        self._rules, rule = self._rules.judge(message.facts())
+        self._rules, rule = self._rules.judge(replace(message.facts(), purpose=purpose))
         return rule
 
     def hold(self, rule: Rule, message: Message, connection: Connection) -> Hold:
@@ -168,9 +183,13 @@ class Switch:
                 hold.sender_closed = True
                 self._emit(hold_event("hold_sender_closed", hold, self.clock_ns()))
 
-    def dropped(self, rule: Rule, message: Message) -> None:
-        event = {"event": "dropped", "at_ns": self.clock_ns(), "rule": rule.id}
+    def hit(self, how: str, rule: Rule, message: Message) -> None:
+        """A rule has done what it does to a message, once and for all."""
+        event = {"event": how, "at_ns": self.clock_ns(), "rule": rule.id}
         self._emit(event | message_fields(message))
+
+    def failed(self, rule: Rule, why: str) -> None:
+        self._emit({"event": "rule_failed", "at_ns": self.clock_ns(), "rule": rule.id, "why": why})
 
     def left(self, message: Message) -> None:
         """A message is on its way to its destination."""
@@ -266,7 +285,7 @@ class Switch:
     def _report_epochs(self, message: Message) -> None:
         """What a follower is told of epochs. Who asks is not always known: then it is a client."""
         follower, leader = message.destination, message.source
-        if follower is None or leader is None:
+        if not isinstance(follower, int) or not isinstance(leader, int):
             return
         for entry in message.epochs:
             if self._is_subscribed(follower, leader, entry.topic, entry.partition):

@@ -1,9 +1,10 @@
-"""The condition of a rule: comparisons of a message's numbers, all of which must hold.
+"""The condition of a rule: comparisons of a message's fields, all of which must hold.
 
     high_watermark >= 2 and fetch_offset < 3
+    group == g and generation > 1
 
-Not an expression language: a name, an operator, an integer, joined by `and`. A number that a
-message does not have (a request has no high watermark) makes its comparison false.
+Not an expression language: a name, an operator, an integer or a word, joined by `and`. A field that
+a message does not have (a request has no high watermark) makes its comparison false.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from neaptide.clusters.errors import UsageError
 
@@ -25,8 +26,17 @@ NAMES: Final = (
     "records_bytes",
     "log_start_offset",
     "error",
+    "offset",  # that is committed, or that a Produce is acknowledged with
+    "producer_id",
+    "producer_epoch",
+    "sequence",
+    "generation",
+    "member_epoch",
+    "acks",
+    "committed",  # whether EndTxn or a marker commits: 1 or 0
 )
-_OPERATORS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+TEXTS: Final = ("transactional_id", "group", "member", "client_id", "key")
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
     ">=": operator.ge,
@@ -34,7 +44,8 @@ _OPERATORS: Final[Mapping[str, Callable[[int, int], bool]]] = {
     ">": operator.gt,
     "<": operator.lt,
 }
-_COMPARISON = re.compile(r"\s*([A-Za-z_]\w*)\s*(==|!=|>=|<=|>|<)\s*(-?\d+)\s*")
+_COMPARISON = re.compile(r"\s*([A-Za-z_]\w*)\s*(==|!=|>=|<=|>|<)\s*([\w.-]+)\s*")
+_NUMBER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +54,11 @@ class Comparison:
 
     name: str
     operator: str
-    number: int
+    value: int | str
 
-    def holds(self, facts: Mapping[str, int | None]) -> bool:
-        value = facts.get(self.name)
-        return value is not None and _OPERATORS[self.operator](value, self.number)
+    def holds(self, facts: Mapping[str, int | str | None]) -> bool:
+        found = facts.get(self.name)
+        return found is not None and _OPERATORS[self.operator](found, self.value)
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +76,13 @@ def _comparison(text: str) -> Comparison:
             f"cannot read the comparison {text.strip()!r}: write it like 'high_watermark >= 2',"
             " and join several by 'and'"
         )
-    name, sign, number = found.groups()
+    name, sign, value = found.groups()
+    if name in TEXTS:
+        if sign not in ("==", "!="):
+            raise UsageError(f"{name} is a text: compare it by == or !=, not by {sign}")
+        return Comparison(name, sign, value)
     if name not in NAMES:
-        raise UsageError(f"a message has no {name!r}: must be one of {', '.join(NAMES)}")
-    return Comparison(name, sign, int(number))
+        raise UsageError(f"a message has no {name!r}: must be one of {', '.join((*NAMES, *TEXTS))}")
+    if not _NUMBER.fullmatch(value):
+        raise UsageError(f"{name} is a number: {value!r} is none")
+    return Comparison(name, sign, int(value))

@@ -55,6 +55,31 @@ class WorldObserved:
         disk = self._world.disks.get(broker)
         return disk.high_watermarks.get(self._world.partition) if disk else None
 
+    def flushed(self, broker: int) -> int | None:
+        disk = self._world.disks.get(broker)
+        log = disk.logs.get(self._world.partition) if disk else None
+        return log.recovery_point if log else None
+
+    # --- what is not there in the simulation: scenarios that ask for it are not played here ---
+
+    def hits(self, rule: str) -> int:
+        return 0
+
+    def sender_gone(self, rule: str) -> bool:
+        return False
+
+    def handled(self, record: str) -> int:
+        return 0
+
+    def taken(self, client: str, record: str) -> bool:
+        return False
+
+    def assigned(self, client: str) -> int:
+        return 0
+
+    def told(self, client: str) -> str | None:
+        return None
+
     # --- the coordination service ---
 
     def leader(self) -> int | None:
@@ -105,7 +130,7 @@ class WorldObserved:
         """Whether this follower was told last that it and whom it follows are not in one epoch."""
         return broker in self._world.fenced
 
-    def held(self, source: int, destination: int) -> bool:
+    def held(self, source: int | str, destination: int | str) -> bool:
         world = self._world
         return any(
             link is not None

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from neaptide.clusters.simulation import committing, faults, producing
+from neaptide.clusters.simulation.clients import RECORD_BYTES
 from neaptide.clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
@@ -39,7 +40,7 @@ class Performer:
     def do(self, step: steps.Step) -> Mapping[str, Any]:
         """What is to be told of it. Raises MissedError where the step cannot be done."""
         handler = _VERBS.get(type(step))
-        if handler is None:
+        if handler is None or not can_do(step):
             raise MissedError(f"the simulation cannot do {type(step).__name__.lower()} yet")
         return handler(self, step) or {}
 
@@ -82,9 +83,12 @@ class Performer:
         return number
 
     def _produce(self, step: steps.Produce) -> None:
+        size = RECORD_BYTES if step.size_bytes is None else step.size_bytes
         for record in step.records:
             to = None if step.to is None else self.brokers[step.to]
-            producing.produce(self.world, record, ACKS[step.acks], step.partition, to=to)
+            producing.produce(
+                self.world, record, ACKS[step.acks], step.partition, to=to, size_bytes=size
+            )
 
     def _load(self, step: steps.Load) -> None:
         producing.load(self.world, step.rate, ACKS[step.acks])
@@ -129,7 +133,7 @@ class Performer:
             Hold(
                 step.name,
                 step.message,
-                step.api,
+                cast(steps.Api, step.api),
                 self.brokers[step.source],
                 self.brokers[step.destination],
                 where_of(step.where),
@@ -153,15 +157,26 @@ class Performer:
     def _kill(self, step: steps.Kill) -> None:
         faults.kill(self.world, self._live(step.broker), delivered=step.in_flight == "delivered")
 
+    def _kill_together(self, step: steps.KillTogether) -> None:
+        for broker in step.brokers:  # no time passes between them
+            faults.kill(self.world, self._live(broker), delivered=step.in_flight == "delivered")
+
     def _power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
-        keep: dict[int, int] = {}
-        if step.survives is not None:
-            offset = self.world.clients.acked.get(step.survives)
-            if offset is None:
-                raise MissedError(f"{step.survives} was not acknowledged: its offset is not known")
-            keep = {0: offset + 1}
-        lost = faults.power_off(self.world, self._live(step.broker), keep)
+        lost = faults.power_off(self.world, self._live(step.broker), self._kept(step.survives))
         return {"lost": {str(partition): count for partition, count in lost.items()}}
+
+    def _power_off_together(self, step: steps.PowerOffTogether) -> None:
+        keep = self._kept(step.survives)
+        for broker in step.brokers:
+            faults.power_off(self.world, self._live(broker), keep)
+
+    def _kept(self, survives: str | None) -> dict[int, int]:
+        if survives is None:
+            return {}
+        offset = self.world.clients.acked.get(survives)
+        if offset is None:
+            raise MissedError(f"{survives} was not acknowledged: its offset is not known")
+        return {0: offset + 1}
 
     def _stop(self, step: steps.Stop) -> None:
         faults.stop(self.world, self._live(step.broker))
@@ -186,6 +201,13 @@ class Performer:
         """Waits, or measures: the condition is all."""
 
 
+def can_do(step: steps.Step) -> bool:
+    """Whether a world can: the messages that it may hold are those of replicas."""
+    if isinstance(step, steps.Hold | steps.Drop):
+        return step.purpose == "replication" and step.api in get_args(steps.Api)
+    return type(step) in _VERBS
+
+
 def where_of(text: str) -> Callable[[Facts], bool] | None:
     """A rule's condition, as the world asks it."""
     comparisons = parse_where(text)
@@ -206,6 +228,8 @@ _VERBS: Final[Mapping[type, Callable[..., Mapping[str, Any] | None]]] = {
     steps.Discard: Performer._discard,
     steps.Kill: Performer._kill,
     steps.PowerOff: Performer._power_off,
+    steps.KillTogether: Performer._kill_together,
+    steps.PowerOffTogether: Performer._power_off_together,
     steps.Stop: Performer._stop,
     steps.Restart: Performer._restart,
     steps.Pause: Performer._pause,

@@ -18,7 +18,7 @@ from neaptide.nemesis.scenario import Scenario, ScheduledStep
 from neaptide.nemesis.search.ending import Ended, end
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.observed import WorldObserved
-from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.perform import MissedError, Performer, can_do
 from neaptide.nemesis.search.worlds import ready_world, spec_of
 
 Look = Callable[[WorldObserved], tuple[str, ...]]
@@ -62,6 +62,11 @@ def simulate(
     if missed:
         judged = replace(judged, outcome="unknown")
     return Simulated(world, missed, ended, judged, tuple(player.disagreements))
+
+
+def is_simulated(scenario: Scenario) -> bool:
+    """Whether a world can do all of its steps."""
+    return all(can_do(scheduled.step) for scheduled in scenario.steps)
 
 
 class _Player:
@@ -113,7 +118,10 @@ class _Player:
         unit = self._scenario.settings.get(step.unit, "")
         if position is None or not unit.isdigit():
             raise MissedError("nothing to measure from")
-        times = (self._world.now_us - position.at_us) / 1_000 / int(unit)
+        elapsed_ms = (self._world.now_us - position.at_us) / 1_000
+        times = elapsed_ms / int(unit)
+        value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
+        self._tell({"measured": {**value, "above": step.above, "at_most": step.at_most}})
         most = step.at_most + step.slack_ms / int(unit)
         if not step.above < times <= most:
             self.disagreements.append(

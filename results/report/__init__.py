@@ -15,7 +15,7 @@ import jinja2
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neaptide.results.report import evidence, over_time, plots
+from neaptide.results.report import evidence, lag, over_time, plots
 from neaptide.results.report.closeup import close_up
 from neaptide.results.report.diagram import draw
 from neaptide.results.report.layout import lay_out
@@ -82,6 +82,7 @@ def _page(data: RunData) -> dict[str, Any]:
             svg
             for svg in (
                 over_time.load(data),
+                lag.lag(data),
                 plots.leaders(data) if under_load else None,
                 plots.watermarks(data),
             )

@@ -87,7 +87,7 @@ def test_two_rules_cannot_share_an_id() -> None:
     [
         ({"action": "eat"}, "'eat' is no action: must be one of hold, drop, delay"),
         ({"message": "reply"}, "'reply' is no message"),
-        ({"api": "produce"}, "'produce' is no api"),
+        ({"api": "shout"}, "'shout' is no api"),
         ({"action": "delay"}, "give delay_ms >= 1"),
         ({"times": 0}, "give times >= 1"),
         ({"where": "hw > 1"}, "no 'hw'"),

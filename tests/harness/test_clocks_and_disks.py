@@ -117,7 +117,7 @@ def test_the_simulation_refuses_what_it_has_not(tmp_path: Path) -> None:
     (tmp_path / "one.toml").write_text(RETENTION, encoding="utf-8")
     done, _ = neaptide(tmp_path, "run", "one.toml", "--host", "simulation")
     assert done.returncode == 64
-    assert "the simulation does not have" in done.stderr
+    assert "The simulation cannot do all steps" in done.stderr
 
 
 # --- files ---------------------------------------------------------------------------------------

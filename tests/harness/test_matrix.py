@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.matrix import scenario_runs
+from neaptide.clusters.hosts.place import parse_place
+from neaptide.harness.catalog import documented
+from neaptide.harness.matrix import finished_runs, scenario_runs
+from neaptide.harness.play import play
+from neaptide.harness.repro import cells, not_served
+from neaptide.harness.systems import parse_systems
 from neaptide.results.outcomes import RULES_VERSION
-from neaptide.results.store import write_json
+from neaptide.results.run import read_run
+from neaptide.results.store import write_json, write_run
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.losing_run import write_losing_run
 from tests.results.test_matrix import save
@@ -87,3 +95,36 @@ def test_a_verdict_that_was_cut_off_is_made_anew(tmp_path: Path) -> None:
     assert document["cells"][0]["observed"] == [
         json.loads((run / "verdict.json").read_text())["outcome"]
     ]
+
+
+def test_a_cell_that_was_played_to_its_end_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was cut short is not, nor what was played from another file."""
+    monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
+    [(path, scenario)] = documented(["acks-1-loss"])
+    [system] = parse_systems(["neaptide:2.1"])
+    place = parse_place("simulation")
+    played = asyncio.run(play(scenario, system, 3, str(path), lambda line: None, place))
+    assert finished_runs(scenario, str(system), "simulation") == [played.run]
+    assert finished_runs(scenario, str(system), "local") == []
+    assert finished_runs(scenario, "neaptide:2.0", "simulation") == []
+    changed = replace(scenario, document={**scenario.document, "title": "another"})
+    assert finished_runs(changed, str(system), "simulation") == []
+    write_run(played.run, replace(read_run(played.run), status="interrupted"))
+    assert finished_runs(scenario, str(system), "simulation") == []
+
+
+def test_what_is_not_served_is_not_played_and_is_said() -> None:
+    [(path, scenario)] = documented(["rebalance-duplicate"])
+    assert cells([(path, scenario)], ["neaptide:2.1"], 1) == []
+    [lacking] = not_served([(path, scenario)], ["neaptide:2.1"])
+    assert lacking["system"] == "neaptide:2.1"
+    assert "membership" in lacking["lacks"]
+
+
+def test_the_simulation_is_not_asked_for_what_it_cannot_do() -> None:
+    chosen = documented(["retry-duplicate-plain", "acks-1-loss"])
+    played = cells(chosen, ["neaptide:2.1"], 2, simulated=True)
+    assert [cell.scenario.name for cell in played] == ["acks-1-loss", "acks-1-loss"]

@@ -55,7 +55,7 @@ class Seen:
     def consumed(self, record: str) -> bool:
         return False
 
-    def held(self, source: int, destination: int) -> bool:
+    def held(self, source: int | str, destination: int | str) -> bool:
         return (source, destination) in self.holds
 
     def up(self, broker: int) -> bool:

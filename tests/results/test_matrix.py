@@ -149,3 +149,22 @@ def test_markdown_and_json_by_the_ending_of_the_file(tmp_path: Path) -> None:
     ]
     document = json.loads(write_matrix(matrix, tmp_path / "m.json").read_text(encoding="utf-8"))
     assert document["cells"][0]["agreeing"] == document["cells"][0]["of"] == 1
+
+
+def test_what_a_system_does_not_serve_is_no_pass_and_says_what_it_lacks(tmp_path: Path) -> None:
+    runs = [save(tmp_path, "a", "lost"), save(tmp_path, "b", "lost", system="kafka:4.1.0")]
+    (tmp_path / "c").mkdir()
+    write_run(tmp_path / "c", replace(RUN, name="groups", system="kafka:4.1.0", expected="held"))
+    lacking = {
+        ("groups", "neaptide:0.10"): "no membership",
+        ("acks-1-loss", "neaptide:0.10"): "is not asked: there is a run",
+        ("groups", "kafka:0.8.2.2"): "no such system here",
+    }
+    matrix = assemble([*runs, tmp_path / "c"], lacking)
+    cell = matrix.cell("groups", "neaptide:0.10")
+    assert cell is not None
+    assert (cell.status, cell.text, cell.agreeing) == ("not served", "– not served", 0)
+    assert matrix.counts["not served"] == 1
+    page = write_matrix(matrix, tmp_path / "m.html").read_text(encoding="utf-8")
+    assert "no membership" in page
+    assert "– not served" in write_matrix(matrix, tmp_path / "m.md").read_text(encoding="utf-8")

@@ -1,0 +1,119 @@
+"""What rules see of any message: its named fields, partition by partition. Pure.
+
+kio's entities are walked as they are: a field that rules know by a name is taken where it stands,
+and counts for all that is inside of it. So one walk reads every API that kio has.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from neaptide.nemesis.gate.messages import TopicPartition
+from neaptide.nemesis.gate.rules import PartitionFacts
+
+Named = Mapping[str, int | str | None]
+NO_PARTITION: Final[TopicPartition] = ("", -1)  # of a message that is about none
+
+# Kafka's name of a field → the one that rules use.
+_FIELDS: Final[Mapping[str, str]] = {
+    "transactional_id": "transactional_id",
+    "producer_id": "producer_id",
+    "producer_epoch": "producer_epoch",
+    "v3_and_below_transactional_id": "transactional_id",
+    "v3_and_below_producer_id": "producer_id",
+    "v3_and_below_producer_epoch": "producer_epoch",
+    "group_id": "group",
+    "member_id": "member",
+    "generation_id": "generation",
+    "generation_id_or_member_epoch": "generation",
+    "member_epoch": "member_epoch",
+    "error_code": "error",
+    "committed_offset": "offset",
+    "base_offset": "offset",
+    "fetch_offset": "fetch_offset",
+    "high_watermark": "high_watermark",
+    "leader_epoch": "leader_epoch",
+    "current_leader_epoch": "leader_epoch",
+    "key": "key",
+    "acks": "acks",
+    "committed": "committed",
+    "transaction_result": "committed",
+}
+_TOPIC_FIELDS: Final = ("topic", "name", "topic_id")
+_PARTITION_FIELDS: Final = ("partition_index", "partition", "index")
+_RECORDS: Final = "records"
+# Of a record batch of format v2: its magic, and the producer's id, epoch and first sequence.
+_MAGIC_AT: Final = 16
+_PRODUCER: Final = struct.Struct(">qhi")
+_PRODUCER_AT: Final = 43
+
+
+def parts_of(entity: Any) -> dict[TopicPartition, Named]:
+    """The fields by partition; those outside of any partition by `NO_PARTITION`, and in all."""
+    outside: dict[str, int | str | None] = {}
+    found = dict(_walk(entity, "", outside))
+    return {**found, NO_PARTITION: outside}
+
+
+def facts_of(
+    parts: Mapping[TopicPartition, Named],
+    asked: Mapping[TopicPartition, Named] | None = None,
+    names: Mapping[str, str] | None = None,
+) -> tuple[PartitionFacts, ...]:
+    """As rules see them. `asked`: of the request that this answers; `names`: of topics by id."""
+    asked, names = asked or {}, names or {}
+    outside = {**asked.get(NO_PARTITION, {}), **parts.get(NO_PARTITION, {})}
+    about = [key for key in parts if key != NO_PARTITION] or [NO_PARTITION]
+    return tuple(
+        PartitionFacts(
+            names.get(key[0], key[0]),
+            key[1],
+            {**outside, **asked.get(key, {}), **parts.get(key, {})},
+        )
+        for key in about
+    )
+
+
+def _walk(
+    entity: Any, topic: str, outside: dict[str, int | str | None] | None
+) -> Iterator[tuple[TopicPartition, Named]]:
+    """`outside`: where the fields of what is in no partition are put."""
+    own = {entry.name: getattr(entity, entry.name) for entry in fields(entity)}
+    topic = next((_text(own[name]) for name in _TOPIC_FIELDS if name in own), topic)
+    number = next((own[name] for name in _PARTITION_FIELDS if name in own), None)
+    named = {_FIELDS[name]: _plain(value) for name, value in own.items() if name in _FIELDS}
+    if isinstance(number, int):
+        records = own.get(_RECORDS)
+        yield (topic, int(number)), {**named, **producer_of(records if records else b"")}
+        return
+    if outside is not None:
+        outside.update(named)
+    for value in own.values():
+        for inner in value if isinstance(value, tuple) else ():
+            if is_dataclass(inner):
+                yield from _walk(inner, topic, outside)
+            elif topic and isinstance(inner, int):  # a list of bare partition numbers
+                yield (topic, int(inner)), named
+
+
+def producer_of(records: bytes) -> Named:
+    """Who a record batch of format v2 says that it is from; nobody says so in older ones."""
+    if len(records) < _PRODUCER_AT + _PRODUCER.size or records[_MAGIC_AT] < 2:
+        return {}
+    producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+    return {"producer_id": producer_id, "producer_epoch": epoch, "sequence": sequence}
+
+
+def _plain(value: Any) -> int | str | None:
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int):
+        return int(value)
+    return None if value is None else str(value)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
