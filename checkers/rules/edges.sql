@@ -2,7 +2,8 @@
 --
 -- wr: from the sender of a record to everyone who read it. ww: from the sender of a record to the
 -- sender of the next in the log. rw: from a reader to the sender of the record behind the last that
--- it read. Only runs with transactions have any.
+-- it read. Where nobody is known to have sent a record, no edge goes there or on from there. Only
+-- runs with transactions have any.
 WITH writers AS (
     SELECT run, topic, partition, value, send_operation AS writer
     FROM profiles
@@ -15,7 +16,9 @@ ordered AS (
         lead(writer) OVER log_order AS next_writer,
         lead(value) OVER log_order AS next_value
     FROM log
-    JOIN writers USING (run, topic, partition, value)
+    JOIN runs USING (run)
+    LEFT JOIN writers USING (run, topic, partition, value)
+    WHERE transactions
     WINDOW log_order AS (PARTITION BY run, topic, partition ORDER BY log_offset)
 ),
 last_reads AS (

@@ -119,6 +119,14 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
         ),
         {"G0"}, "valid",
     ),
+    "two-transactions-write-before-each-other-around-a-record-of-nobody": (
+        story(
+            txn(("send", 0, "a"), ("send", 1, "b", 1)),
+            txn(("send", 2, "c"), ("send", 0, "d", 1), process=2),
+            final((0, "a"), (1, "x"), (2, "c")), final((0, "d"), (1, "b"), partition=1), **TWO,
+        ),
+        {"phantom"}, "anomalous",
+    ),
     "two-transactions-write-in-one-order": (
         story(
             txn(("send", 0, "a"), ("send", 0, "b", 1)),
