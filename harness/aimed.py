@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, assert_never
 
+from neaptide.clusters.errors import UsageError
 from neaptide.clusters.kafka.members import RefusedChangeError
 from neaptide.harness.faults import Faults
 from neaptide.harness.observed import StageObserved
@@ -96,8 +97,8 @@ class _Aimed:
         try:
             for number, step in read_steps(self._episode, self._who, self._observed):
                 await self._play_step(number, step)
-        except NotKnownError as unknown:
-            raise MissedError(str(unknown)) from None
+        except (NotKnownError, UsageError) as error:  # nobody has a role; the gate cannot do it
+            raise MissedError(str(error)) from None
 
     async def _find_roles(self) -> Cast:
         """When every replica is in the ISR and follows: else nobody has the roles."""
@@ -210,6 +211,7 @@ class _Aimed:
         if is_up == isinstance(step, steps.Restart | steps.Resume):
             state = "there already" if is_up else "down already"
             raise MissedError(f"step {number}: {step.broker}, broker {broker}, is {state}")
+        self._undo.append(partial(bring_back, self._stage, self._faults, broker))
         match step:
             case steps.Kill():
                 await self._faults.kill(broker, step.in_flight)
@@ -225,7 +227,6 @@ class _Aimed:
                 await self._faults.resume(broker)
             case _:
                 assert_never(step)
-        self._undo.append(partial(bring_back, self._stage, self._faults, broker))
 
     async def _elect_preferred(self, number: int) -> None:
         try:

@@ -15,6 +15,7 @@ from neaptide.nemesis.drawn.episodes import (
     FOLLOWER,
     FOLLOWERS,
     NEXT_LEADER,
+    OLD_CONTROLLER,
     OLD_LEADER,
     Episode,
 )
@@ -202,11 +203,13 @@ def _aimed(rng: random.Random, rule: str) -> Step:
 
 def _done(rng: random.Random, rule: str, power_off: bool) -> list[Step]:
     """What is done when a rule has hit, if anything."""
-    how = rng.choices(("gone", "elect", "nothing"), (4, 1, 2))[0]
+    how = rng.choices(("gone", "elect", "controller", "nothing"), (4, 1, 1, 1))[0]
     if how == "elect":
         return [{"elect": {}}]
     if how == "nothing":
         return []
+    if how == "controller":
+        return [_gone(rng, OLD_CONTROLLER, f"controller is not {OLD_CONTROLLER}", power_off=False)]
     who = rng.choice((OLD_LEADER, NEXT_LEADER))
     until = f"leader is not {OLD_LEADER}" if who == OLD_LEADER else f"{who} not in isr"
     return [_gone(rng, who, until, power_off)]

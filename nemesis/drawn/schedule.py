@@ -36,6 +36,7 @@ _LASTS_S: Final = (1.0, 5.0)
 _EPISODE_S: Final = 8.0  # at most; it is over as soon as it has hit
 _AT_ONCE: Final = ((1, 5.0), (2, 3.0), (3, 1.5))  # how many faults a phase has, and how often
 _ROUNDS: Final = "rounds"
+_FEW: Final = 3
 _KEPT: Final = 0.7  # how likely a seed keeps a fault that was asked for
 
 
@@ -113,10 +114,13 @@ def draw_schedule(
 def _swarm(rng: random.Random, faults: Sequence[str]) -> dict[str, float]:
     """The faults of one seed, and how likely each is; those that are aimed are never left out."""
     kept = [name for name in faults if rng.random() < _KEPT or name == _ROUNDS]
-    kept = kept or [rng.choice(list(faults))] if faults else []
+    left = [name for name in faults if name not in kept]
+    least = 2 if len(faults) > 2 else min(1, len(faults))
+    kept += rng.sample(left, max(0, least - len(kept)))
     weights = {name: rng.uniform(0.3, 1.0) for name in kept}
-    if _ROUNDS in weights:  # twice as much as all the others together, and more
-        weights[_ROUNDS] += 2 * (sum(weights.values()) - weights[_ROUNDS])
+    if _ROUNDS in weights:  # twice as much as one or two others; of many, less than half
+        others = sum(weights.values()) - weights[_ROUNDS]
+        weights[_ROUNDS] += others * (2 if len(weights) <= _FEW else 0.6)
     return weights
 
 
