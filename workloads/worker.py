@@ -6,6 +6,7 @@ standard input is the end of the process. What it records it writes itself, into
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import json
 import sys
@@ -246,6 +247,8 @@ class Worker:
         deadline = time.monotonic() + deadline_s
         asked = [role for role in self._roles if role.stopping.is_set()]
         late = sum(not role.wait(max(0.0, deadline - time.monotonic())) for role in asked)
+        if late:  # into the log of this process: where each stands
+            faulthandler.dump_traceback(sys.stderr)
         return {"late": late, "left": sum(role.left for role in asked)}
 
     def do_open(self, deadline_s: float, **config: Any) -> str:

@@ -35,7 +35,11 @@ def _part(row: Row) -> Part:
 
 
 def _of(rows: Rows, *kinds: str) -> list[Row]:
-    return [row for row in rows if row["f"] in kinds]
+    """Of what is known to be so; settings are nobody's operations."""
+    return [
+        row for row in rows
+        if row["f"] in kinds and (row["type"] == "ok" or row["f"] in ("setting", "send", "poll", "commit"))
+    ]  # fmt: skip
 
 
 def _setting(rows: Rows, key: str) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -220,6 +221,13 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
     ),
     "a-member-lets-go-first": (
         story(*SENT, owner("assigned", 1), owner("revoked", 1), owner("assigned", 2), AB),
+        set(), "valid",
+    ),
+    "a-member-learns-too-late-what-it-was-assigned": (
+        story(
+            *SENT, owner("assigned", 1), replace(owner("assigned", 2), type="info"),
+            owner("revoked", 1), AB,
+        ),
         set(), "valid",
     ),
     "a-member-lost-it-and-learns-so-late": (

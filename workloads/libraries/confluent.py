@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -87,9 +88,12 @@ class ConfluentProducer:
         return len(self._producer)
 
     def close(self) -> None:
+        """To let go of one that has failed for good may take long, and nobody waits for it."""
         with suppress(KafkaException):
             self._producer.purge()
         self.poll()
+        threading.Thread(target=_let_go, args=([self._producer],), daemon=True).start()
+        del self._producer
 
     def init_transactions(self, timeout_s: float) -> None:
         with _translated():
@@ -223,6 +227,10 @@ class ConfluentConsumer:
         with _translated():
             self._consumer.commit(offsets=_positions(offsets), asynchronous=True)
         done("_NOBODY_WAITS")
+
+
+def _let_go(producers: list[Any]) -> None:
+    producers.clear()
 
 
 def _positions(offsets: Mapping[Place, int]) -> list[Any]:

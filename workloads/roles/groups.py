@@ -217,9 +217,12 @@ class GroupMember(Role):
     # --- what is assigned ------------------------------------------------------------------------
 
     def assigned(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        """Who was silent for too long may be told of a generation that is over: then it is not
+        known whether it owns what it is told."""
+        kind = "info" if self._was_silent else "ok"
         starts = self._starts(places)
         for place in places:
-            self._record("assigned", place)
+            self._record("assigned", place, kind=kind)
             self._owned[place] = None
         return starts
 
@@ -229,7 +232,7 @@ class GroupMember(Role):
         Who did not poll for longer than a member may is none any more, whatever it is called: its
         library may learn of a rebalance first, and say so when it is asked again (KIP-62).
         """
-        if time.monotonic() - self._polled > SESSION_MS / 1e3:
+        if self._was_silent:
             self.lost(places)
             return
         if not self._commits.auto and not self._commits.before:
@@ -237,6 +240,10 @@ class GroupMember(Role):
         for place in places:
             self._record("revoked", place)
             self._owned.pop(place, None)
+
+    @property
+    def _was_silent(self) -> bool:
+        return time.monotonic() - self._polled > SESSION_MS / 1e3
 
     def lost(self, places: Sequence[Place]) -> None:
         for place in places:
@@ -278,6 +285,7 @@ class GroupMember(Role):
         *,
         operation: int | None = None,
         at_ns: int | None = None,
+        kind: str = "ok",
     ) -> None:
         recorder = self.desk.recorder
         at_ns = recorder.now_ns() if at_ns is None else at_ns
@@ -285,7 +293,7 @@ class GroupMember(Role):
             operation=recorder.new_operation() if operation is None else operation,
             process=self.process,
             f=f,
-            type="ok",
+            type=kind,
             invoked_ns=at_ns,
             completed_ns=at_ns,
             topic=place[0],

@@ -32,6 +32,7 @@ class Transaction:
     rows: list[dict[str, Any]] = field(default_factory=list)
     offsets: dict[Place, int] = field(default_factory=dict)  # where its polls came to
     mops: int = 0
+    planned: list[tuple[Place, str | None, str]] = field(default_factory=list)  # what it may send
 
     def next_mop(self) -> int:
         self.mops += 1
@@ -111,7 +112,7 @@ class Transactor(Role):
     def prepare(self, sends: list[tuple[Place, str | None, str]]) -> tuple[Transaction, int]:
         """Notes what will be sent before anything is."""
         recorder = self.desk.recorder
-        made = Transaction(recorder.new_operation(), recorder.now_ns())
+        made = Transaction(recorder.new_operation(), recorder.now_ns(), planned=sends)
         segment = self.desk.note(
             [
                 (
@@ -187,6 +188,13 @@ class Transactor(Role):
         """Records it; after an unknown end the client is another process."""
         recorder = self.desk.recorder
         completed_ns = recorder.now_ns()
+        sent = {row["value"] for row in made.rows if row["f"] == "send"}
+        for (topic, partition), key, value in made.planned:
+            if value not in sent:  # it came to its end before
+                made.rows.append(
+                    {"f": "send", "mop": made.next_mop(), "topic": topic, "partition": partition,
+                     "key": key, "value": value, "acks": "all"}
+                )  # fmt: skip
         for n, row in enumerate(made.rows):
             recorder.write(
                 operation=made.operation,
