@@ -37,8 +37,8 @@ class Holds:
         """A step has ended a node: its connections are over, and what was held on them."""
         self._torn = {key: event for key, event in self._torn.items() if node not in key[1:]}
 
-    def take(self, event: Event, down: Collection[int]) -> str | None:
-        """Why the aim is missed, if it is. `down`: nodes that are down because a step said so."""
+    def take(self, event: Event, down: Collection[int | str]) -> str | None:
+        """Why the aim is missed, if it is. `down`: who is down because a step said so."""
         match event["event"]:
             case "hold_started":
                 self.ever_held.add(event["rule"])
@@ -46,7 +46,7 @@ class Holds:
             case "hold_ended" if event["how"] == "closed":
                 if event["source"] in down or event["destination"] in down:
                     return None
-                if not self._sees_rounds or (event["api"], event["message"]) != _ANSWER:
+                if not self._sees_rounds or not _is_of_round(event):
                     return _missed(event)
                 self._torn[_key(event)] = event
             case "round" if event["phase"] == "delivered":
@@ -61,6 +61,12 @@ class Holds:
 
 def _key(hold: Event) -> tuple[str, object, object]:
     return hold["rule"], hold["source"], hold["destination"]
+
+
+def _is_of_round(hold: Event) -> bool:
+    """A consumer's fetch is no round: nobody tells whether the next answer has passed."""
+    is_replica = isinstance(hold["destination"], int)
+    return is_replica and (hold["api"], hold["message"]) == _ANSWER
 
 
 def _missed(torn: Event) -> str:

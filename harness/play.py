@@ -363,6 +363,7 @@ class _Player:
             verb, arguments = _driven(step)
             name = step.client
             if isinstance(step, steps.Die):
+                self._stage.gone.add(CLIENT)
                 self._stage.note_nemesis({"die": {"client": name}}, self._stage.recorder.now_ns())
             problem = await self._stage.clients.do(
                 "drive", client=name, act=verb, arguments=arguments, **common

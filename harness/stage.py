@@ -100,6 +100,8 @@ class Stage:
         self.sends = Sends()
         self.severed: set[int] = set()
         self.paused: set[int] = set()
+        # Ends of links that are no nodes and that a step has killed: "client", from then on.
+        self.gone: set[Endpoint] = set()
         self.problems: list[str] = []  # why the aim was missed, if it was
         self.last_fetch_ns: dict[int, int] = {}
         self.holds = Holds()
@@ -451,7 +453,7 @@ class Stage:
     # --- events ----------------------------------------------------------------------------------
 
     def _on_gate_event(self, event: Mapping[str, Any]) -> None:
-        missed = self.holds.take(event, self.severed)
+        missed = self.holds.take(event, self.severed | self.gone)
         if missed is not None:
             self.problems.append(missed)
         match event["event"]:

@@ -385,6 +385,7 @@ class _Running:
     process: subprocess.Popen[str]
     number: int  # of its process in the history
     answers: dict[int, queue.Queue[str]] = field(default_factory=dict)
+    reading: threading.Thread = field(default_factory=threading.Thread)
     asked: int = 0
     transaction: list[dict[str, Any]] | None = None  # its sends, while one is open
     began_ns: int = 0
@@ -421,7 +422,8 @@ class ScriptedClients:
             if config.group is not None:
                 number = self._groups.setdefault(config.group, number)
             running = self._clients[config.name] = _Running(config, process, number)
-        threading.Thread(target=self._read, args=(running,), daemon=True).start()
+        running.reading = threading.Thread(target=self._read, args=(running,), daemon=True)
+        running.reading.start()
         return self.do(config.name, "start", deadline_s)
 
     def do(self, client: str, verb: str, deadline_s: float, **arguments: Any) -> str:
@@ -432,6 +434,8 @@ class ScriptedClients:
             running.asked += 1
             number = running.asked
             running.answers[number] = answer
+        if not running.reading.is_alive():
+            return _ENDED
         line = json.dumps({"id": number, "do": verb, "deadline_s": deadline_s, **arguments})
         assert running.process.stdin is not None
         try:
@@ -444,19 +448,21 @@ class ScriptedClients:
             return f"it did not answer to {verb}"
 
     def die(self, client: str) -> None:
+        """SIGKILL; then all that it had said is recorded."""
         running = self._clients[client]
         running.process.kill()
         running.process.wait()
+        running.reading.join()
         with self._lock:
             self._end_sends(running)
 
     def close(self) -> None:
-        for running in self._clients.values():
-            running.process.kill()
-            running.process.wait()
-        with self._lock:
-            for running in self._clients.values():
-                self._end_sends(running)
+        for client in self._clients:
+            self.die(client)
+
+    def wait_until_silent(self, client: str) -> None:
+        """Returns when a client that has ended has said all."""
+        self._clients[client].reading.join()
 
     # --- what they say ---------------------------------------------------------------------------
 

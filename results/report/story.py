@@ -290,6 +290,8 @@ def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
     if what:
         kind = "responses" if "response" in fields else "requests"
         where = f" where {fields['where']}" if fields.get("where") else ""
+        if verb == "hit":  # what a rule has done to one message
+            verb, kind = f"{fields['rule']}: {fields['how'].replace('_', ' ')}", kind[:-1]
         return f"{verb} {what} {kind} {fields['from']} → {fields['to']}{where}"
     if verb == "measured":
         return f"measured: {fields['times']} × {fields['unit']} ({fields['elapsed_ms']} ms)"
@@ -297,7 +299,7 @@ def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
         return f"aimed at partition {fields.get('partition')}: {fields.get('shape')}"
     if verb == "missed":
         return f"missed: {fields.get('why')}"
-    ends = [str(fields[key]) for key in ("from", "to") if fields.get(key)]
+    ends = [str(fields[key]) for key in ("from", "to", "client") if fields.get(key)]
     purpose = f" ({fields['purpose']})" if fields.get("purpose") else ""
     rule = f" {fields['rule']}" if fields.get("rule") else ""
     return f"{verb}{rule} {' → '.join(ends)}{purpose}".strip()

@@ -17,7 +17,7 @@ Event = dict[str, Any]
 def _held(name: str = "hold_started", message: str = "response", **more: Any) -> Event:
     ends = (C, A) if message == "response" else (B, A)
     hold = {"rule": "h", "api": "fetch", "message": message}
-    return {"event": name, **hold, "source": ends[0], "destination": ends[1], **more}
+    return {"event": name, **hold, "source": ends[0], "destination": ends[1]} | more
 
 
 def _closed(message: str = "response", **more: Any) -> Event:
@@ -118,3 +118,13 @@ def test_what_has_held_something_is_known() -> None:
     assert holds.ever_held == set()
     _missed([HELD], holds)
     assert holds.ever_held == {"h"}
+
+
+def test_a_client_that_was_not_killed_must_not_end_a_hold() -> None:
+    """Nobody tells of rounds there: the first end that no step has made is a missed aim."""
+    ends = {"source": A, "destination": "client"}
+    held = [_held(**ends), _closed(**ends)]
+    assert _missed(held) == [MISSED]
+    watched = Holds()
+    watched.see_rounds()
+    assert [watched.take(event, {"client"}) for event in held] == [None, None]

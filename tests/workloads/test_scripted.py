@@ -1,0 +1,170 @@
+"""What clients that are driven say becomes rows of the history."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.scripted import ClientConfig, ScriptedClients
+
+Row = dict[str, Any]
+STARTED: Row = {"id": 1, "problem": ""}
+ENDS: Row = {"invoked_ns": 5, "completed_ns": 9}
+
+
+class Asked(io.StringIO):
+    """Standard input; `first` once something has been asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = threading.Event()
+
+    def flush(self) -> None:
+        self.first.set()
+
+
+class Said:
+    """In place of the process of a client: asked for something, it says all, and ends."""
+
+    def __init__(self, lines: list[Row]) -> None:
+        self.stdin = Asked()
+        self.stdout = self._say(lines)
+
+    def _say(self, lines: list[Row]) -> Iterator[str]:
+        self.stdin.first.wait()
+        for line in lines:
+            yield json.dumps(line) + "\n"
+
+    def kill(self) -> None:
+        """It has ended."""
+
+    def wait(self) -> int:
+        return -9
+
+
+def rows_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *clients: tuple[ClientConfig, list[Row]]
+) -> tuple[list[Row], list[Mapping[str, Any]]]:
+    """The rows that are recorded, and what the harness is told."""
+    (tmp_path / "logs").mkdir()
+    lines = iter([said for _, said in clients])
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Said(next(lines)))
+    told: list[Mapping[str, Any]] = []
+    recorder = Recorder(tmp_path, 1, 0)
+    scripted = ScriptedClients(recorder, count(1).__next__, tmp_path, told.append)
+    for config, _ in clients:
+        assert scripted.open(config, 5.0) == ""
+        scripted.wait_until_silent(config.name)
+    scripted.close()
+    recorder.close()
+    rows: list[Row] = []
+    for file in sorted((tmp_path / "operations").glob("*.parquet")):
+        rows += pq.read_table(file).to_pylist()
+    return rows, told
+
+
+def client(name: str, kind: str, **more: str) -> ClientConfig:
+    return ClientConfig(name, kind, "localhost:1", "t", 0, **more)  # type: ignore[arg-type]
+
+
+def sent(value: str, offset: int | None, error: str | None = None) -> list[Row]:
+    return [
+        {"event": "sending", "value": value, "partition": 0},
+        {"event": "sent", "value": value, "partition": 0, "offset": offset, "error": error} | ENDS,
+    ]
+
+
+def ended(commits: bool, error: str | None = None) -> Row:
+    return {"event": "ended", "commits": commits, "error": error, "completed_ns": 20}
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        ([ended(True)], "ok"),
+        ([ended(False)], "fail"),
+        ([ended(True, "_TIMED_OUT")], "info"),
+        ([], "info"),  # it was killed
+    ],
+)
+def test_a_transaction_is_one_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: list[Row], kind: str
+) -> None:
+    begun: list[Row] = [STARTED, {"event": "began", "at_ns": 1}]
+    late: Row = {"event": "sending", "value": "m3", "partition": 0}
+    said = [*begun, *sent("m1", 0), *sent("m2", 1), late, *end]
+    rows, told = rows_of(tmp_path, monkeypatch, (client("p", "producer"), said))
+    assert [(row["value"], row["type"], row["row"], row["offset"]) for row in rows] == [
+        ("m1", kind, 0, 0),
+        ("m2", kind, 1, 1),
+        ("m3", kind, 2, None),
+    ]
+    assert len({row["operation"] for row in rows}) == 1
+    assert [row["value"] for row in told if row["event"] == "sent"] == ["m1", "m2"]
+
+
+def test_a_send_of_no_transaction_is_an_operation_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = [STARTED, *sent("m1", 0), *sent("m2", None, "_MSG_TIMED_OUT"), *sent("m3", 2)]
+    rows, _ = rows_of(tmp_path, monkeypatch, (client("p", "producer"), said))
+    assert [(row["value"], row["type"], row["process"]) for row in rows] == [
+        ("m1", "ok", 1),
+        ("m2", "info", 1),
+        ("m3", "ok", 2),  # nobody knows the end of what came before it
+    ]
+
+
+def test_members_of_a_group_are_one_process_that_polls_what_they_handle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handled(*offsets: int) -> Row:
+        rows = [
+            {"value": f"m{n}", "offset": n, "partition": 0, "leader_epoch": None} for n in offsets
+        ]
+        return {"event": "handled", "rows": rows} | ENDS
+
+    asked: Row = {"event": "committing", "partition": 0, "offset": 1, "at_ns": 3}
+    answered: Row = {"event": "commit", "partition": 0, "offset": 1, "error": None, "at_ns": 4}
+    refused = answered | {"offset": 2, "error": "ILLEGAL_GENERATION"}
+    first = [STARTED, {"event": "polled", "value": "m0", "offset": 0}, handled(0), asked, answered]
+    rows, told = rows_of(
+        tmp_path,
+        monkeypatch,
+        (client("x", "consumer", group="g"), first),
+        (client("y", "consumer", group="g"), [STARTED, handled(0, 1), refused]),
+        (client("z", "consumer"), [STARTED, handled(0)]),
+    )
+    polls = [(row["process"], row["offset"]) for row in rows if row["f"] == "poll"]
+    assert polls == [(1, 0), (1, 0), (1, 1), (3, 0)]
+    commits = [row for row in rows if row["f"] == "commit"]
+    assert [(c["type"], c["offset"], c["key"], c["error"]) for c in commits] == [
+        ("ok", 1, "g", None),
+        ("info", 2, "g", "ILLEGAL_GENERATION"),
+    ]
+    assert [event for event in told if event["event"] == "committed"] == [
+        {"event": "committed", "group": "g", "partition": 0, "offset": 1}
+    ]
+    handled_ones = [event["value"] for event in told if event["event"] == "handled"]
+    assert handled_ones == ["m0", "m0", "m1", "m0"]
+
+
+def test_a_client_that_has_ended_answers_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Said([]))
+    recorder = Recorder(tmp_path, 1, 0)
+    scripted = ScriptedClients(recorder, count(1).__next__, tmp_path, lambda _: None)
+    assert scripted.open(client("p", "producer"), 5.0) == "the client has ended"
+    recorder.close()
