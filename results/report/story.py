@@ -297,6 +297,13 @@ def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
         return f"measured: {fields['times']} × {fields['unit']} ({fields['elapsed_ms']} ms)"
     if verb == "aim":
         return f"aimed at partition {fields.get('partition')}: {fields.get('shape')}"
+    if verb == "clock":
+        return f"{fields.get('broker')}'s clock is {fields.get('ahead_ms'):+} ms from the real one"
+    if verb == "damage":
+        return f"{fields.get('broker')}'s disk: {fields.get('kind')}, {fields.get('what')}"
+    if verb in ("inject", "end_injections", "keep_snapshot", "put_back"):
+        said = [f"{name} {value}" for name, value in fields.items() if value and name != "broker"]
+        return f"{verb.replace('_', ' ')} {fields.get('broker')}: {', '.join(said)}".rstrip(": ")
     if verb == "missed":
         return f"missed: {fields.get('why')}"
     ends = [str(fields[key]) for key in ("from", "to", "client") if fields.get(key)]

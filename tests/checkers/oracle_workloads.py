@@ -36,10 +36,12 @@ def _part(row: Row) -> Part:
 
 def _of(rows: Rows, *kinds: str) -> list[Row]:
     """Of what is known to be so; settings are nobody's operations."""
+    of_any_type = ("setting", "send", "poll", "commit")
     return [
-        row for row in rows
-        if row["f"] in kinds and (row["type"] == "ok" or row["f"] in ("setting", "send", "poll", "commit"))
-    ]  # fmt: skip
+        row
+        for row in rows
+        if row["f"] in kinds and (row["type"] == "ok" or row["f"] in of_any_type)
+    ]
 
 
 def _setting(rows: Rows, key: str) -> str | None:
