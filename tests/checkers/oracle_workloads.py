@@ -36,10 +36,8 @@ def _part(row: Row) -> Part:
 
 def _of(rows: Rows, *kinds: str) -> list[Row]:
     """Of what is known to be so; settings are nobody's operations."""
-    return [
-        row for row in rows
-        if row["f"] in kinds and (row["type"] == "ok" or row["f"] in ("setting", "send", "poll", "commit"))
-    ]  # fmt: skip
+    always = ("setting", "send", "poll", "commit")
+    return [r for r in rows if r["f"] in kinds and (r["type"] == "ok" or r["f"] in always)]
 
 
 def _setting(rows: Rows, key: str) -> str | None:
