@@ -70,8 +70,9 @@ def newest_lost(history: History, part: Part, rows: Rows) -> Iterator[Found]:
 
 def torn_transactions(history: History, part: Part, rows: Rows) -> Iterator[Found]:
     """A record of a transaction that no final read of a complete part found, where a record of the
-    same transaction was read by an ok poll: in this part, or anywhere if its end is not known."""
-    if not history.log(part).complete:
+    same transaction was read by an ok poll: in this part, or anywhere if its end is not known.
+    Only where it is said how long a transaction may last."""
+    if _setting(rows, "transaction.timeout.ms") is None or not history.log(part).complete:
         return
     for operation in history.operations:
         sent = [row for row in operation.rows if row.f == "send" and row.value is not None]
