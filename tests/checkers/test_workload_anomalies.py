@@ -138,7 +138,9 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
         {"torn-transaction", "unseen"}, "anomalous",
     ),
     "a-committed-transaction-is-gone": (
-        story(TIMEOUT, send("x", 2, process=3), txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))),
+        story(
+            TIMEOUT, send("x", 2, process=3), txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))
+        ),
         {"lost-write"}, "anomalous",
     ),
     # --- banks
