@@ -139,7 +139,8 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
     ),
     "a-committed-transaction-is-gone": (
         story(
-            TIMEOUT, send("x", 2, process=3), txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))
+            TIMEOUT, send("x", 2, process=3),
+            txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))
         ),
         {"lost-write"}, "anomalous",
     ),
