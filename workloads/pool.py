@@ -81,8 +81,9 @@ class ClientPool:
         member.counts = {}
         self.ended(clients)
         await clients.kill()
+        killed_ns = self.recorder.now_ns()
         for row in await asyncio.to_thread(recover, clients.run_directory, clients.number):
-            self.recorder.write(**_crashed(row, self.recorder.now_ns()))
+            self.recorder.write(**_crashed(row, killed_ns))
         return clients.process.pid
 
     async def replace(self, number: int) -> None:
@@ -150,8 +151,8 @@ class ClientPool:
         return next((incident for incident in found if incident is not None), None)
 
 
-def _crashed(row: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
+def _crashed(row: Mapping[str, Any], killed_ns: int) -> dict[str, Any]:
     """A crash is the end of all that was on its way, and nobody knows which end."""
     if row["type"] != "invoke":
         return dict(row)
-    return {**row, "type": "info", "completed_ns": now_ns, "error": "the client was killed"}
+    return {**row, "type": "info", "completed_ns": killed_ns, "error": "the client was killed"}

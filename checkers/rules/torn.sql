@@ -2,11 +2,18 @@
 --
 -- One of which the end is not known counts as committed only because one of its records was read,
 -- here or in another partition; of one that was committed it is looked for in the same partition.
-WITH sent AS (
+-- Only where a run says how long a transaction may last: who recorded it has recorded all of each.
+WITH of_workloads AS (
+    SELECT DISTINCT run, topic, partition
+    FROM said
+    WHERE f = 'setting' AND key = 'transaction.timeout.ms'
+),
+sent AS (
     SELECT
         run, topic, partition, value, operation, min(process) AS process,
         bool_or(is_ok_send) AS is_ok
     FROM records
+    SEMI JOIN of_workloads USING (run, topic, partition)
     WHERE is_send AND mop IS NOT NULL AND value IS NOT NULL
     GROUP BY run, topic, partition, value, operation
 ),

@@ -36,12 +36,8 @@ def _part(row: Row) -> Part:
 
 def _of(rows: Rows, *kinds: str) -> list[Row]:
     """Of what is known to be so; settings are nobody's operations."""
-    of_any_type = ("setting", "send", "poll", "commit")
-    return [
-        row
-        for row in rows
-        if row["f"] in kinds and (row["type"] == "ok" or row["f"] in of_any_type)
-    ]
+    always = ("setting", "send", "poll", "commit")
+    return [r for r in rows if r["f"] in kinds and (r["type"] == "ok" or r["f"] in always)]
 
 
 def _setting(rows: Rows, key: str) -> str | None:
@@ -74,8 +70,9 @@ def newest_lost(history: History, part: Part, rows: Rows) -> Iterator[Found]:
 
 def torn_transactions(history: History, part: Part, rows: Rows) -> Iterator[Found]:
     """A record of a transaction that no final read of a complete part found, where a record of the
-    same transaction was read by an ok poll: in this part, or anywhere if its end is not known."""
-    if not history.log(part).complete:
+    same transaction was read by an ok poll: in this part, or anywhere if its end is not known.
+    Only where it is said how long a transaction may last."""
+    if _setting(rows, "transaction.timeout.ms") is None or not history.log(part).complete:
         return
     for operation in history.operations:
         sent = [row for row in operation.rows if row.f == "send" and row.value is not None]

@@ -124,18 +124,24 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
     ),
     # --- transactions
     "of-an-unknown-transaction-one-record-is-there": (
-        story(txn(("send", None, "a"), ("send", None, "b"), type="info"), final((0, "a"))),
+        story(
+            TIMEOUT, txn(("send", None, "a"), ("send", None, "b"), type="info"), final((0, "a"))
+        ),
         {"torn-transaction"}, "anomalous",
     ),
     "of-an-unknown-transaction-both-records-are-there": (
-        story(txn(("send", None, "a"), ("send", None, "b"), type="info"), AB), set(), "unknown",
+        story(TIMEOUT, txn(("send", None, "a"), ("send", None, "b"), type="info"), AB),
+        set(), "unknown",
     ),
     "of-a-committed-transaction-one-record-is-there": (
-        story(txn(("send", 0, "a"), ("send", 1, "b")), final((0, "a"))),
+        story(TIMEOUT, txn(("send", 0, "a"), ("send", 1, "b")), final((0, "a"))),
         {"torn-transaction", "unseen"}, "anomalous",
     ),
     "a-committed-transaction-is-gone": (
-        story(send("x", 2, process=3), txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))),
+        story(
+            TIMEOUT, send("x", 2, process=3),
+            txn(("send", 0, "a"), ("send", 1, "b")), final((2, "x"))
+        ),
         {"lost-write"}, "anomalous",
     ),
     # --- banks

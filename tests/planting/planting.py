@@ -292,6 +292,8 @@ def _torn_transaction(d: _Draft) -> tuple[Planted, ...]:
     gone = p.value(p.at + 1)
     sent = p.transaction(("send", p.at, p.value(p.at)), ("send", p.at + 1, gone))
     rows = tuple({**row, "offset": None} for row in sent.rows)
+    setting = {**p.row("setting", None, "10000"), "key": "transaction.timeout.ms"}
+    d.before.append(Op(-1, (setting,), "info"))
     d.sends[p.at] = Op(sent.process + _LONERS + 2 * p.at, rows, "info")
     d.sends[p.at + 1] = None
     d.log.remove((p.at + 1, gone))

@@ -28,6 +28,7 @@ from neaptide.workloads.libraries.model import (
 
 _QUEUE_FULL_S: Final = 0.01
 _COMMIT_S: Final = 5.0
+_STUCK_S: Final = 20.0
 _ASSIGNORS: Final = {"cooperative": "cooperative-sticky"}
 
 
@@ -55,6 +56,7 @@ class ConfluentProducer:
             settings["transaction.timeout.ms"] = asked.transaction_timeout_ms
             settings["message.timeout.ms"] = min(MESSAGE_TIMEOUT_MS, asked.transaction_timeout_ms)
         self._acks = asked.acks
+        self._is_stuck = False
         self._producer = RdProducer(settings)
 
     def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
@@ -104,16 +106,35 @@ class ConfluentProducer:
             self._producer.begin_transaction()
 
     def send_offsets(self, offsets: Mapping[Place, int], consumer: Any) -> None:
-        with _translated():
-            self._producer.send_offsets_to_transaction(
-                _positions(offsets), consumer.metadata(), _COMMIT_S
-            )
+        """librdkafka may never come back from this, whatever time it is given: then this producer
+        is given up, and its transaction with it."""
+        failures: list[LibraryError] = []
+
+        def send() -> None:
+            try:
+                with _translated():
+                    self._producer.send_offsets_to_transaction(
+                        _positions(offsets), consumer.metadata(), _COMMIT_S
+                    )
+            except LibraryError as error:
+                failures.append(error)
+
+        sending = threading.Thread(target=send, daemon=True)
+        sending.start()
+        sending.join(_STUCK_S)
+        self._is_stuck = sending.is_alive()
+        if self._is_stuck:
+            raise LibraryError("_STUCK")
+        if failures:
+            raise failures[0]
 
     def commit(self, timeout_s: float) -> None:
         with _translated():
             self._producer.commit_transaction(timeout_s)
 
     def abort(self, timeout_s: float) -> None:
+        if self._is_stuck:
+            raise LibraryError("_STUCK")
         with _translated():
             self._producer.abort_transaction(timeout_s)
 
