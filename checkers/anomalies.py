@@ -26,7 +26,8 @@ class Anomaly:
     outcome: Outcome | None
     counts: bool = True
     counts_when_subscribed: bool = True
-    # Where the producer is not idempotent, it may send a record again that was appended already.
+    # Where the producer is not idempotent, it may send a record again that was appended already, or
+    # only after the one behind it.
     counts_at_least_once: bool = True
     jepsen: bool = False  # an error type of Jepsen's Kafka workload
     doubt: bool = False  # where it is found, the run cannot conclude
@@ -110,6 +111,7 @@ _ALL: Final = (
         "reordered",
         "Two acknowledged sends of one process are in the log in the reverse of their order.",
         "reordered",
+        counts_at_least_once=False,
         by_time=True,
     ),
     Anomaly(
@@ -136,6 +138,7 @@ _ALL: Final = (
         "nonmonotonic-send",
         "A process's next send is in the log before the one that it sent first.",
         "reordered",
+        counts_at_least_once=False,
         jepsen=True,
         by_time=True,
     ),
@@ -352,5 +355,5 @@ def _when(anomaly: Anomaly) -> str:
     if not anomaly.counts_when_subscribed:
         return "unless consumers share partitions by a group"
     if not anomaly.counts_at_least_once:
-        return "unless producers may send twice"
+        return "unless producers are not idempotent"
     return "always"

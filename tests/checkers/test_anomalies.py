@@ -246,6 +246,14 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "reordered",
         {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b")},
     ),
+    "one-process-overtaken-by-its-retry-where-no-order-was-asked-for": (
+        story(
+            send("a", 1), send("b", 0), final((0, "b"), (1, "a")),
+            run={"clients": {"idempotence": False}},
+        ),
+        "held",
+        {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b")},
+    ),
     "two-processes-in-any-order": (
         story(send("a", 1), send("b", 0, process=5), final((0, "b"), (1, "a"))),
         "held",
