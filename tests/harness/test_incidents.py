@@ -110,7 +110,7 @@ def test_a_process_that_no_fault_ended_ends_the_run(
     assert run.status == "interrupted"
     assert [(one.kind, says in one.why) for one in run.incidents] == [(kind, True)]
     assert run.written is not None
-    assert run.written["operations"]["c1"] == rows_there(directory, "operations", "c1")
+    assert run.written["operations"]["c2"] == rows_there(directory, "operations", "c2")
     assert run.assigned != ()
 
 
@@ -141,7 +141,7 @@ def obstruct(run: Path, table: str, writer: str) -> None:
         hidden_name(run / table / f"part-{writer}-{number:05d}.parquet").mkdir()
 
 
-@pytest.mark.parametrize(("table", "writer"), [("operations", "c1"), ("fetch_rounds", "gate")])
+@pytest.mark.parametrize(("table", "writer"), [("operations", "c2"), ("fetch_rounds", "gate")])
 def test_a_process_that_could_not_write_for_a_moment_ends_the_run(
     tmp_path: Path, table: str, writer: str
 ) -> None:

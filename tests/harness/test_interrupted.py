@@ -52,8 +52,8 @@ class Harness:
         deadline = time.monotonic() + DEADLINE_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
-            found = sorted(self.runs.glob("20*/operations/c1-*.parquet"))
-            found += sorted(self.runs.glob("20*/operations/*c1*.parquet"))
+            found = sorted(self.runs.glob("20*/operations/c2-*.parquet"))
+            found += sorted(self.runs.glob("20*/operations/*c2*.parquet"))
             if found:
                 return found[0].parent.parent
             time.sleep(0.1)

@@ -22,7 +22,7 @@ def begun(runs: Path, process: subprocess.Popen[str]) -> Path:
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         assert process.poll() is None
-        found = sorted(runs.glob("20*/operations/*c1*.parquet"))
+        found = sorted(runs.glob("20*/operations/*c2*.parquet"))
         if found:
             return found[0].parent.parent
         time.sleep(0.1)

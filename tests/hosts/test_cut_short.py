@@ -55,7 +55,7 @@ class Harness:
     def wait_for_records(self) -> None:
         def recorded() -> bool:
             assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
-            return any(self.directory.glob("runs/20*/operations/*c1*.parquet"))
+            return any(self.directory.glob("runs/20*/operations/*c2*.parquet"))
 
         until(recorded, "operations are recorded")
 
