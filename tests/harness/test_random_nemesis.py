@@ -14,7 +14,13 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.random_run import RandomRun, check_faults, parse_nemesis, run_random
 from neaptide.harness.systems import parse_systems
-from neaptide.nemesis.drawn.faults import CutFault, DownFault, KillFault, PartitionFault
+from neaptide.nemesis.drawn.faults import (
+    ClientFault,
+    CutFault,
+    DownFault,
+    KillFault,
+    PartitionFault,
+)
 from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Target
 from neaptide.results.run import Run, read_run
@@ -24,7 +30,9 @@ ALL = Target("all", (0, 1, 2))
 
 
 class Cluster:
-    """Stands for a stage and its faults: who is there, and what was done, in order."""
+    """Stands for a stage, its faults and clients: who is there, and what was done, in order."""
+
+    killable = 3  # clients
 
     def __init__(self) -> None:
         self.done: list[tuple[Any, ...]] = []
@@ -73,12 +81,19 @@ class Cluster:
     async def cut(self, source: Any, destination: Any, purpose: str, *, both: bool) -> None:
         self.done.append(("cut", source, destination, purpose, both))
 
+    async def kill_one(self, client: int) -> None:
+        self.done.append(("kill client", client))
+
+    async def replace_one(self, client: int) -> None:
+        self.done.append(("replace client", client))
+
     async def heal(self, source: Any, destination: Any) -> None:
         self.done.append(("heal", source, destination))
 
 
 def played(cluster: Cluster, *phases: Phase, stop: bool = False) -> RandomNemesis:
-    nemesis = RandomNemesis(cast(Any, cluster), cast(Any, cluster), phases)
+    stand_in = cast(Any, cluster)
+    nemesis = RandomNemesis(stand_in, stand_in, phases, stand_in)
 
     async def play() -> None:
         if stop:
@@ -101,6 +116,13 @@ def test_what_was_done_is_undone_once() -> None:
     assert cluster.done == [("kill", 1, "discarded"), ("restart", 1)]
     assert nemesis.missed == []
     assert nemesis.doing == "load"
+
+
+def test_a_client_that_was_killed_is_replaced() -> None:
+    cluster = Cluster()
+    nemesis = played(cluster, phase(ClientFault(65_534)))
+    assert cluster.done == [("kill client", 2), ("replace client", 2)]
+    assert nemesis.missed == []
 
 
 def test_who_is_down_already_is_left_to_who_took_it_down() -> None:
