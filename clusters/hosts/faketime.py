@@ -40,6 +40,8 @@ def environment(library: str, clock: str) -> dict[str, str]:
         "FAKETIME_TIMESTAMP_FILE": clock,
         "FAKETIME_CACHE_DURATION": "1",  # seconds
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        # Or waits with a time-out of a Java, which are by monotonic time, return at once.
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
 
 
