@@ -69,7 +69,7 @@ def repro(
     from neaptide.harness.catalog import documented
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.matrix import tell_matrix
-    from neaptide.harness.repro import cells, not_served, run_cells
+    from neaptide.harness.repro import cells, not_served, report_to_ci, run_cells
 
     place = parse_place(host, image, nodes)
     files = documented(scenarios or [])
@@ -95,6 +95,7 @@ def repro(
     with output.telling(len(todo)) as teller:
         results = run_cells(todo, number, spark, teller.tell, place, resume=resume)
     spark.stop()
+    report_to_ci(results)
     agrees = bool(results) and all(result.agrees for result in results)
     if json:
         rows = [result.to_json() for result in results]
@@ -215,7 +216,7 @@ def _run_scenario(
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
-    _finish_run(played.run, verdict, played.disagreements, json)
+    _finish_run(played.run, verdict, played.disagreements, json, where)
 
 
 def _run_workload(asked: RandomRun, json: bool) -> None:
@@ -254,7 +255,15 @@ def _pairs(option: str, given: list[str]) -> dict[str, str]:
     return settings
 
 
-def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: bool) -> None:
+def _finish_run(
+    run: Path, verdict: Any, disagreements: tuple[str, ...], json: bool, where: str = ""
+) -> None:
+    from neaptide.harness import ci
+
+    status = verdict_status([verdict])
+    if disagreements and status is Exit.AGREES:
+        status = Exit.ANOMALY
+    ci.report(ci.judged([(run, verdict.to_json())], [status is Exit.AGREES], files=[where]))
     if json:
         output.print_json({**verdict.to_json(), "run": str(run)})
     else:
@@ -268,8 +277,7 @@ def _finish_run(run: Path, verdict: Any, disagreements: tuple[str, ...], json: b
             what = f"  missed in phase {missed.phase}: {missed.fault}: {missed.why}"
             output.out.print(what, markup=False)
         output.out.print(f"report: {output.shown(run / 'report.html')}", markup=False)
-    status = verdict_status([verdict])
-    raise typer.Exit(Exit.ANOMALY if disagreements and status is Exit.AGREES else status)
+    raise typer.Exit(status)
 
 
 @app.command("matrix")

@@ -152,14 +152,18 @@ def write_pages(
     html: Path | None,
     junit: Path | None,
 ) -> None:
-    """What was asked for beside the table. Raises StoreError."""
+    """What was asked for beside the table, and what CI shows. Raises StoreError."""
+    from neaptide.harness import ci
+
+    runs = [(d, v.to_json()) for d, v in zip(directories, verdicts, strict=True)]
+    ci.report(ci.judged(runs, [verdict.verdict == "valid" for verdict in verdicts]))
     if html is None and junit is None:
         return
     from neaptide.results.cases import cases
     from neaptide.results.junit import write_junit
     from neaptide.results.report.runs_page import write_runs_page
 
-    judged = cases(zip(directories, (v.to_json() for v in verdicts), strict=True))
+    judged = cases(runs)
     if junit is not None:
         write_junit(judged, junit)
     if html is not None:

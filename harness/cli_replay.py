@@ -35,7 +35,7 @@ def replay(
 ) -> None:
     """Replay a saved schedule; where the file says what it comes to, compare."""
     from neaptide.harness.checking import SparkStart
-    from neaptide.harness.repro import Cell, run_cells
+    from neaptide.harness.repro import Cell, report_to_ci, run_cells
     from neaptide.harness.systems import check_system_on, fetch, parse_systems
     from neaptide.nemesis.scenario import expected_outcome, load_scenario
 
@@ -59,6 +59,7 @@ def replay(
     with output.telling(len(todo)) as teller:
         results = run_cells(todo, number, spark, teller.tell, place)
     spark.stop()
+    report_to_ci(results)
     is_expected = {str(one): expected_outcome(scenario, str(one)) for one in systems}
     agrees = all(result.agrees for result in results)
     if json:

@@ -49,6 +49,17 @@ class Result:
     def agrees(self) -> bool:
         return self.observed == self.cell.expected and not self.disagreements
 
+    @property
+    def verdict_json(self) -> dict[str, Any]:
+        """As `verdict.json` has it."""
+        return {
+            "verdict": self.verdict,
+            "outcome": self.observed,
+            "anomalies": self.anomalies,
+            "operations": 0,
+            "reasons": [*self.reasons, *self.disagreements],
+        }
+
     def to_json(self) -> dict[str, Any]:
         return {
             "scenario": self.cell.scenario.name,
@@ -139,6 +150,24 @@ def run_cells(
     tell(f"checking {len(played)} runs with Spark", len(todo))
     verdicts = check_and_report(spark.session(), [one.run for _, one, _ in played])
     return _results(played, verdicts, place)
+
+
+def report_to_ci(results: Sequence[Result]) -> None:
+    """On GitHub: annotations and a summary."""
+    from neaptide.harness import ci  # which loads what draws
+
+    good = [
+        result.agrees if result.cell.expected is not None else result.observed == "held"
+        for result in results
+    ]
+    ci.report(
+        ci.judged(
+            [(result.run, result.verdict_json) for result in results],
+            good,
+            [result.cell.expected for result in results],
+            [result.cell.where for result in results],
+        )
+    )
 
 
 def _earlier(cell: Cell, place: Place, saved: dict[tuple[str, str], list[Path]]) -> Played | None:

@@ -14,6 +14,8 @@ from hypothesis import settings
 from tests import environment
 from tests.environment import LeftOut
 
+collect_ignore = ["sample_shop"]  # a project of its own: tests/harness/test_sample_shop.py
+
 settings.register_profile("neaptide", deadline=None)
 settings.load_profile("neaptide")
 

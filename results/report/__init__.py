@@ -6,6 +6,7 @@ fetch rounds, the plots, and the command that repeats the run.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -19,8 +20,9 @@ from neaptide.results.report import evidence, lag, over_time, plots
 from neaptide.results.report.closeup import close_up
 from neaptide.results.report.diagram import draw
 from neaptide.results.report.layout import lay_out
+from neaptide.results.report.mermaid import sequence_diagram
 from neaptide.results.report.rows import Row, RunData, load
-from neaptide.results.report.story import Line, Story
+from neaptide.results.report.story import Line, Moment, Story
 from neaptide.results.store import write_text
 
 REPORT_FILE: Final = "report.html"
@@ -44,7 +46,9 @@ def diagram_of(run_directory: Path) -> str:
     return svg
 
 
+@functools.cache
 def environment() -> jinja2.Environment:
+    """One for the process: to compile the template takes longer than to fill it in."""
     folder = str(files("neaptide.results.report") / "templates")
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
@@ -114,22 +118,36 @@ def _lifelines(data: RunData) -> list[str]:
     return names
 
 
-def _diagram(data: RunData) -> tuple[str, int]:
+def _moments(data: RunData) -> list[Moment]:
     """The story of partition 0; under load, of faults, leaders and the records in question only."""
     operations = _operations_of_interest(data)
     rounds: Sequence[Row] = []
     if data.run.kind == "scenario":
         chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
         rounds = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
-    story = Story(data.names, 0)
-    guilty = {str(row["value"]) for row in data.anomalies if row["value"] is not None}
-    moments = story.tell(operations, rounds)
+    moments = Story(data.names, 0).tell(operations, rounds)
     gone = evidence.nowhere(data)[:_GONE_MAX]
     if gone and moments:
         text = f"at the end, on no replica: {', '.join(gone)}"
         moments.append(Line(moments[-1].at_ns, text, "bad"))
-    drawing = lay_out(moments, _lifelines(data), guilty)
+    return moments
+
+
+def _diagram(data: RunData) -> tuple[str, int]:
+    guilty = {str(row["value"]) for row in data.anomalies if row["value"] is not None}
+    drawing = lay_out(_moments(data), _lifelines(data), guilty)
     return draw(drawing), drawing.left_out
+
+
+def mermaid_of(run_directory: Path) -> str:
+    """The fetch rounds that matter as a Mermaid sequence diagram. Raises RunUnreadableError."""
+    data = load(run_directory)
+    found = close_up(data) if data.run.kind == "random" else None
+    if found is None:
+        moments = _moments(data)
+    else:
+        moments = Story(data.names, found.partition).tell(found.operations, found.rounds)
+    return sequence_diagram(moments, _lifelines(data))
 
 
 def _closeup(data: RunData) -> tuple[str, int, str] | None:

@@ -39,7 +39,8 @@ class Closeup:
 
 def close_up(data: RunData) -> Closeup | None:
     """Of the first record in question that was acknowledged, and of which rounds are known."""
-    for row in sorted(data.anomalies, key=_rank):
+    rows = data.anomalies if data.fetch_rounds.num_rows else []
+    for row in sorted(rows, key=_rank):
         if row["value"] is None or row["partition"] is None:
             continue
         found = _around(data, str(row["value"]), int(row["partition"]))

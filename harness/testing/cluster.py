@@ -1,0 +1,345 @@
+"""A cluster under the control of a test: an application talks to it, the test breaks it.
+
+A plain object for plain test functions; what it does runs on an event loop of its own thread. Not
+what a run is made of (`neaptide.harness.stage`), and not how one is judged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Producer
+
+from neaptide.clusters.cluster import ClusterSpec, TopicSpec
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.producer import ProducerOptions
+from neaptide.harness.account import Account
+from neaptide.harness.ending import end, heal_all
+from neaptide.harness.faults import Faults
+from neaptide.harness.guard import guarded
+from neaptide.harness.observed import StageObserved
+from neaptide.harness.run_record import Finished, new_run, record
+from neaptide.harness.stage import Stage
+from neaptide.harness.systems import System, client_settings
+from neaptide.harness.testing.findings import NeaptideFailure
+from neaptide.harness.testing.loop import Loop
+from neaptide.harness.testing.recorded import RECORDER, History, RecordedProducer, Send
+from neaptide.nemesis.gate.model import COORDINATION, Endpoint, Rule
+from neaptide.results.run import Aim, Run
+from neaptide.workloads.recorder import TABLE, Recorder, writer_label
+
+T = TypeVar("T")
+NAMES: Final = "ABCDEFGHI"
+_WITHIN_S: Final = 60.0
+# So that a fault of seconds is a fault, and not one long hiccup.
+_SETTINGS: Final = {
+    "replica.lag.time.max.ms": "5000",
+    "replica.fetch.backoff.ms": "100",
+    "replica.fetch.wait.max.ms": "100",
+    "zookeeper.session.timeout.ms": "2000",
+    "unclean.leader.election.enable": "false",
+}
+
+# librdkafka reports each connection that is refused, also when the cluster is gone with its test.
+_QUIET: Final = {"log_level": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAsked:
+    """What a test asks for. `topics`: partitions by name; every broker has a replica of each.
+
+    `idempotence`: the application's producers are idempotent, so that a record that is there twice
+    is an anomaly.
+    """
+
+    name: str
+    system: System
+    seed: int
+    brokers: int = 3
+    topics: Mapping[str, int] = field(default_factory=lambda: {"t": 1})
+    settings: Mapping[str, str] = field(default_factory=dict)
+    topic_settings: Mapping[str, str] = field(default_factory=dict)
+    idempotence: bool = False
+    min_acked: int = 1
+    place: Place = LOCAL
+
+    def spec(self) -> ClusterSpec:
+        """The leaders of partitions are spread; the first partition is led by A."""
+        ids = tuple(range(self.brokers))
+        first, *more = (
+            TopicSpec(
+                topic,
+                {p: (*ids[p % len(ids) :], *ids[: p % len(ids)]) for p in range(partitions)},
+                dict(self.topic_settings),
+            )
+            for topic, partitions in self.topics.items()
+        )
+        return ClusterSpec(ids, {**_SETTINGS, **self.settings}, first, more=tuple(more))
+
+    def record(self) -> Run:
+        run = new_run(self.name, self.system, self.seed, "random")
+        return replace(
+            run,
+            title=self.name,
+            host=self.place.name,
+            brokers=dict(zip(NAMES, range(self.brokers), strict=False)),
+            min_acked=self.min_acked,
+            clients={"client": "application", "idempotence": self.idempotence, "subscribe": False},
+        )
+
+
+def check_asked(asked: ClusterAsked) -> ClusterAsked:
+    """Raises UsageError."""
+    if not 1 <= asked.brokers <= len(NAMES):
+        raise UsageError(f"brokers={asked.brokers} must be 1 to {len(NAMES)}.")
+    if not asked.topics or any(partitions < 1 for partitions in asked.topics.values()):
+        raise UsageError("topics must be a table of names and partitions, as {'orders': 3}.")
+    return asked
+
+
+class LiveCluster:
+    """Brokers are called A, B, C … in the order of their ids.
+
+    Each method returns when what it asks for is done. All of them raise NeaptideFailure when the
+    cluster has ended by itself.
+    """
+
+    def __init__(self, loop: Loop, asked: ClusterAsked) -> None:
+        self._loop = loop
+        self._asked = asked
+        self._ids = dict(zip(NAMES, range(asked.brokers), strict=False))
+        self._names = {number: name for name, number in self._ids.items()}
+        self._rules: list[str] = []
+        self._rule_numbers = itertools.count(1)
+        self._stage: Stage
+        self._faults: Faults
+        self._history: History
+        self._ready = asyncio.Event()
+        self._end = asyncio.Event()
+        self._task: Future[tuple[Path, Run]] = loop.start(
+            record(asked.record(), asked.system, self._work)
+        )
+        self._is_over = False
+        loop.call(self._begun())
+
+    # --- beginning and ending --------------------------------------------------------------------
+
+    async def _begun(self) -> None:
+        running = asyncio.wrap_future(self._task)
+        ready = asyncio.ensure_future(self._ready.wait())
+        try:
+            await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if running.done():
+            directory, run = running.result()  # raises what no cluster could start with
+            raise self._ended(directory, run)
+
+    async def _work(self, directory: Path, account: Account) -> Finished:
+        asked = self._asked
+        async with Stage(directory, asked.system, asked.spec(), asked.place, account) as stage:
+            stage.names = self._names
+            recorder = Recorder(directory, RECORDER, stage.origin_ns)
+            self._stage, self._history = stage, History(recorder)
+            self._faults = Faults(stage, self._names)
+            try:
+                await stage.start_clients(ProducerOptions())
+                await stage.watch_rounds()
+                await guarded(self._level(), directory, stage.find_incident)
+                self._ready.set()
+                await guarded(self._end.wait(), directory, stage.find_incident)
+            finally:
+                written = self._history.close()
+                account.wrote(TABLE, writer_label(RECORDER), written)
+            await guarded(
+                heal_all(stage, self._faults, tuple(self._rules)), directory, stage.find_incident
+            )
+            ending = await guarded(end(stage), directory, stage.find_incident)
+        return Finished(Aim(not stage.problems, "; ".join(stage.problems)), ending)
+
+    async def _level(self) -> None:
+        observed = StageObserved(self._stage)
+        await self._stage.until(observed.level, _WITHIN_S, "every follower fetches from its leader")
+
+    def _ended(self, directory: Path, run: Run) -> NeaptideFailure:
+        why = run.aim.why if run.aim is not None else ""
+        return NeaptideFailure(
+            f"neaptide: the cluster {self._asked.name} on {self._asked.system} has ended:"
+            f" {why or run.status}; logs are in {directory}",
+            directory,
+            unknown=True,
+        )
+
+    def finish(self) -> Path:
+        """Heals, reads all to the end, reads the replicas' logs, ends; the run to judge."""
+        self._is_over = True
+
+        async def ask() -> None:
+            self._end.set()
+
+        self._loop.call(ask())
+        directory, _ = self._task.result()
+        return directory
+
+    def drop(self) -> None:
+        """Ends it without any reading. Idempotent."""
+        if not self._is_over:
+            self._is_over = True
+            self._task.cancel()
+            self._loop.call(self._gone())
+
+    async def _gone(self) -> None:
+        """The task has closed its stage."""
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        await asyncio.gather(*others, return_exceptions=True)
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    @property
+    def has_sends(self) -> bool:
+        """Whether there is anything to judge."""
+        return hasattr(self, "_history") and self._history.began > 0
+
+    # --- clients ---------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        """For `bootstrap.servers`. All connections go through the gate, which can cut them."""
+        return ",".join(self._stage.client_address(broker) for broker in self._ids.values())
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """librdkafka's settings, `bootstrap.servers` and what an old Kafka needs besides."""
+        return {"bootstrap.servers": self.bootstrap, **client_settings(self._asked.system)}
+
+    def producer(self, settings: Mapping[str, Any] | None = None) -> RecordedProducer:
+        """A `confluent_kafka.Producer` whose sends are judged. `settings`: its configuration."""
+        given = {**self.client_settings, **_QUIET, **(settings or {})}
+        acks = str(given.get("acks", given.get("request.required.acks", "all")))
+        return self.recorded(Producer(given), acks="all" if acks == "-1" else acks)
+
+    def recorded(self, producer: Producer, acks: str = "all") -> RecordedProducer:
+        """The same for a producer that is there already; `acks` is what it was configured with."""
+        return RecordedProducer(producer, self._history, acks)
+
+    def send(self, topic: str, value: str, key: str | None = None, acks: str = "all") -> Send:
+        """For another client library: call this before a record is sent, and end it after."""
+        return self._history.begin(self._history.client(), topic, value, key, acks)
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    def kill(self, broker: str) -> None:
+        """SIGKILL; what was written is on disk when it is started again."""
+        self._do(self._faults.kill(self._id(broker), "discarded"))
+
+    def power_off(self, broker: str) -> None:
+        """SIGKILL, and what was not flushed is gone."""
+        self._do(self._faults.power_off(self._id(broker), {}))
+
+    def stop(self, broker: str) -> None:
+        """A clean shutdown."""
+        self._do(self._faults.stop(self._id(broker)))
+
+    def restart(self, broker: str) -> None:
+        """Starts one that is down."""
+        self._do(self._faults.restart(self._id(broker)))
+
+    def pause(self, broker: str) -> None:
+        self._do(self._faults.pause(self._id(broker)))
+
+    def resume(self, broker: str) -> None:
+        self._do(self._faults.resume(self._id(broker)))
+
+    def cut(self, source: str, destination: str, *, both: bool = True) -> None:
+        """Nothing passes any more. An end is a broker, "client" or "coordination"."""
+        ends = self._end_of(source), self._end_of(destination)
+        self._do(self._faults.cut(*ends, None, both=both))
+
+    def heal(self) -> None:
+        """Undoes every cut."""
+        self._do(self._faults.heal())
+
+    def hold(
+        self,
+        source: str,
+        destination: str,
+        *,
+        response: bool = True,
+        api: str = "fetch",
+        where: str = "",
+    ) -> str:
+        """Holds replication messages from now on; returns the rule, for `release` or `discard`.
+
+        `where` as in scenarios, as "high_watermark >= 2". A response travels from leader to
+        follower.
+        """
+        name = f"rule-{next(self._rule_numbers)}"
+        rule = Rule(
+            id=name,
+            action="hold",
+            message="response" if response else "request",
+            api=api,
+            source=self._end_of(source),
+            destination=self._end_of(destination),
+            where=where,
+        )
+        self._rules.append(name)
+        self._do(self._faults.install(rule))
+        return name
+
+    def release(self, rule: str) -> None:
+        self._do(self._faults.release(rule))
+        self._rules.remove(rule)
+
+    def discard(self, rule: str) -> None:
+        """What is held is thrown away, and its connections closed."""
+        self._do(self._faults.discard(rule))
+        self._rules.remove(rule)
+
+    # --- what is seen ----------------------------------------------------------------------------
+
+    def leader(self, topic: str | None = None, partition: int = 0) -> str | None:
+        view = self._stage.view(partition, topic)
+        return None if view is None or view.leader is None else self._names[view.leader]
+
+    def isr(self, topic: str | None = None, partition: int = 0) -> Sequence[str]:
+        view = self._stage.view(partition, topic)
+        return () if view is None else tuple(self._names[broker] for broker in view.isr)
+
+    def is_held(self, source: str, destination: str) -> bool:
+        """Whether a message waits there in a rule of `hold`."""
+        return StageObserved(self._stage).held(self._end_of(source), self._end_of(destination))
+
+    def wait_until(
+        self, condition: Callable[[], bool], within_s: float = _WITHIN_S, what: str = ""
+    ) -> None:
+        """Returns as soon as it holds. Raises TimeoutError."""
+        self._do(self._stage.until(condition, within_s, what or "the condition holds"))
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._is_over or self._task.done():
+            work.close()
+            if self._is_over:
+                raise RuntimeError("The cluster has been ended by this test.")
+            raise self._ended(*self._task.result())
+        return self._loop.call(work)
+
+    def _id(self, broker: str) -> int:
+        if broker not in self._ids:
+            there = ", ".join(self._ids)
+            raise UsageError(f"There is no broker {broker!r}; it must be one of {there}.")
+        return self._ids[broker]
+
+    def _end_of(self, end: str) -> Endpoint:
+        return end if end in ("client", COORDINATION) else self._id(end)

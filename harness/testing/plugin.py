@@ -1,0 +1,178 @@
+"""The pytest plugin: options, fixtures, collection of scenario files, and what failures look like.
+
+pytest loads this file in every session of every project that has neaptide installed. So nothing
+heavy is imported here, and nothing is done until a test asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from neaptide.harness.testing.items import ScenarioFile
+    from neaptide.harness.testing.lab import Lab, Settings
+
+_SUFFIX: Final = ".neaptide.toml"
+
+
+_SETTINGS: Final = pytest.StashKey["Settings"]()
+_SEED: Final = pytest.StashKey[int]()
+_FAILED: Final = pytest.StashKey[bool]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("neaptide")
+    group.addoption(
+        "--neaptide-system",
+        action="append",
+        default=[],
+        metavar="SYSTEM",
+        help="What to test, as neaptide:2.1 or kafka:3.9.1; repeatable. Clusters take the first.",
+    )
+    group.addoption(
+        "--neaptide-host",
+        default="local",
+        metavar="HOST",
+        help="Where brokers run: local, netns, docker, or simulation for scenario files.",
+    )
+    group.addoption("--neaptide-seed", type=int, metavar="N", help="Of every random choice.")
+    group.addoption(
+        "--neaptide-batch",
+        type=int,
+        default=1,
+        metavar="N",
+        help="Scenario tests that are played one after the other and judged in one Spark job.",
+    )
+    group.addoption(
+        "--neaptide-retries-unknown",
+        type=int,
+        default=0,
+        metavar="N",
+        help="Play a scenario again, up to N times, when it proved nothing. Never an anomaly.",
+    )
+    parser.addini("neaptide_systems", "As --neaptide-system, where that is not given.", "linelist")
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from neaptide.harness.testing import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "neaptide: starts brokers, or plays a scenario.")
+    seed = config.getoption("--neaptide-seed")
+    worker = getattr(config, "workerinput", None)  # xdist: each worker has the seed of the first
+    if worker is not None:
+        seed = worker["neaptide_seed"]
+    config.stash[_SEED] = secrets.randbelow(2**31) if seed is None else seed
+    if config.getoption("--neaptide-system") or config.getoption("--neaptide-host") != "local":
+        _settings(config)  # what is wrong with them is said before anything is collected
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Of xdist, in its first process."""
+    node.workerinput["neaptide_seed"] = node.config.stash[_SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"neaptide seed: {config.stash[_SEED]}"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
+    if not file_path.name.endswith(_SUFFIX):
+        return None
+    from neaptide.harness.testing.items import ScenarioFile
+
+    file: ScenarioFile = ScenarioFile.from_parent(parent, path=file_path)
+    file.settings = _settings(parent.config)
+    return file
+
+
+def _settings(config: pytest.Config) -> Settings:
+    """Raises pytest.UsageError for options that cannot be."""
+    if _SETTINGS in config.stash:
+        return config.stash[_SETTINGS]
+    from neaptide.clusters.errors import UsageError
+    from neaptide.clusters.hosts.ledger import reap_orphans
+    from neaptide.clusters.hosts.place import parse_place
+    from neaptide.harness.left_behind import REMOVERS
+    from neaptide.harness.systems import parse_systems
+    from neaptide.harness.testing.lab import Judge, Settings
+
+    systems = tuple(config.getoption("--neaptide-system") or config.getini("neaptide_systems"))
+    try:
+        parse_systems(systems)
+        place = parse_place(config.getoption("--neaptide-host"))
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    reap_orphans(removers=REMOVERS)  # of a test session that was killed
+    settings = Settings(
+        systems,
+        place,
+        config.stash[_SEED],
+        1 if hasattr(config, "workerinput") else max(1, config.getoption("--neaptide-batch")),
+        config.getoption("--neaptide-retries-unknown"),
+        Judge(lambda run: _own_checks(config, run)),
+    )
+    config.stash[_SETTINGS] = settings
+    return settings
+
+
+def _own_checks(config: pytest.Config, run: Path) -> list[str]:
+    found = config.hook.pytest_neaptide_check(run=run)
+    return [str(sentence) for sentences in found for sentence in sentences or ()]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _SETTINGS in config.stash:
+        config.stash[_SETTINGS].judge.stop()
+
+
+@pytest.fixture
+def neaptide(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Clusters, runs and checks: `cluster = neaptide.cluster()`. All is ended with the test.
+
+    A cluster to which a recorded producer has sent, and that the test did not check, is checked at
+    the end: an acknowledged record that is gone fails the test.
+    """
+    lab = _settings(request.config).lab(request.node.name)
+    yield lab
+    lab.close(failed=request.node.stash.get(_FAILED, True))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failure of ours is its few lines, without a traceback; CI on GitHub gets an annotation."""
+    outcome: Any = yield
+    report: pytest.TestReport = outcome.get_result()
+    if report.when == "call":
+        item.stash[_FAILED] = report.failed
+    error = call.excinfo.value if call.excinfo is not None else None
+    if error is None or "neaptide.harness" not in type(error).__module__:
+        return
+    from neaptide.harness.testing.findings import NeaptideFailure
+
+    if isinstance(error, NeaptideFailure):
+        report.longrepr = str(error)
+        report.user_properties.append(("neaptide_run", str(error.run)))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """On GitHub: one annotation for each failure, at the file and line of the test."""
+    if os.environ.get("GITHUB_ACTIONS") != "true" or _SETTINGS not in config.stash:
+        return
+    from neaptide.harness.ci import annotation
+
+    for kind in ("failed", "error"):
+        for report in terminalreporter.stats.get(kind, []):
+            file, line, title = report.location
+            text = annotation(str(file), (line or 0) + 1, title, report.longreprtext)
+            terminalreporter.write_line(text)

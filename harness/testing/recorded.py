@@ -1,0 +1,206 @@
+"""Sends of somebody's own application, recorded as operations of a run.
+
+The rule: a send that begins is in the history whatever becomes of it. What nobody ended when the
+history is closed is of unknown end, and a producer that had such a send goes on as a new process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from confluent_kafka import Producer
+
+from neaptide.results.run import Written
+from neaptide.workloads.definite import completion_type
+from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.worker import PROCESSES_PER_WORKER
+
+RECORDER: Final = 400  # no process of clients has this number
+_NEVER_SENT: Final = "_NEVER_SENT"  # a definite end: it was given to no partition
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    operation: int
+    invoked_ns: int
+    topic: str
+    key: str | None
+    value: str
+    acks: str
+
+
+class History:
+    """What an application has sent. Safe for several threads."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._processes = itertools.count((RECORDER - 1) * PROCESSES_PER_WORKER + 1)
+        self._lock = threading.Lock()
+        self._open: dict[int, Send] = {}
+        self._closed = False
+        self.began = 0
+
+    def begin(self, client: Client, topic: str, value: str, key: str | None, acks: str) -> Send:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("The cluster was checked: nothing can be sent to it any more.")
+            self.began += 1
+            operation = self._recorder.new_operation()
+            begun = _Begun(operation, self._recorder.now_ns(), topic, key, value, acks)
+            send = Send(self, client, begun)
+            self._open[operation] = send
+            return send
+
+    def client(self) -> Client:
+        """One producer: its sends are in order, so far as it promises one."""
+        return Client(self._new_process)
+
+    def _new_process(self) -> int:
+        with self._lock:
+            return next(self._processes)
+
+    def end(
+        self,
+        client: Client,
+        begun: _Begun,
+        kind: str,
+        partition: int | None,
+        offset: int | None,
+        error: str | None,
+    ) -> None:
+        """The second end of a send, and one that comes after the close, changes nothing."""
+        with self._lock:
+            if self._open.pop(begun.operation, None) is None:
+                return
+        self._recorder.write(
+            operation=begun.operation,
+            process=client.process_of(kind),
+            f="send",
+            type=kind,
+            invoked_ns=begun.invoked_ns,
+            completed_ns=self._recorder.now_ns(),
+            topic=begun.topic,
+            partition=partition,
+            offset=None if begun.acks == "0" else offset,
+            key=begun.key,
+            value=begun.value,
+            acks=begun.acks,
+            error=error,
+        )
+
+    def close(self) -> Written:
+        """Ends what is open as unknown; how many rows there are. Raises StoreError."""
+        with self._lock:
+            self._closed = True
+            still_open = list(self._open.values())
+        for send in still_open:
+            send.unknown("never ended")
+        self._recorder.close()
+        return self._recorder.written
+
+
+class Client:
+    """A logical process of the history, as Jepsen has it: after an unknown end, another one."""
+
+    def __init__(self, new_process: Callable[[], int]) -> None:
+        self._new_process = new_process
+        self._process = new_process()
+        self._lock = threading.Lock()
+
+    def process_of(self, kind: str) -> int:
+        with self._lock:
+            process = self._process
+            if kind == "info":
+                self._process = self._new_process()
+            return process
+
+
+class Send:
+    """A record on its way. End it once, by `ok`, `failed` or `unknown`."""
+
+    def __init__(self, history: History, client: Client, begun: _Begun) -> None:
+        self._history = history
+        self._client = client
+        self._begun = begun
+
+    def ok(self, partition: int, offset: int | None = None) -> None:
+        """It was acknowledged; `offset` where the client says so."""
+        self._history.end(self._client, self._begun, "ok", partition, offset, None)
+
+    def failed(self, error: str, partition: int | None = None) -> None:
+        """It was surely not appended. Whoever is not sure calls `unknown`."""
+        self._history.end(self._client, self._begun, "fail", partition, None, error)
+
+    def unknown(self, error: str, partition: int | None = None) -> None:
+        """Timed out, or an error that does not say that nothing was appended."""
+        self._history.end(self._client, self._begun, "info", partition, None, error)
+
+
+class RecordedProducer:
+    """A `confluent_kafka.Producer` whose sends are recorded. Everything else is the producer's."""
+
+    def __init__(self, producer: Producer, history: History, acks: str) -> None:
+        self._producer = producer
+        self._history = history
+        self._acks = acks
+        self._client = history.client()
+
+    def produce(
+        self,
+        topic: str,
+        value: str | bytes | None = None,
+        key: str | bytes | None = None,
+        partition: int = -1,
+        on_delivery: Callable[[Any, Any], None] | None = None,
+        **more: Any,
+    ) -> None:
+        """As `Producer.produce`. Values must be unique in their topic: a lost one is found so."""
+        asked = more.pop("callback", None) or on_delivery
+        send = self._history.begin(self._client, topic, _text(value) or "", _text(key), self._acks)
+
+        def delivered(error: Any, message: Any) -> None:
+            _end(send, error, message)
+            if asked is not None:
+                asked(error, message)
+
+        try:
+            self._producer.produce(
+                topic, value=value, key=key, partition=partition, on_delivery=delivered, **more
+            )
+        except BaseException:
+            send.failed(_NEVER_SENT)  # refused before it was queued
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def __len__(self) -> int:
+        return len(self._producer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.flush()
+
+
+def _end(send: Send, error: Any, message: Any) -> None:
+    partition = message.partition()
+    partition = partition if partition is not None and partition >= 0 else None
+    if error is None and partition is not None:
+        offset = message.offset()
+        send.ok(partition, offset if offset is not None and offset >= 0 else None)
+        return
+    name = str(error.name()) if error is not None else _NEVER_SENT
+    if partition is None or completion_type(name) == "fail":
+        send.failed(name, partition)
+    else:
+        send.unknown(name, partition)
+
+
+def _text(data: str | bytes | None) -> str | None:
+    return data.decode("utf-8", errors="backslashreplace") if isinstance(data, bytes) else data

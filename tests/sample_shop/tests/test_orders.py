@@ -1,0 +1,37 @@
+import os
+
+from shop.orders import OrderDesk
+
+ACKS = os.environ.get("SHOP_ACKS", "all")
+
+
+def test_an_accepted_order_survives_its_leader(neaptide):
+    cluster = neaptide.cluster(topics={"orders": 1}, settings={"min.insync.replicas": 2})
+    desk = OrderDesk(cluster.producer({"acks": ACKS, "message.timeout.ms": 30_000}))
+    desk.place("order-1")
+    assert desk.finish(10) == 0
+
+    for follower in ("B", "C"):  # what the leader answers does not arrive any more
+        cluster.hold("A", follower)
+        cluster.wait_until(lambda follower=follower: cluster.is_held("A", follower))
+    desk.place("order-2")
+    desk.finish(0.5)
+    cluster.kill("A")
+    cluster.wait_until(lambda: cluster.leader("orders") in ("B", "C"))
+    desk.place("order-3")
+    assert desk.finish(30) == 0
+
+    assert "order-3" in desk.accepted
+    neaptide.assert_valid(cluster)
+
+
+def test_orders_are_taken_while_a_follower_is_paused(neaptide):
+    cluster = neaptide.cluster(topics={"orders": 2})
+    desk = OrderDesk(cluster.producer({"acks": "all"}))
+    cluster.pause("C")
+    for number in range(20):
+        desk.place(f"order-{number}")
+    assert desk.finish(30) == 0
+    cluster.resume("C")
+    assert len(desk.accepted) == 20
+    # Nobody checks the cluster here: neaptide does, at the end of the test.
