@@ -89,8 +89,13 @@ class RandomRun:
         return str(self.saved) if self.saved is not None else ",".join(self.faults) or "none"
 
     @property
+    def fault_names(self) -> tuple[str, ...]:
+        """What it may do: what was asked for, or what the saved schedule has."""
+        return self.faults or faults_of(self.schedule())
+
+    @property
     def kills_clients(self) -> bool:
-        return "client" in (self.faults or faults_of(self.schedule()))
+        return "client" in self.fault_names
 
     def schedule(self) -> Schedule:
         brokers = tuple(range(self.brokers))
@@ -161,7 +166,7 @@ def _refusal(fault: str, system: System) -> str | None:
 
 def check_faults(asked: RandomRun) -> RandomRun:
     """Raises UsageError where the system cannot do a fault, or there are too few brokers for it."""
-    for name in asked.faults or faults_of(asked.schedule()):
+    for name in asked.fault_names:
         needs = FAULTS[name].needs
         if asked.brokers < needs:
             raise UsageError(
@@ -199,10 +204,7 @@ def producer_options(asked: RandomRun) -> ProducerOptions:
 async def run_random(asked: RandomRun, progress: Progress) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
     brokers = tuple(range(asked.brokers))
-    schedule = asked.schedule()
-    names = asked.faults or faults_of(schedule)
-    schedule = asked.schedule()
-    names = asked.faults or faults_of(schedule)
+    schedule, names = asked.schedule(), asked.fault_names
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
         title=f"{asked.workload} under {', '.join(names) or 'no faults'}",
