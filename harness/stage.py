@@ -67,10 +67,10 @@ class Sends:
     consumed: dict[str, int] = field(default_factory=dict)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # by group and partition
     commits: int = 0  # that were acknowledged
-    # Of clients that a scenario drives, by name: what each has taken, was given, was told last.
+    # Of clients that a scenario drives: what each has taken, has, and was notified of last.
     taken: dict[str, set[str]] = field(default_factory=dict)
     assigned: dict[str, int] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    notified: dict[str, str] = field(default_factory=dict)
     handled: dict[str, int] = field(default_factory=dict)  # by record: how often
 
 
@@ -109,7 +109,7 @@ class Stage:
         self.names: Mapping[Any, str] = {}  # of nodes, for the history
         self.links: tuple[LinkSpec, ...] = ()
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
-        self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were told
+        self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were given
         self._isrs: dict[int, frozenset[int]] = {}
         self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
@@ -493,8 +493,8 @@ class Stage:
                 self.sends.handled[event["value"]] = self.sends.handled.get(event["value"], 0) + 1
             case "assigned":
                 self.sends.assigned[event["client"]] = event["count"]
-            case "told":
-                self.sends.told[event["client"]] = event["error"]
+            case "notified":
+                self.sends.notified[event["client"]] = event["error"]
             case "committed":
                 self.sends.committed[event["group"], event["partition"]] = event["offset"]
                 self.sends.commits += 1
