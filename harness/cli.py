@@ -29,7 +29,7 @@ from neaptide.harness.version import VERSION
 from neaptide.results.run import read_run
 
 if TYPE_CHECKING:
-    from neaptide.harness.random_run import RandomRun
+    from neaptide.harness.random_asked import RandomRun
 
 app = typer.Typer(
     name="neaptide",
@@ -158,7 +158,7 @@ def run(
         file = shipped.get(workload, Path(workload))
         _run_scenario(file, workload, chosen, number, json, place, min_acked)
     else:
-        from neaptide.harness.random_run import (
+        from neaptide.harness.random_asked import (
             RandomRun,
             check,
             check_acks,

@@ -15,6 +15,7 @@ from neaptide.clusters.hosts.faketime import find_library
 from neaptide.clusters.hosts.host import NodeName
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import HOSTS, describe_place
+from neaptide.clusters.hosts.toxiproxy import find_server
 from neaptide.clusters.hosts.zookeeper import zookeeper_class_path
 from neaptide.results.store import runs_directory
 
@@ -42,7 +43,8 @@ def examine() -> list[Finding]:
         _tool("chromium", "looking at reports as pictures", "apt-get install chromium"),
         _tool("mvn", "Apache Kafka as a system", "apt-get install maven"),
         _tool("strace", "disks that fail under a broker", "apt-get install strace"),
-        _library(),
+        _asked("libfaketimeMT", "clocks that are set", lambda: str(find_library()), required=False),
+        _asked("Toxiproxy", "toxics on links", lambda: str(find_server()), required=False),
         *(_host(name) for name in HOSTS),
     ]
 
@@ -52,15 +54,11 @@ def _python() -> Finding:
     return Finding("Python 3.11 or later", "everything", sys.version_info >= (3, 11), version)
 
 
-def _asked(part: str, needed_for: str, ask: Callable[[], str]) -> Finding:
+def _asked(part: str, needed_for: str, ask: Callable[[], str], *, required: bool = True) -> Finding:
     try:
-        return Finding(part, needed_for, True, ask())
+        return Finding(part, needed_for, True, ask(), required)
     except MissingPartError as error:
-        return Finding(part, needed_for, False, str(error))
-
-
-def _library() -> Finding:
-    return _asked("libfaketimeMT", "clocks that are set", lambda: str(find_library()))
+        return Finding(part, needed_for, False, str(error), required)
 
 
 def _host(name: NodeName) -> Finding:

@@ -19,7 +19,7 @@ from neaptide.results.tables import write_table
 
 LEVEL_WITHIN_S = 60.0
 READ_WITHIN_S = 120.0
-_LOOK_S = 0.25  # nothing tells that a listener is closed
+_LOOK_S = 0.25  # nothing reports that a listener is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
 
 
 async def _ask_groups(stage: Stage) -> bool:
-    """Whether it was told where every group goes on that has committed anything."""
+    """Whether it is known where every group goes on that has committed anything."""
     for group, partition in sorted(stage.sends.committed):
         result = await stage.clients.do(
             "position",
@@ -170,7 +170,7 @@ async def _ask_groups(stage: Stage) -> bool:
             partition=partition,
             deadline_s=READ_WITHIN_S,
         )
-        if not result["told"]:
+        if not result["known"]:
             return False
     return True
 

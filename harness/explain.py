@@ -143,6 +143,19 @@ def _inject(step: steps.Inject) -> str:
     )
 
 
+def _toxic(step: steps.AddToxic) -> str:
+    ends = {
+        "client": f"{step.broker} and its clients",
+        "replication": f"{step.broker} and who fetches from it",
+        "coordination": f"{step.broker} and the coordination service",
+    }
+    numbers = ", ".join(f"{name} = {value}" for name, value in step.toxic.attributes.items())
+    return (
+        f"puts a toxic on the link between {ends[step.purpose]}: {step.toxic.kind},"
+        f" {step.toxic.stream} ({numbers})  [{step.name}]"
+    )
+
+
 def _measure(step: steps.Measure) -> str:
     return (
         f"measures the time since {step.since_last_fetch_of}'s last fetch: more than"
@@ -175,10 +188,12 @@ _WORDS: Final[Mapping[type, Callable[[Any], str]]] = {
     steps.Resume: lambda s: f"lets {s.broker} go on (SIGCONT)",
     steps.Cut: _cut,
     steps.Slow: lambda s: f"slows bytes from {s.source} to {s.destination} by {s.delay_ms} ms",
+    steps.AddToxic: _toxic,
+    steps.EndToxic: lambda s: f"ends the toxic {s.name}",
     steps.Heal: lambda s: (
         f"heals the link between {_end(s.source)} and {_end(s.destination)}"
         if s.source
-        else "heals all cuts and delays"
+        else "heals all cuts, delays and toxics"
     ),
     steps.Measure: _measure,
     steps.SetClock: lambda s: f"sets {s.broker}'s clock {s.ahead_ms:+} ms from the real one",

@@ -17,6 +17,7 @@ from typing import Any
 
 from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import IoFault
+from neaptide.clusters.hosts.toxiproxy import Toxic, ToxicLinks
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.filters import drops
 from neaptide.nemesis.gate.model import COORDINATION, Cut, Endpoint, InFlight, Purpose, Rule
@@ -33,6 +34,8 @@ class Faults:
         self._cuts: list[tuple[tuple[Endpoint | None, Endpoint | None], Cut]] = []
         self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
         self._filtered = Network()  # what the nodes' packet filters drop
+        # By name: the links, and how many connections those had had before.
+        self._toxics: dict[str, tuple[tuple[str, ...], int]] = {}
         self._wrong_clocks: set[int] = set()
         self._injected: set[int] = set()
 
@@ -47,6 +50,7 @@ class Faults:
 
     async def kill(self, broker: int, in_flight: InFlight) -> None:
         begun_ns = self._stage.recorder.now_ns()
+        in_flight = self._fate(in_flight)
         await self._die(broker, in_flight)
         self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
 
@@ -64,6 +68,7 @@ class Faults:
 
     async def kill_together(self, brokers: tuple[int, ...], in_flight: InFlight) -> None:
         begun_ns = self._stage.recorder.now_ns()
+        in_flight = self._fate(in_flight)
         await self._die_together(brokers, in_flight)
         for broker in brokers:
             self._note("kill", begun_ns, broker=self._name(broker), in_flight=in_flight)
@@ -104,7 +109,7 @@ class Faults:
         self._stage.sever(broker)
         await self._stage.cluster.stop(broker)
         await self._stage.gate.sever(broker)
-        await self._stage.gate.bury(broker, "delivered")
+        await self._stage.gate.bury(broker, self._fate("delivered"))
         self._note("stop", begun_ns, broker=self._name(broker))
 
     async def restart(self, broker: int) -> None:
@@ -185,7 +190,7 @@ class Faults:
     ) -> None:
         """Whatever was cut between these two, either way; without ends every cut and delay.
 
-        Connections are reset: what waited in them may be stale.
+        Without ends toxics end, too. Connections are reset: what waited in them may be stale.
         """
         begun_ns = self._stage.recorder.now_ns()
         everything = source is None and destination is None
@@ -198,6 +203,8 @@ class Faults:
             for link in self._slowed:
                 await self._stage.gate.slow(*link, delay_ms=0)
             self._slowed.clear()
+            for name in tuple(self._toxics):
+                await self.end_toxic(name)
         else:
             for _, cut in healed:
                 await self._stage.gate.heal(cut.source, cut.destination, cut.purpose, reset=True)
@@ -216,6 +223,46 @@ class Faults:
         self._slowed.append((source, destination, purpose))
         fields = {"from": self._end_name(source), "to": self._end_name(destination)}
         self._note("slow", begun_ns, **fields, purpose=purpose, delay_ms=delay_ms)
+
+    # --- toxics ----------------------------------------------------------------------------------
+
+    async def add_toxic(self, name: str, broker: int, purpose: Purpose, toxic: Toxic) -> None:
+        """Connections of the link are closed, and made anew."""
+        begun_ns = self._stage.recorder.now_ns()
+        links = self._stage.links_of(broker, purpose)
+        self._toxics[name] = (links, self._connections(links))
+        for link in links:
+            await self._links_with_toxics.begin(link, _on(name, link), toxic)
+        where = {"broker": self._name(broker), "purpose": purpose, "stream": toxic.stream}
+        said = {"name": name, **where, "type": toxic.kind, **toxic.attributes}
+        self._note("toxic", begun_ns, **said)
+
+    async def end_toxic(self, name: str) -> int:
+        """How many connections of the link had it. They are closed, and made anew."""
+        begun_ns = self._stage.recorder.now_ns()
+        links, before = self._toxics.pop(name)
+        met = self._connections(links) - before
+        for link in links:
+            await self._links_with_toxics.end(_on(name, link))
+        self._note("end_toxic", begun_ns, name=name, connections=met)
+        return met
+
+    def idle_toxics(self) -> list[str]:
+        """Those that are there now and that no connection has had."""
+        toxics = self._toxics.items()
+        return [name for name, (links, n) in toxics if self._connections(links) == n]
+
+    def _connections(self, links: tuple[str, ...]) -> int:
+        return sum(self._stage.connections[link] for link in links)
+
+    @property
+    def _links_with_toxics(self) -> ToxicLinks:
+        assert self._stage.toxics is not None, "whoever has toxics has asked the stage for them"
+        return self._stage.toxics
+
+    def _fate(self, in_flight: InFlight) -> InFlight:
+        """What a link with a toxic has not passed on yet nobody can have delivered at once."""
+        return "discarded" if self._toxics else in_flight
 
     # --- clocks and disks ------------------------------------------------------------------------
 
@@ -297,3 +344,8 @@ class Faults:
         self._stage.holds.let_go(rule)
         count = await self._stage.gate.discard(rule)
         self._note("discard", begun_ns, rule=rule, messages=count)
+
+
+def _on(name: str, link: str) -> str:
+    """A toxic that is on several links is one on each."""
+    return f"{name} on {link}"

@@ -64,11 +64,11 @@ class StageObserved:
     def assigned(self, client: str) -> int:
         return self._stage.sends.assigned.get(client, 0)
 
-    def told(self, client: str) -> str | None:
-        return self._stage.sends.told.get(client)
+    def notified(self, client: str) -> str | None:
+        return self._stage.sends.notified.get(client)
 
     def error(self, record: str) -> str | None:
-        """Kafka's name of the error that the producer was told, definite or not."""
+        """Kafka's name of the error that the producer was given, definite or not."""
         sends = self._stage.sends
         return sends.failed.get(record) or sends.unknown.get(record)
 
@@ -131,7 +131,7 @@ class StageObserved:
         return broker in self._stage.controllers_answered.get(Error.NONE, ())
 
     def fenced(self, broker: int) -> bool:
-        """Whether this follower was told last that it and whom it follows are not in one epoch."""
+        """Whether its last answer says that it and whom it follows are not in one epoch."""
         key = (broker, self._topic.name, self._partition)
         return self._stage.gate.answered.get(key) in FENCED
 

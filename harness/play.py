@@ -10,7 +10,6 @@ from typing import Any, Final, assert_never
 
 from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.hosts import faketime, io_faults
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.harness.account import Account
@@ -18,6 +17,7 @@ from neaptide.harness.ending import end, heal_all
 from neaptide.harness.explain import in_words
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
+from neaptide.harness.needs import Means, check_need
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.predictions import round_disagreements, unseen_sights
 from neaptide.harness.run_record import Finished, new_run, record
@@ -38,6 +38,11 @@ _ACTIONS: Final[Mapping[type, Action]] = {
     steps.Drop: "drop",
     steps.Delay: "delay",
     steps.Answer: "answer",
+}
+_NEEDS: Final[Mapping[type, Means]] = {
+    steps.AddToxic: "toxics",
+    steps.SetClock: "clocks",
+    steps.Inject: "calls",
 }
 
 
@@ -103,19 +108,13 @@ async def play(
 
 
 def _check_machines(scenario: Scenario, place: Place) -> None:
-    """Raises UsageError, or MissingPartError, where clocks cannot be set or disks cannot fail."""
-    done = [scheduled.step for scheduled in scenario.steps]
+    """Raises UsageError, or MissingPartError, where links, clocks or disks cannot be as asked."""
     if place.name == "simulation":
         return
-    if any(isinstance(step, steps.SetClock) for step in done):
-        faketime.find_library()
-    if any(isinstance(step, steps.Inject) for step in done):
-        io_faults.find_strace()
-        if place.name not in ("local", "netns"):
-            raise UsageError(
-                f"{scenario.name} has calls of a running broker fail: that needs --host local or"
-                " netns."
-            )
+    done = {type(scheduled.step) for scheduled in scenario.steps}
+    for kind, what in _NEEDS.items():
+        if kind in done:
+            check_need(what, scenario.name, place)
 
 
 def _clients(scenario: Scenario) -> dict[str, Any] | None:
@@ -169,7 +168,13 @@ class _Player:
         self._names = {number: name for name, number in scenario.brokers.items()}
         self._progress = progress
         self._stage = Stage(
-            directory, system, cluster_spec(scenario), place, account, _links_read(scenario)
+            directory,
+            system,
+            cluster_spec(scenario),
+            place,
+            account,
+            _links_read(scenario),
+            _has_toxics(scenario),
         )
         self._stage.names = self._names
         self._faults = Faults(self._stage, self._names)
@@ -216,6 +221,7 @@ class _Player:
             for rule in self._hitting
             if not self._stage.hits[rule]
         ]
+        problems += [f"no connection had the toxic {name!r}" for name in self._faults.idle_toxics()]
         return Aim(not problems, "; ".join(problems))
 
     async def _rest(self) -> None:
@@ -268,18 +274,31 @@ class _Player:
                 await self._end_rule(step, where)
             case steps.Hold() | steps.Drop() | steps.Delay() | steps.Answer() | steps.Cap():
                 await self._install(step)
+            case _ if isinstance(step, steps.OfLinks):
+                await self._do_to_links(step, where)
+            case steps.KillTogether() | steps.PowerOffTogether():
+                await self._do_to_several(step, where)
+            case _:
+                await self._do_to_broker(step, where)
+
+    async def _do_to_links(self, step: steps.OfLinks, where: str) -> None:
+        match step:
             case steps.Cut():
                 source, destination = self._end(step.source), self._end(step.destination)
                 await self._faults.cut(source, destination, step.purpose, both=step.both)
             case steps.Slow():
                 source, destination = self._end(step.source), self._end(step.destination)
                 await self._faults.slow(source, destination, step.purpose, step.delay_ms)
+            case steps.AddToxic():
+                broker = self._ids[step.broker]
+                await self._faults.add_toxic(step.name, broker, step.purpose, step.toxic)
+            case steps.EndToxic():
+                if not await self._faults.end_toxic(step.name):
+                    raise _MissedError(f"{where}: no connection had the toxic {step.name}")
             case steps.Heal():
                 await self._faults.heal(self._end(step.source), self._end(step.destination))
-            case steps.KillTogether() | steps.PowerOffTogether():
-                await self._do_to_several(step, where)
             case _:
-                await self._do_to_broker(step, where)
+                assert_never(step)
 
     async def _end_rule(
         self, step: steps.Deliver | steps.Release | steps.Discard, where: str
@@ -533,6 +552,10 @@ class _Player:
                 f"{where}: {times:.2f} × {step.unit}, predicted more than {step.above:g} and at"
                 f" most {step.at_most:g}",
             )
+
+
+def _has_toxics(scenario: Scenario) -> bool:
+    return any(isinstance(scheduled.step, steps.AddToxic) for scheduled in scenario.steps)
 
 
 def _links_read(scenario: Scenario) -> frozenset[Purpose]:

@@ -4,102 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from neaptide.clusters.broker.replication.assignment import assign_replicas
 from neaptide.clusters.cluster import TopicSpec
-from neaptide.clusters.errors import UsageError
-from neaptide.clusters.kafka.versions import parse_release
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.ending import READ_WITHIN_S
+from neaptide.harness.random_asked import RandomRun
 from neaptide.harness.stage import NEMESIS_PROCESS, Stage
-from neaptide.harness.systems import KAFKA, System
 from neaptide.results.run import Incident
-from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Clients, Workload
+from neaptide.workloads.catalog import WORKLOADS, Clients
 from neaptide.workloads.clients import Clients as ClientsProcess
-from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
+from neaptide.workloads.libraries.table import LIBRARIES
 from neaptide.workloads.pool import ClientPool
 from neaptide.workloads.roles.role import Task
 
-if TYPE_CHECKING:
-    from neaptide.harness.random_run import RandomRun
-
 _STOP_WITHIN_S: Final = 60.0
 _IDLE_WITHIN_S: Final = 60.0
-_TRANSACTIONS_SINCE: Final = (0, 11)
-_MEMBERSHIP_SINCE: Final = (0, 9)
-_KIP_848_SINCE: Final = (4, 0)
 _REPLICAS: Final = 3
-
-
-# --- what can be asked for -----------------------------------------------------------------------
-
-
-def check_load(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where a workload, a client library and a system do not go together."""
-    workload = WORKLOADS[asked.workload]
-    if asked.client not in LIBRARIES:
-        raise UsageError(
-            f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
-        )
-    for what in sorted(workload.needs):
-        _check_served(workload.name, what, asked.system)
-    _check_protocol(asked)
-    _check_library(asked, workload)
-    if workload.idempotence and asked.acks != "all":
-        raise UsageError(f"The workload {workload.name} needs --acks all, not {asked.acks}.")
-    if workload.named and asked.topics != 1:
-        raise UsageError(f"The workload {workload.name} has topics of its own: leave out --topics.")
-    return asked
-
-
-def _check_served(workload: str, what: str, system: System) -> None:
-    if system.kind != KAFKA:
-        raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
-    since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
-    if parse_release(system.version).version < since:
-        raise UsageError(
-            f"The workload {workload} needs {what}, which Apache Kafka has from"
-            f" {'.'.join(map(str, since))} on, not {system}."
-        )
-
-
-def _check_protocol(asked: RandomRun) -> None:
-    if asked.options.get("protocol") != "consumer":
-        return
-    if parse_release(asked.system.version).version < _KIP_848_SINCE:
-        raise UsageError(
-            f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
-        )
-
-
-def _check_library(asked: RandomRun, workload: Workload) -> None:
-    if asked.client == DEFAULT:
-        return
-    library = LIBRARIES[asked.client]()
-    needed = set()
-    if TRANSACTIONS in workload.needs:
-        needed.add("transactions")
-    if workload.group is not None:
-        needed.add("groups")
-    if asked.options.get("assignor") == "cooperative":
-        needed.add("cooperative")
-    if asked.options.get("protocol") == "consumer":
-        needed.add("consumer protocol")
-    lacking = sorted(needed - library.can)
-    if lacking:
-        raise UsageError(
-            f"--client {asked.client} cannot do the workload {workload.name}: it has no"
-            f" {lacking[0]} here; choose --client {DEFAULT}."
-        )
-    problem = library.problem(asked.workload, asked.partitions, asked.topics, asked.acks)
-    if problem is not None:
-        raise UsageError(f"--client {asked.client} {problem}.")
-    if asked.system.kind == KAFKA and parse_release(asked.system.version).version < library.since:
-        raise UsageError(
-            f"--client {asked.client} needs Apache Kafka {'.'.join(map(str, library.since))} or"
-            f" later, not {asked.system}."
-        )
 
 
 # --- what is there before it begins --------------------------------------------------------------

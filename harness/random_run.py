@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from neaptide.clusters.cluster import ClusterSpec
-from neaptide.clusters.errors import UsageError
-from neaptide.clusters.hosts.place import LOCAL, Place
-from neaptide.clusters.kafka.versions import Mode
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
-from neaptide.harness.random_load import (
-    RandomLoad,
-    brokers_settings,
-    check_load,
-    topics_of,
-)
+from neaptide.harness.random_asked import RandomRun
+from neaptide.harness.random_load import RandomLoad, brokers_settings, topics_of
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, generation_of
-from neaptide.nemesis.drawn.faults import FAULTS
-from neaptide.nemesis.drawn.schedule import (
-    Schedule,
-    draw_schedule,
-    faults_of,
-    load_schedule,
-    parse_faults,
-)
+from neaptide.harness.systems import generation_of
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
 from neaptide.workloads.catalog import WORKLOADS
-from neaptide.workloads.libraries.table import DEFAULT
 
 Progress = Callable[[str, float, Mapping[str, int]], None]
 _PROGRESS_S: Final = 0.5
@@ -59,135 +42,6 @@ _DEFAULT_SETTINGS: Final = {
 _AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 
-@dataclass(frozen=True, slots=True)
-class RandomRun:
-    """What is asked for. `settings` are brokers' settings, over the defaults of random runs."""
-
-    workload: str
-    system: System
-    faults: tuple[str, ...]
-    time_s: float
-    rate: float
-    seed: int
-    acks: str = "all"
-    brokers: int = 3
-    partitions: int = 4
-    settings: Mapping[str, str] = field(default_factory=dict)
-    place: Place = LOCAL
-    idempotence: bool = False
-    min_acked: int = 1
-    saved: Path | None = None  # whose schedule is played again, in place of one that is drawn
-    client: str = DEFAULT
-    producers: int = 1
-    consumers: int = 1
-    topics: int = 1
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the workload, all of them
-
-    @property
-    def nemesis(self) -> str:
-        """What `--nemesis` says."""
-        return str(self.saved) if self.saved is not None else ",".join(self.faults) or "none"
-
-    @property
-    def kills_clients(self) -> bool:
-        return "client" in (self.faults or faults_of(self.schedule()))
-
-    def schedule(self) -> Schedule:
-        brokers = tuple(range(self.brokers))
-        if self.saved is not None:
-            return load_schedule(self.saved, brokers, self.partitions)
-        return draw_schedule(self.seed, self.faults, brokers, self.time_s, self.partitions)
-
-    def repeat(self) -> str:
-        options = [
-            self.system.options,
-            f"--nemesis {shlex.quote(self.nemesis)}",
-            f"--time {self.time_s:g}",
-            f"--rate {self.rate:g}",
-            f"--acks {self.acks}",
-            *(["--idempotence"] if self.idempotence else []),
-            f"--brokers {self.brokers}",
-            f"--partitions {self.partitions}",
-            *([f"--topics {self.topics}"] if self.topics != 1 else []),
-            *([f"--client {self.client}"] if self.client != DEFAULT else []),
-            f"--producers {self.producers}",
-            f"--consumers {self.consumers}",
-            *(
-                f"--option {shlex.quote(f'{name}={value}')}"
-                for name, value in self.options.items()
-                if value != WORKLOADS[self.workload].options[name].default
-            ),
-            *([f"--min-acked {self.min_acked}"] if self.min_acked != 1 else []),
-            *(
-                f"--set {shlex.quote(f'{name}={value}')}"
-                for name, value in sorted(self.settings.items())
-            ),
-            f"--seed {self.seed}",
-            *self.place.options,
-        ]
-        return f"neaptide run {self.workload} {' '.join(options)}"
-
-
-def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | None]:
-    """The names of faults; or the run, or the file, whose schedule is to be played again."""
-    saved = Path(text)
-    if text.endswith(".json") or saved.is_dir():
-        return (), saved
-    return parse_faults(text, lambda name: _refusal(name, system) is None), None
-
-
-def check_acks(acks: str) -> str:
-    if acks not in ("0", "1", "all"):
-        raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
-    return acks
-
-
-def check(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where something that is asked for does not go together."""
-    return check_load(check_faults(check_idempotence(asked)))
-
-
-def _refusal(fault: str, system: System) -> str | None:
-    """Why a system cannot do it, and what to take; None: it can."""
-    if FAULTS[fault].kafka_only and generation_of(system) is not None:
-        return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
-    if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
-        return (
-            f"in {system} every broker is a controller, and the cluster's metadata would be cut,"
-            " too, which Kafka flushes; take one with controllers of their own"
-        )
-    return None
-
-
-def check_faults(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where the system cannot do a fault, or there are too few brokers for it."""
-    for name in asked.faults or faults_of(asked.schedule()):
-        needs = FAULTS[name].needs
-        if asked.brokers < needs:
-            raise UsageError(
-                f"--nemesis {name} needs --brokers {needs} or more, not {asked.brokers};"
-                " or leave it out."
-            )
-        refusal = _refusal(name, asked.system)
-        if refusal is not None:
-            raise UsageError(f"--nemesis {name}: {refusal}, or leave it out.")
-    return asked
-
-
-def check_idempotence(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where there can be no idempotent producer."""
-    if not asked.idempotence:
-        return asked
-    if asked.acks != "all":
-        raise UsageError(f"--idempotence needs --acks all, not {asked.acks}.")
-    rules = generation_of(asked.system)
-    if rules is not None and rules.idempotence is None:
-        raise UsageError(
-            f"--idempotence: {asked.system} knows no idempotent producers, which came with 0.11."
-        )
-    return asked
-
-
 def producer_options(asked: RandomRun) -> ProducerOptions:
     """As many in flight as the leader knows again: five, but on our 0.11 one."""
     if not (asked.idempotence or WORKLOADS[asked.workload].idempotence):
@@ -199,10 +53,7 @@ def producer_options(asked: RandomRun) -> ProducerOptions:
 async def run_random(asked: RandomRun, progress: Progress) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
     brokers = tuple(range(asked.brokers))
-    schedule = asked.schedule()
-    names = asked.faults or faults_of(schedule)
-    schedule = asked.schedule()
-    names = asked.faults or faults_of(schedule)
+    schedule, names = asked.schedule(), asked.fault_names
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
         title=f"{asked.workload} under {', '.join(names) or 'no faults'}",

@@ -18,6 +18,7 @@ from typing import Any
 from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
 from neaptide.clusters.hosts.local import LocalHost, last_line
 from neaptide.clusters.hosts.place import LOCAL, Place, open_host
+from neaptide.clusters.hosts.toxiproxy import ToxicLinks
 from neaptide.clusters.observer import Observer
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.account import Account
@@ -33,6 +34,7 @@ from neaptide.nemesis.gate.model import (
     LinkSpec,
     Purpose,
     Subscription,
+    Target,
     cluster_links,
     quorum_links,
 )
@@ -67,10 +69,10 @@ class Sends:
     consumed: dict[str, int] = field(default_factory=dict)
     committed: dict[tuple[str, int], int] = field(default_factory=dict)  # by group and partition
     commits: int = 0  # that were acknowledged
-    # Of clients that a scenario drives, by name: what each has taken, was given, was told last.
+    # Of clients that a scenario drives: what each has taken, has, and was notified of last.
     taken: dict[str, set[str]] = field(default_factory=dict)
     assigned: dict[str, int] = field(default_factory=dict)
-    told: dict[str, str] = field(default_factory=dict)
+    notified: dict[str, str] = field(default_factory=dict)
     handled: dict[str, int] = field(default_factory=dict)  # by record: how often
 
 
@@ -85,10 +87,14 @@ class Stage:
         place: Place = LOCAL,
         account: Account | None = None,
         reads: Collection[Purpose] = (),
+        toxics: bool = False,
     ) -> None:
-        """`reads`: links of which rules may be about any API, not replicas' fetches alone."""
+        """`reads`: links of which rules may be about any API, not replicas' fetches alone.
+        `toxics`: links can have them."""
         self.run = run
         self._reads = frozenset(reads)
+        self._has_toxics = toxics
+        self.toxics: ToxicLinks | None = None
         self.account = account or Account()
         self.system = system
         self.spec = spec
@@ -106,10 +112,11 @@ class Stage:
         self.last_fetch_ns: dict[int, int] = {}
         self.holds = Holds()
         self.hits: Counter[str] = Counter()  # by rule: messages that it has taken
+        self.connections: Counter[str] = Counter()  # by link: how many were opened
         self.names: Mapping[Any, str] = {}  # of nodes, for the history
         self.links: tuple[LinkSpec, ...] = ()
         self.isr_changes: dict[int, int] = {}  # by partition, since all replicas were first there
-        self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were told
+        self.controllers_answered: dict[int, set[int]] = {}  # by the error that they were given
         self._isrs: dict[int, frozenset[int]] = {}
         self.named: dict[str, int] = {}  # what steps called the controller of their moment
         self.gate: Gate
@@ -163,6 +170,11 @@ class Stage:
         )
         links += quorum_links(self.cluster.quorum, addresses)
         links = tuple(replace(link, reads=self._is_read(link)) for link in links)
+        if self._has_toxics:
+            self.toxics = await ToxicLinks.start(self.host, self.run)
+        links = tuple(
+            [replace(link, via=await self._via(link.name, link.target)) for link in links]
+        )
         self.gate, _ = await asyncio.gather(
             Gate.start(GateConfig(self.run, self.origin_ns, links, address), self.host),
             self.cluster.start_coordination(),
@@ -186,6 +198,12 @@ class Stage:
             if topic is not None
             for partition, brokers in sorted((await self.observer.assignment(topic.name)).items())
         ]
+
+    async def _via(self, link: str, target: Target | None) -> Target | None:
+        """What a link is led through, if it is to have toxics."""
+        if self.toxics is None or target is None:
+            return None
+        return Target(await self.toxics.lead(link, target.host, target.port))
 
     def _all_led(self) -> bool:
         return all(
@@ -228,7 +246,8 @@ class Stage:
         first = brokers[0]
         for broker in brokers:
             port, address = self.cluster.coordination_port, self.machines.harness_address
-            await self.gate.set_target(f"coordination-{broker}", port, address)
+            via = await self._via(f"coordination-{broker}", Target(port, address))
+            await self.gate.set_target(f"coordination-{broker}", port, address, via)
             if broker != first:
                 await self.gate.cut(broker, COORDINATION, "coordination")
             await self.cluster.start(broker, self.listeners(broker))
@@ -296,6 +315,7 @@ class Stage:
             self._close_gate,
             self._close_observer,
             self.machines.close,
+            self._close_toxics,
             self._close_cluster,
             self._close_recorder,
             self.host.close,
@@ -324,6 +344,10 @@ class Stage:
     async def _close_observer(self) -> None:
         if hasattr(self, "observer"):
             await self.observer.close()
+
+    async def _close_toxics(self) -> None:
+        if self.toxics is not None:
+            self.toxics.close()
 
     async def _close_cluster(self) -> None:
         self.cluster.close()
@@ -364,6 +388,12 @@ class Stage:
         """All that can be started and killed: brokers, and controllers that are none."""
         return (*self.cluster.controllers, *self.spec.brokers)
 
+    def links_of(self, broker: int, purpose: Purpose) -> tuple[str, ...]:
+        """The names of the links that toxics are put on: see nemesis.steps.AddToxic."""
+        if purpose == COORDINATION and self.cluster.quorum:
+            return tuple(f"controller-{node}" for node in self.cluster.quorum)
+        return (f"{purpose}-{broker}",)
+
     def coordination_of(self, node: Endpoint | None) -> tuple[Endpoint, ...]:
         """What "coordination" means for a node: ZooKeeper, or the controllers other than itself."""
         return tuple(other for other in self.cluster.quorum if other != node) or (COORDINATION,)
@@ -378,11 +408,13 @@ class Stage:
             return Incident("recorder", str(self.recorder.failure))
         gate = self._gate_incident() if hasattr(self, "gate") else None
         clients = self._find_clients_incident() if hasattr(self, "clients") else None
+        toxics = None if self.toxics is None else self.toxics.process.trouble()
         lost = self.cluster.find_lost_coordination()
         ended = self._find_ended_node()
         return (
             gate
             or clients
+            or (None if toxics is None else Incident("process", toxics))
             or (None if lost is None else Incident("coordination", lost))
             or (None if ended is None else Incident("process", ended))
         )
@@ -461,6 +493,8 @@ class Stage:
                 self.last_fetch_ns[event["follower"]] = event["at_ns"]
             case "hold_started" | "dropped" | "delayed" | "answered" | "capped":
                 self._hit(event)
+            case "connection_opened":
+                self.connections[event["link"]] += 1
             case "rule_failed":
                 self.problems.append(event["why"])
             case "controller_answered":
@@ -493,8 +527,8 @@ class Stage:
                 self.sends.handled[event["value"]] = self.sends.handled.get(event["value"], 0) + 1
             case "assigned":
                 self.sends.assigned[event["client"]] = event["count"]
-            case "told":
-                self.sends.told[event["client"]] = event["error"]
+            case "notified":
+                self.sends.notified[event["client"]] = event["error"]
             case "committed":
                 self.sends.committed[event["group"], event["partition"]] = event["offset"]
                 self.sends.commits += 1

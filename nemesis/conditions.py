@@ -57,7 +57,7 @@ class Observed(Protocol):
     def handled(self, record: str) -> int: ...
     def taken(self, client: str, record: str) -> bool: ...
     def assigned(self, client: str) -> int: ...
-    def told(self, client: str) -> str | None: ...
+    def notified(self, client: str) -> str | None: ...
 
 
 Evaluate = Callable[[Observed], Any]
@@ -102,7 +102,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
     "handled": (("record",), lambda o, r: o.handled(r)),
     "taken": (("client", "record"), lambda o, c, r: o.taken(c, r)),
     "assigned": (("client",), lambda o, c: o.assigned(c)),
-    "told": (("client",), lambda o, c: o.told(c)),
+    "notified": (("client",), lambda o, c: o.notified(c)),
 }
 _WORDS: Final[Mapping[str, Evaluate]] = {
     "leader": lambda o: o.leader(),
@@ -133,7 +133,7 @@ VOCABULARY: Final = (
     "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
     " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A), flushed(A),"
     " log_start_offset(A), log_end_offset(A), round(A), hits(rule), sender_gone(rule),"
-    " handled(m), taken(client, m), assigned(client), told(client), leader, leader_epoch,"
+    " handled(m), taken(client, m), assigned(client), notified(client), leader, leader_epoch,"
     " controller, controller_epoch, isr, isr_changes, level, commits_level, nobody,"
     " NAME_OF_AN_ERROR, was(X), numbers with + and -"
 )

@@ -11,6 +11,7 @@ from typing import Literal
 
 from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import Call, Errno
+from neaptide.clusters.hosts.toxiproxy import Toxic
 
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
@@ -256,17 +257,38 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Bytes from source to destination take so long; 0: no longer."""
+    """Bytes from one broker's fetches to another, or back, take so long; 0: no longer."""
 
     source: str
     destination: str
     delay_ms: int
-    purpose: Purpose | None = None
+    purpose: Purpose = "replication"
+
+
+@dataclass(frozen=True, slots=True)
+class AddToxic:
+    """Bytes of a link are late, few, sliced, cut short or lost, until the toxic ends.
+
+    The link is that to a broker from its clients or followers, or that from a broker to the
+    coordination service; in KRaft that to the controllers, whoever asks.
+    """
+
+    name: str
+    broker: str
+    purpose: Purpose
+    toxic: Toxic
+
+
+@dataclass(frozen=True, slots=True)
+class EndToxic:
+    """The link is as it was."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Heal:
-    """Undoes the cuts between these two, or all of them and what was slowed."""
+    """Undoes the cuts between these two; or all of them, what was slowed, and toxics."""
 
     source: str | None = None
     destination: str | None = None
@@ -457,7 +479,7 @@ class Await:
 
 # Of these a process of its own is needed: the simulation has no clocks and disks to set or damage.
 OfMachine = SetClock | Damage | KeepSnapshot | PutBack | Inject | EndInjections
-
+OfLinks = Cut | Slow | AddToxic | EndToxic | Heal
 MessageRule = Hold | Drop | Delay | Answer
 ToClient = (
     OpenClient
@@ -493,9 +515,7 @@ Step = (
     | Restart
     | Pause
     | Resume
-    | Cut
-    | Slow
-    | Heal
+    | OfLinks
     | Measure
     | OfMachine
     | Await

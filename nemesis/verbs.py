@@ -14,6 +14,7 @@ from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import Call, Errno
+from neaptide.clusters.hosts.toxiproxy import TOXICS, Stream, Toxic
 from neaptide.nemesis.fields import Fields, ScenarioError
 from neaptide.nemesis.gate.apis import APIS, error_number
 from neaptide.nemesis.gate.model import CLIENT
@@ -21,6 +22,7 @@ from neaptide.nemesis.gate.where import parse_where
 from neaptide.nemesis.steps import (
     Acks,
     ActiveController,
+    AddToxic,
     Answer,
     Assign,
     Begin,
@@ -36,6 +38,7 @@ from neaptide.nemesis.steps import (
     Discard,
     Drop,
     EndInjections,
+    EndToxic,
     EndTransaction,
     Handle,
     Heal,
@@ -79,7 +82,7 @@ _SPEAKERS: Final = ("client", "controller")  # that are no brokers
 
 @dataclass(slots=True)
 class Names:
-    """What a step may name. `rules`, `controllers` and `groups` grow from step to step."""
+    """What a step may name. All but `brokers` and `records` grow from step to step."""
 
     brokers: Mapping[str, int] = field(default_factory=dict)
     records: tuple[str, ...] = ()
@@ -88,6 +91,7 @@ class Names:
     has_groups: bool = False  # there is a topic for the positions of groups
     groups: set[str] = field(default_factory=set)
     clients: dict[str, ClientKind] = field(default_factory=dict)  # that steps have opened
+    toxics: set[str] = field(default_factory=set)  # that are there now
 
     def broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
         if name not in self.brokers:
@@ -370,12 +374,38 @@ def _slow(names: Names, fields: Fields) -> Slow:
     delay_ms = fields.take("delay_ms", int)
     if delay_ms < 0:
         raise fields.complain(f"delay_ms = {delay_ms} is less than nothing")
-    return Slow(
-        _end(names, fields, "from"),
-        _end(names, fields, "to"),
-        delay_ms,
-        fields.choose("purpose", get_args(Purpose), None),
-    )
+    if fields.take("purpose", str, "replication") != "replication":
+        raise fields.complain("is for what brokers fetch from each other; of other links a toxic")
+    source, destination = names.broker_of(fields, "from"), names.broker_of(fields, "to")
+    return Slow(source, destination, delay_ms)
+
+
+def _toxic(names: Names, fields: Fields) -> AddToxic:
+    broker, purpose = names.broker_of(fields), fields.choose("purpose", get_args(Purpose))
+    kind = fields.choose("type", tuple(TOXICS))
+    stream = fields.choose("stream", get_args(Stream))
+    given = {
+        name: fields.take(name, int, ... if known.default is None else known.default)
+        for name, known in TOXICS[kind].items()
+    }
+    toxic = Toxic(kind, stream, given)
+    problem = toxic.problem()
+    if problem is not None:
+        raise fields.complain(problem)
+    name = str(fields.take("name", str, f"{kind} {broker} {purpose} {stream}"))
+    if name in names.toxics:
+        raise fields.complain(f"there is a toxic {name!r} already; give this one another name")
+    names.toxics.add(name)
+    return AddToxic(name, broker, purpose, toxic)
+
+
+def _end_toxic(names: Names, fields: Fields) -> EndToxic:
+    name = str(fields.take("name", str))
+    if name not in names.toxics:
+        known = ", ".join(sorted(names.toxics)) or "none"
+        raise fields.complain(f"no toxic {name!r} is there; there are {known}")
+    names.toxics.discard(name)
+    return EndToxic(name)
 
 
 def _end(names: Names, fields: Fields, key: str) -> str:
@@ -390,6 +420,7 @@ def _end(names: Names, fields: Fields, key: str) -> str:
 
 def _heal(names: Names, fields: Fields) -> Heal:
     if not fields.values:
+        names.toxics.clear()
         return Heal()
     return Heal(_end(names, fields, "from"), _end(names, fields, "to"))
 
@@ -452,6 +483,8 @@ VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "resume": lambda names, fields: Resume(names.node_of(fields)),
     "cut": _cut,
     "slow": _slow,
+    "toxic": _toxic,
+    "end_toxic": _end_toxic,
     "heal": _heal,
     "measure": _measure,
     "set_clock": lambda names, fields: SetClock(

@@ -27,7 +27,7 @@ from typing import Final
 
 from neaptide.clusters.cache import cache_directory
 from neaptide.clusters.errors import MissingPartError
-from neaptide.clusters.hosts import netns
+from neaptide.clusters.hosts import netns, toxiproxy
 from neaptide.clusters.hosts.faketime import find_library
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.kafka.versions import kafka_class_path
@@ -108,6 +108,7 @@ PARTS: Final[Mapping[str, Part]] = {
         Part("sshd", ("sshd", "ssh-keygen"), _commands("sshd", "ssh-keygen")),
         Part("faketime", ("faketime",), find_library),
         Part("strace", ("strace",), _commands("strace")),
+        Part("toxiproxy", (), toxiproxy.find_server),
         Part("docker", ("dockerd", "debootstrap"), _docker),
     )
 }
@@ -219,6 +220,27 @@ def _services_stay_stopped() -> Iterator[None]:
         _NO_SERVICES.unlink()
 
 
+# --- building ------------------------------------------------------------------------------------
+
+
+def build_toxiproxy(go: str | None) -> None:
+    """Its server, once, where Go is there; what cannot be built is found missing by its tests."""
+    if go is None or lacking("toxiproxy") is None:
+        return
+    _report(f"building Toxiproxy's server {toxiproxy.VERSION} with {go}, about a minute")
+    env = {**os.environ, "GOBIN": str(toxiproxy.server_directory())}
+    command = (go, "install", toxiproxy.MODULE)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = done.stderr.strip().splitlines()[-5:]
+        _report("\n".join((f"{' '.join(command)} ended with {done.returncode}:", *last)))
+
+
+def find_go() -> str | None:
+    """Also where Go puts itself, which is not in everybody's PATH."""
+    return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+
+
 # --- Docker --------------------------------------------------------------------------------------
 
 
@@ -323,6 +345,7 @@ def run(command: Sequence[str], socket: Path = DOCKER_SOCKET) -> int:
         packages = packages_to_install(this_machine(socket))
         if packages:
             _install(packages)
+        build_toxiproxy(find_go())
         with docker(this_machine(socket), socket):
             try:
                 return _passing_on_signals(command)

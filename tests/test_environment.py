@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from neaptide.clusters.hosts import toxiproxy
 from tests import environment
 from tests.environment import PACKAGES, LeftOut, Machine, divided, packages_to_install, table
 
@@ -39,6 +40,7 @@ from dataclasses import replace
 from pathlib import Path
 from tests import environment
 environment.packages_to_install = lambda machine: []
+environment.build_toxiproxy = lambda go: None
 machine = environment.this_machine
 environment.this_machine = lambda socket: replace(machine(socket), root=True)
 sys.exit(environment.run(sys.argv[2:], Path(sys.argv[1])))
@@ -101,6 +103,39 @@ def test_kafkas_that_cannot_be_fetched_are_lacking(
     assert "Install Maven" in (environment.lacking("maven") or "")
     executable(tmp_path / "mvn", "#!/bin/sh\necho '[ERROR] Unknown host'; exit 1\n")
     assert "network" in (environment.lacking("maven") or "")
+
+
+FAKE_GO = """\
+#!/bin/sh
+test "$1" = install || exit 3
+echo "$2" >> "{asked}"
+mkdir -p "$GOBIN" && printf '#!/bin/sh\n' > "$GOBIN/server" && chmod 755 "$GOBIN/server"
+"""
+
+
+def test_toxiproxy_is_built_once_where_go_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(toxiproxy, "ON_THE_PATH", "no-such-server")
+    environment.build_toxiproxy(None)
+    assert "go install github.com/Shopify/toxiproxy" in (environment.lacking("toxiproxy") or "")
+    executable(tmp_path / "go", FAKE_GO.format(asked=tmp_path / "asked"))
+    for _ in range(2):
+        environment.build_toxiproxy(str(tmp_path / "go"))
+    assert environment.lacking("toxiproxy") is None
+    assert (tmp_path / "asked").read_text() == f"{toxiproxy.MODULE}\n"
+
+
+def test_a_toxiproxy_that_cannot_be_built_is_lacking_and_it_is_said_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(toxiproxy, "ON_THE_PATH", "no-such-server")
+    executable(tmp_path / "go", "#!/bin/sh\necho no such network >&2; exit 1\n")
+    environment.build_toxiproxy(str(tmp_path / "go"))
+    assert environment.lacking("toxiproxy") is not None
+    assert "no such network" in capsys.readouterr().err
 
 
 def pytest_run(path: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ Clients → harness:
     {"event": "polled", "value", "offset"}                      a scripted consumer has read
     {"event": "committed", "group", "partition", "offset"}      a commit was acknowledged
     {"event": "client_failed", "why"}              a client of a workload has ended early
-    {"event": "told" | "assigned" | "handled", "client", …}      of a client that is driven
+    {"event": "notified" | "assigned" | "handled", "client", …}      of a client that is driven
     {"event": "written", "files", "rows"}          what can be read now: at each file, and last
     {"event": "recorder_failed", "why"}            rows were lost; nothing is recorded any more
 """

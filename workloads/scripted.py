@@ -60,7 +60,7 @@ class ClientConfig:
 
 
 class _Client:
-    """What both kinds have. `told`: the last error that the client was told, by its name."""
+    """What both kinds have. `notified` is the event of an error, by its name."""
 
     def __init__(self, config: ClientConfig, say: Say) -> None:
         self.config = config
@@ -69,9 +69,9 @@ class _Client:
     def now_ns(self) -> int:
         return time.monotonic_ns() - self.config.clock_origin_ns
 
-    def tell(self, error: KafkaException | Any) -> None:
+    def notify(self, error: KafkaException | Any) -> None:
         known = error.args[0] if isinstance(error, KafkaException) else error
-        self.say({"event": "told", "error": str(known.name())})
+        self.say({"event": "notified", "error": str(known.name())})
 
     def serve(self) -> None:
         """Nothing to do between commands."""
@@ -144,7 +144,7 @@ class _Producer(_Client):
             ask()
         except KafkaException as failed:
             error = str(failed.args[0].name())
-            self.tell(failed)
+            self.notify(failed)
         if ended is not None:
             self.say(
                 {"event": "ended", "commits": ended, "error": error, "completed_ns": self.now_ns()}
@@ -178,7 +178,7 @@ class _RawTransactions(_Client):
                 offset = self._producer.send(partition, record, waits=waits)
             except RawError as failed:
                 error = str(failed)
-                self.say({"event": "told", "error": error})
+                self.say({"event": "notified", "error": error})
             if waits:
                 ends = {"invoked_ns": invoked_ns, "completed_ns": self.now_ns()}
                 said = {"value": record, "partition": partition, "offset": offset, "error": error}
@@ -191,7 +191,7 @@ class _RawTransactions(_Client):
             self._producer.end(commits=commits)
         except RawError as failed:
             error = str(failed)
-            self.say({"event": "told", "error": error})
+            self.say({"event": "notified", "error": error})
         self.say(
             {"event": "ended", "commits": commits, "error": error, "completed_ns": self.now_ns()}
         )
@@ -305,7 +305,7 @@ class _Consumer(_Client):
         if message is None:
             return
         if message.error() is not None:
-            self.tell(message.error())
+            self.notify(message.error())
             self._has_erred = True
             return
         self._taken.append((message, self.now_ns()))
@@ -336,7 +336,7 @@ class _Consumer(_Client):
         ended = {"partition": part.partition, "offset": part.offset, "error": name}
         self.say({"event": "commit", **ended, "at_ns": self.now_ns()})
         if error is not None:
-            self.tell(error)
+            self.notify(error)
 
 
 _KINDS: Final[Mapping[str, type[_Client]]] = {
@@ -483,8 +483,8 @@ class ScriptedClients:
     def _take(self, running: _Running, row: dict[str, Any]) -> None:
         name = running.config.name
         match row["event"]:
-            case "told":
-                self._say({"event": "told", "client": name, "error": row["error"]})
+            case "notified":
+                self._say({"event": "notified", "client": name, "error": row["error"]})
             case "assigned":
                 self._say({"event": "assigned", "client": name, "count": row["count"]})
             case "polled":
@@ -529,8 +529,8 @@ class ScriptedClients:
             running.transaction.append(row)
         else:
             self._write_sends(running, [row], kind, row["invoked_ns"], row["completed_ns"])
-        told = {"value": row["value"], "offset": row["offset"], "error": row["error"]}
-        self._say({"event": "sent", "type": kind, **told})
+        fields = {"value": row["value"], "offset": row["offset"], "error": row["error"]}
+        self._say({"event": "sent", "type": kind, **fields})
 
     def _ended(self, running: _Running, row: dict[str, Any]) -> None:
         """A transaction is one operation: all of it happened, or nothing, or nobody knows."""
@@ -604,8 +604,8 @@ class ScriptedClients:
             error=error,
         )
         if error is None:
-            told = {"group": group, "partition": row["partition"], "offset": row["offset"]}
-            self._say({"event": "committed", **told})
+            fields = {"group": group, "partition": row["partition"], "offset": row["offset"]}
+            self._say({"event": "committed", **fields})
 
 
 if __name__ == "__main__":

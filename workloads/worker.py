@@ -147,9 +147,9 @@ class Worker:
         """`problem`: what did not come about in time; empty where all did."""
         consumer = self._group_consumer(group, topic, partition, "main", deadline_s)
         try:
-            told, position = consumer.position()
-            if not told:
-                return {"problem": f"nobody told where the group {group} goes on"}
+            is_known, position = consumer.position()
+            if not is_known:
+                return {"problem": f"nobody reported where the group {group} goes on"}
             end = consumer.read(position, self._say_polled)
             if end is None:
                 return {"problem": "the consumer did not come to the high watermark"}
@@ -167,7 +167,7 @@ class Worker:
     ) -> dict[str, bool]:
         consumer = self._group_consumer(group, topic, partition, "final", deadline_s)
         try:
-            return {"told": consumer.position()[0]}
+            return {"known": consumer.position()[0]}
         finally:
             consumer.close()
 

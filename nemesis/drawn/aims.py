@@ -115,7 +115,7 @@ def _skipped_epoch(rng: random.Random, power_off: bool) -> list[Step]:
 
 
 def _old_leader_lives(rng: random.Random, power_off: bool) -> list[Step]:
-    """A zombie: the leader does not hear that it is none any more."""
+    """A zombie: the leader does not learn that it is none any more."""
     cut = {"from": OLD_LEADER, "to": "coordination", "purpose": "coordination", "both": True}
     others = {"request": "any", "from": FOLLOWERS, "to": OLD_LEADER}
     steps: list[Step] = [_begin(rng, FOLLOWER)]
@@ -146,7 +146,7 @@ def _late_follower(rng: random.Random, power_off: bool) -> list[Step]:
 
 
 def _lost_epoch_answer(rng: random.Random, power_off: bool) -> list[Step]:
-    """The leader goes, and a follower does not hear from the next one where its epoch ends."""
+    """The leader goes, and a follower does not learn from the next one where its epoch ends."""
     api = rng.choice(("offset_for_leader_epoch", "any"))
     kind = rng.choice(("request", "response"))
     ends = (FOLLOWER, NEXT_LEADER) if kind == "request" else (NEXT_LEADER, FOLLOWER)

@@ -231,7 +231,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         needs=2,
     ),
     "partition": FaultKind(
-        f"who hears whom, in a shape: {', '.join(SHAPES)}",
+        f"who receives from whom, in a shape: {', '.join(SHAPES)}",
         _partition,
         PartitionFault.from_json,
         needs=2,

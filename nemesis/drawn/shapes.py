@@ -1,7 +1,7 @@
-"""Network partitions in the field's shapes: from the brokers to who no longer hears whom. Pure.
+"""Network partitions in the field's shapes: from the brokers to who receives from whom. Pure.
 
 Each shape is a function of the brokers, in an order that says which of them has which part: the
-first is the one that is cut off, the bridge, the one who is not heard. The ends `client` and
+first is the one that is cut off, the bridge, the one who is mute. The ends `client` and
 `coordination` are those of the links: whoever uses a client listener, and ZooKeeper or the
 controllers of KRaft.
 """
@@ -28,12 +28,12 @@ class Deaf:
 Brokers = Sequence[int]
 
 
-def _unheard(pairs: Iterable[tuple[int, int]]) -> tuple[Deaf, ...]:
+def _deaf_pairs(pairs: Iterable[tuple[int, int]]) -> tuple[Deaf, ...]:
     return tuple(Deaf(source, destination, "replication") for source, destination in pairs)
 
 
 def _away_from(end: str, purpose: Purpose, brokers: Iterable[int]) -> tuple[Deaf, ...]:
-    """These brokers and an end that is none do not hear each other."""
+    """These brokers and an end that is none receive nothing from each other."""
     return tuple(deaf for b in brokers for deaf in (Deaf(b, end, purpose), Deaf(end, b, purpose)))
 
 
@@ -47,7 +47,7 @@ def _alone(brokers: Iterable[int]) -> tuple[Deaf, ...]:
 
 
 def _between(one: Brokers, other: Brokers) -> tuple[Deaf, ...]:
-    return _unheard(pair for a in one for b in other for pair in ((a, b), (b, a)))
+    return _deaf_pairs(pair for a in one for b in other for pair in ((a, b), (b, a)))
 
 
 def one(brokers: Brokers) -> tuple[Deaf, ...]:
@@ -62,36 +62,36 @@ def half(brokers: Brokers) -> tuple[Deaf, ...]:
 
 
 def majority_ring(brokers: Brokers) -> tuple[Deaf, ...]:
-    """Each hears a majority, itself included, and no two hear the same one.
+    """Each receives from a majority, itself included, and no two from the same one.
 
-    They stand in a ring; each hears itself and those next to it.
+    They stand in a ring; each receives from itself and those next to it.
     """
     count = len(brokers)
     others = count // 2
     before = others // 2
-    heard = {
+    received = {
         (brokers[(index + step) % count], brokers[index])
         for index in range(count)
         for step in range(-before, others - before + 1)
     }
-    return _unheard(pair for pair in permutations(brokers, 2) if pair not in heard)
+    return _deaf_pairs(pair for pair in permutations(brokers, 2) if pair not in received)
 
 
 def bridge(brokers: Brokers) -> tuple[Deaf, ...]:
-    """Two halves that do not hear each other; the first hears both, and both hear it."""
+    """Two halves that receive nothing from each other; between the first and both all passes."""
     rest = brokers[1:]
     small = len(rest) // 2
     return _between(rest[:small], rest[small:])
 
 
 def mute(brokers: Brokers) -> tuple[Deaf, ...]:
-    """One way: the first hears the others, and none of them hears it."""
-    return _unheard((brokers[0], other) for other in brokers[1:])
+    """One way: the first receives from the others, and none of them from it."""
+    return _deaf_pairs((brokers[0], other) for other in brokers[1:])
 
 
 def deaf(brokers: Brokers) -> tuple[Deaf, ...]:
-    """One way: the others hear the first, and it hears none of them."""
-    return _unheard((other, brokers[0]) for other in brokers[1:])
+    """One way: the others receive from the first, and it from none of them."""
+    return _deaf_pairs((other, brokers[0]) for other in brokers[1:])
 
 
 def only_clients(brokers: Brokers) -> tuple[Deaf, ...]:

@@ -161,9 +161,12 @@ class Gate:
         where = asdict(Cut(source, destination, purpose))
         await self._do("slow", where=where, delay_ms=delay_ms)
 
-    async def set_target(self, link: str, port: int, host: str = "127.0.0.1") -> None:
-        """Where new connections of a link lead to."""
-        await self._do("set_target", link=link, target=asdict(Target(port, host)))
+    async def set_target(
+        self, link: str, port: int, host: str = "127.0.0.1", via: Target | None = None
+    ) -> None:
+        """Where new connections of a link lead to. `via`: dialled in place of it, leads to it."""
+        target, through = asdict(Target(port, host)), None if via is None else asdict(via)
+        await self._do("set_target", link=link, target=target, via=through)
 
     async def name_topics(self, names: Mapping[str, str]) -> None:
         """Topic id, as Kafka writes it, → name: for Fetch v13 on, which names topics by id."""

@@ -292,6 +292,16 @@ class Connection:
         self._switch.sender_closed(parcel.hold for parcel in side.lane.queue)
         side.lane.end()
 
+    def was_reset(self, side: Side) -> None:
+        """What a link is led through has reset the connection: so is whoever came by the link.
+
+        Of all others it is not known whether they died; then what they had sent is delivered.
+        """
+        ends = self.source, self.destination
+        if side is self.far and self.link.via and not self._switch.network.is_severed(*ends):
+            self.near.reset()
+            self.destroy("discarded")
+
     def finish(self) -> None:
         """Close both sides, once what was written to them is out."""
         self._close(flush=True)

@@ -23,7 +23,7 @@ Arguments = dict[str, Any]
 class Doors(Protocol):
     """The listeners."""
 
-    async def set_target(self, name: str, target: Target) -> None: ...
+    async def set_target(self, name: str, target: Target, via: Target | None) -> None: ...
     async def follow_network(self, broker: int) -> None: ...
 
 
@@ -99,7 +99,9 @@ async def _revive(controls: Controls, arguments: Arguments) -> None:
 
 
 async def _set_target(controls: Controls, arguments: Arguments) -> None:
-    await controls.doors.set_target(arguments["link"], from_dict(Target, arguments["target"]))
+    via = None if arguments["via"] is None else from_dict(Target, arguments["via"])
+    target = from_dict(Target, arguments["target"])
+    await controls.doors.set_target(arguments["link"], target, via)
 
 
 async def _subscribe(controls: Controls, arguments: Arguments) -> None:

@@ -52,6 +52,7 @@ class LinkSpec:
     source: Endpoint | None
     destination: Endpoint
     target: Target | None = None  # None: not yet known, connections are closed
+    via: Target | None = None  # what is dialled in place of the target, and leads to it
     port: int = 0  # 0: the gate chooses
     shared: bool = False  # a replication link that clients use too: there is one listener
     reads: bool = False  # rules may be about any API of it, not about replicas' fetches alone
@@ -252,8 +253,8 @@ def from_dict(kind: type[_T], raw: Mapping[str, Any]) -> _T:
 
 
 def _link(raw: Mapping[str, Any]) -> LinkSpec:
-    target = None if raw.get("target") is None else Target(**raw["target"])
-    return LinkSpec(**{**raw, "target": target})
+    ends = {end: None if raw.get(end) is None else Target(**raw[end]) for end in ("target", "via")}
+    return LinkSpec(**{**raw, **ends})
 
 
 def _one_of(what: str, value: object, allowed: Iterable[str]) -> None:

@@ -74,12 +74,12 @@ class Listeners:
         await self._follow(door)
         return door.port
 
-    async def set_target(self, name: str, target: Target) -> None:
+    async def set_target(self, name: str, target: Target, via: Target | None) -> None:
         """Where new connections of a link lead to from now on."""
         if name not in self._doors:
             raise UsageError(f"there is no link {name!r}: must be one of {', '.join(self._doors)}")
         door = self._doors[name]
-        door.link = replace(door.link, target=target)
+        door.link = replace(door.link, target=target, via=via)
         await self._follow(door)
 
     async def follow_network(self, broker: int) -> None:
@@ -107,7 +107,7 @@ class Listeners:
         return connection.near
 
     async def _dial(self, connection: Connection) -> None:
-        target = cast(Target, connection.link.target)
+        target = connection.link.via or cast(Target, connection.link.target)
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(lambda: connection.far, target.host, target.port)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import struct
 from typing import TYPE_CHECKING, Final, cast
 
 from neaptide.nemesis.gate.exchange import Exchange
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from neaptide.nemesis.gate.connection import Connection
 
 _RECEIVED: Final = memoryview(bytearray(1024 * 1024))
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class Passing:
@@ -84,6 +87,8 @@ class Side(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport = None
+        if isinstance(exc, ConnectionResetError):
+            self.connection.was_reset(self)
         self.connection.ended(self)
         self.connection.left(self)
 
@@ -107,6 +112,13 @@ class Side(asyncio.BufferedProtocol):
                 sent = 0
         if sent < len(data):
             self.transport.write(bytes(data[sent:]))
+
+    def reset(self) -> None:
+        """Closes at once, so that whoever is there sees a reset."""
+        if self.transport is not None:
+            opened = self.transport.get_extra_info("socket")
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self.transport.abort()
 
     def read(self, wanted: bool) -> None:
         if self.transport is None or self.transport.is_closing():

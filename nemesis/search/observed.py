@@ -1,7 +1,7 @@
 """What conditions ask, answered from a world as the wire shows it (nemesis.conditions.Observed).
 
-As in a live run, a follower's LEO and HW are what its fetch rounds told, and only while the leader
-that it told is the leader.
+As in a live run, a follower's LEO and HW are what its fetch rounds showed, and only while the
+leader that they name is the leader.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class WorldObserved:
     def assigned(self, client: str) -> int:
         return 0
 
-    def told(self, client: str) -> str | None:
+    def notified(self, client: str) -> str | None:
         return None
 
     # --- the coordination service ---
@@ -127,7 +127,7 @@ class WorldObserved:
         return broker in self._world.obeyed
 
     def fenced(self, broker: int) -> bool:
-        """Whether this follower was told last that it and whom it follows are not in one epoch."""
+        """Whether its last answer says that it and whom it follows are not in one epoch."""
         return broker in self._world.fenced
 
     def held(self, source: int | str, destination: int | str) -> bool:

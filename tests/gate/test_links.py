@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.model import Target
 from tests.gate import wire
 from tests.gate.conftest import Play
 from tests.gate.fakes import FOLLOWER, LEADER, FakeFollower, World
@@ -95,4 +98,63 @@ async def retried(connect: Callable[[], Awaitable[FakeFollower]]) -> FakeFollowe
     while True:
         with contextlib.suppress(ConnectionRefusedError):
             return await connect()
+        await asyncio.sleep(0.01)
+
+
+def test_what_leads_to_a_target_is_dialled_and_the_target_is_what_must_be_there(play: Play) -> None:
+    """`via` listens all the time: whoever connects to a dead broker is refused all the same."""
+
+    async def story(w: World) -> None:
+        link, target = f"replication-{LEADER}", w.leader.port
+        came: list[int] = []
+
+        async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            came.append(1)
+            writer.close()
+
+        async with await asyncio.start_server(forward, "127.0.0.1", 0) as server:
+            via = Target(server.sockets[0].getsockname()[1])
+            await w.gate.set_target(link, target, via=via)
+            follower = await w.follower()
+            assert await follower.ended()
+            assert came == [1]
+            w.leader.stop()
+            await w.gate.set_target(link, target, via=via)
+            with pytest.raises(ConnectionRefusedError):
+                await w.follower()
+            assert came == [1]
+
+    play(story)
+
+
+@pytest.mark.parametrize("led", [True, False])
+def test_a_reset_by_what_a_link_is_led_through_is_passed_on(play: Play, led: bool) -> None:
+    """Of a link that leads straight to a broker it may be the broker's death: that is an end."""
+
+    async def story(w: World) -> None:
+        async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(1)
+            opened = writer.get_extra_info("socket")
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+        async with await asyncio.start_server(reset, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            via = Target(port) if led else None
+            await w.gate.set_target(f"client-{LEADER}", port, via=via)
+            reader, writer = await retried_at(w.gate.ports[f"client-{LEADER}"])
+            writer.write(b"x")
+            if led:
+                with pytest.raises(ConnectionResetError):
+                    await asyncio.wait_for(reader.read(), 20)
+            else:
+                assert await asyncio.wait_for(reader.read(), 20) == b""
+
+    play(story)
+
+
+async def retried_at(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return await asyncio.open_connection("127.0.0.1", port)
         await asyncio.sleep(0.01)

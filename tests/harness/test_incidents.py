@@ -23,7 +23,8 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness import ending
 from neaptide.harness.account import Account
 from neaptide.harness.exits import Exit, status_of
-from neaptide.harness.random_run import RandomRun, run_random
+from neaptide.harness.random_asked import RandomRun
+from neaptide.harness.random_run import run_random
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import parse_systems
 from neaptide.results.errors import StoreError

@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from neaptide.clusters.errors import UsageError
+from neaptide.harness.random_asked import RandomRun, check_faults, parse_nemesis
 from neaptide.harness.random_nemesis import RandomNemesis
-from neaptide.harness.random_run import RandomRun, check_faults, parse_nemesis, run_random
+from neaptide.harness.random_run import run_random
 from neaptide.harness.systems import parse_systems
 from neaptide.nemesis.drawn.faults import (
     ClientFault,

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from neaptide.harness.random_run import RandomRun, run_random
+from neaptide.harness.random_asked import RandomRun
+from neaptide.harness.random_run import run_random
 from neaptide.harness.systems import parse_systems
 from neaptide.results.run import Assigned, read_run
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from neaptide.clusters.hosts.toxiproxy import Toxic
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.catalog import documented, scenario_files
+from neaptide.harness.explain import in_words
 from neaptide.nemesis.scenario import (
     ScenarioError,
     expected_outcome,
@@ -19,6 +21,8 @@ from neaptide.nemesis.scenario import (
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.nemesis.steps import (
     ActiveController,
+    AddToxic,
+    EndToxic,
     Hold,
     Kill,
     MessageRule,
@@ -36,6 +40,9 @@ title = "a title"
 brokers = ["A", "B"]
 topics.t = { assignment = [["A", "B"]] }
 """
+
+
+TOXIC = "broker = 'A', purpose = 'replication', stream = 'downstream'"
 
 
 def parse(steps: str, head: str = HEAD) -> object:
@@ -148,6 +155,28 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\nuntil = 'level'\n[expect]\nbroken = []", "expect.broken: must be one of"),
         ("[[step]]\nload = { rate = 0 }", "must be more than 0"),
         ("[[step]]\nslow = { from = 'A', to = 'B', delay_ms = -1 }", "is less than nothing"),
+        ("[[step]]\nslow = { from = 'client', to = 'B', delay_ms = 1 }", "'client' is no broker"),
+        (
+            "[[step]]\nslow = { from = 'A', to = 'B', purpose = 'client', delay_ms = 1 }",
+            "of other links a toxic",
+        ),
+        (f"[[step]]\ntoxic = {{ {TOXIC}, type = 'fog' }}", "type = 'fog' must be one of latency"),
+        (f"[[step]]\ntoxic = {{ {TOXIC}, type = 'latency' }}", "'latency_ms' is missing"),
+        (
+            f"[[step]]\ntoxic = {{ {TOXIC}, type = 'bandwidth', kb_per_s = 0 }}",
+            "kb_per_s = 0 must be 1 or more",
+        ),
+        (
+            f"[[step]]\ntoxic = {{ {TOXIC}, type = 'timeout', latency_ms = 3 }}",
+            "'latency_ms' is not known here",
+        ),
+        (2 * f"[[step]]\ntoxic = {{ {TOXIC}, type = 'timeout' }}\n", "give this one another name"),
+        ("[[step]]\nend_toxic = { name = 'fog' }", "no toxic 'fog' is there; there are none"),
+        (
+            f"[[step]]\ntoxic = {{ {TOXIC}, type = 'timeout', name = 't' }}\n"
+            "[[step]]\nheal = {}\n[[step]]\nend_toxic = { name = 't' }",
+            "no toxic 't' is there",
+        ),
         ("[[step]]\nproduce = { record = 'm1', to = 'X' }", "'X' is no broker"),
         ("[[step]]\nuntil = 'level'\n[expect.seen]\n'isr' = 'kafka:0.8'", "must have a list"),
         ("[[step]]\nuntil = 'level'\n[expect.seen]\n'acked(m9)' = []", "no step produces the"),
@@ -319,3 +348,18 @@ def test_a_system_may_lack_what_a_scenario_needs() -> None:
     scenario = parse_scenario("mine", text, "mine.toml")
     assert lacks(scenario, "neaptide:2.1") == "no groups"
     assert lacks(scenario, "kafka:3.9.1") is None
+
+
+def test_a_toxic_has_its_units_in_its_names_and_ends_by_its_own() -> None:
+    text = (
+        f"[[step]]\ntoxic = {{ {TOXIC}, type = 'latency', latency_ms = 300 }}\n"
+        "[[step]]\nend_toxic = { name = 'latency A replication downstream' }\n"
+    )
+    scenario = parse_scenario("mine", HEAD + text, "mine.toml")
+    begin, end = (scheduled.step for scheduled in scenario.steps)
+    said = {"latency_ms": 300, "jitter_ms": 0}
+    toxic = Toxic("latency", "downstream", said)
+    assert begin == AddToxic("latency A replication downstream", "A", "replication", toxic)
+    assert end == EndToxic("latency A replication downstream")
+    assert not is_simulated(scenario)
+    assert "latency, downstream (latency_ms = 300, jitter_ms = 0)" in in_words(begin)

@@ -1,4 +1,4 @@
-"""Network partitions: who hears whom is what the shape's name says."""
+"""Network partitions: who receives from whom is what the shape's name says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from neaptide.nemesis.gate.model import CLIENT, COORDINATION
 ENDS = (CLIENT, COORDINATION)
 
 
-def hears(shape: str, brokers: tuple[int, ...]) -> dict[int, set[int | str]]:
-    """Broker → whom it hears, itself included."""
+def receives(shape: str, brokers: tuple[int, ...]) -> dict[int, set[int | str]]:
+    """Broker → from whom it receives, itself included."""
     cut = {(deaf.source, deaf.destination) for deaf in SHAPES[shape](brokers)}
     return {
         b: {b} | {other for other in (*brokers, *ENDS) if other != b and (other, b) not in cut}
@@ -21,34 +21,34 @@ def hears(shape: str, brokers: tuple[int, ...]) -> dict[int, set[int | str]]:
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])
-def test_in_a_ring_each_hears_a_majority_and_no_two_the_same(count: int) -> None:
-    heard = hears("majority-ring", tuple(range(count)))
-    sets = [frozenset(one - set(ENDS)) for one in heard.values()]
+def test_in_a_ring_each_receives_from_a_majority_and_no_two_the_same(count: int) -> None:
+    received = receives("majority-ring", tuple(range(count)))
+    sets = [frozenset(one - set(ENDS)) for one in received.values()]
     assert {len(one) for one in sets} == {count // 2 + 1}
     assert count == 2 or len(set(sets)) == count
 
 
 def test_one_is_cut_off_from_everybody() -> None:
-    heard = hears("one", (2, 0, 1))
-    assert heard == {2: {2}, 0: {0, 1, *ENDS}, 1: {0, 1, *ENDS}}
+    received = receives("one", (2, 0, 1))
+    assert received == {2: {2}, 0: {0, 1, *ENDS}, 1: {0, 1, *ENDS}}
 
 
-def test_two_halves_do_not_hear_each_other() -> None:
-    heard = hears("half", (4, 3, 2, 1, 0))
-    assert heard[4] == heard[3] == {4, 3}
-    assert heard[2] == heard[1] == heard[0] == {0, 1, 2, *ENDS}
+def test_no_half_receives_from_the_other() -> None:
+    received = receives("half", (4, 3, 2, 1, 0))
+    assert received[4] == received[3] == {4, 3}
+    assert received[2] == received[1] == received[0] == {0, 1, 2, *ENDS}
 
 
-def test_a_bridge_hears_both_halves() -> None:
-    heard = hears("bridge", (2, 0, 1, 3, 4))
-    assert heard[2] == {0, 1, 2, 3, 4, *ENDS}
-    assert heard[0] == heard[1] == {0, 1, 2, *ENDS}
-    assert heard[3] == heard[4] == {3, 4, 2, *ENDS}
+def test_a_bridge_receives_from_both_halves() -> None:
+    received = receives("bridge", (2, 0, 1, 3, 4))
+    assert received[2] == {0, 1, 2, 3, 4, *ENDS}
+    assert received[0] == received[1] == {0, 1, 2, *ENDS}
+    assert received[3] == received[4] == {3, 4, 2, *ENDS}
 
 
 def test_one_way_is_one_way() -> None:
-    assert hears("mute", (0, 1, 2)) == {0: {0, 1, 2, *ENDS}, 1: {1, 2, *ENDS}, 2: {1, 2, *ENDS}}
-    assert hears("deaf", (0, 1, 2)) == {
+    assert receives("mute", (0, 1, 2)) == {0: {0, 1, 2, *ENDS}, 1: {1, 2, *ENDS}, 2: {1, 2, *ENDS}}
+    assert receives("deaf", (0, 1, 2)) == {
         0: {0, *ENDS},
         1: {0, 1, 2, *ENDS},
         2: {0, 1, 2, *ENDS},

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.random_load import check_load, tasks_of
-from neaptide.harness.random_run import RandomRun
+from neaptide.harness.random_asked import RandomRun, check_load
+from neaptide.harness.random_load import tasks_of
 from neaptide.harness.systems import parse_systems
 from neaptide.workloads.catalog import WORKLOADS, find_workload, table
 from neaptide.workloads.roles.table import ROLES

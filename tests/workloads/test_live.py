@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from neaptide.harness.random_run import RandomRun, run_random
+from neaptide.harness.random_asked import RandomRun
+from neaptide.harness.random_run import run_random
 from neaptide.harness.systems import parse_systems
 from neaptide.results.run import read_run
 from neaptide.workloads.journal import JOURNALS

@@ -1,0 +1,232 @@
+"""What is asked for of a random run, and whether that goes together: before anything starts."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.kafka.versions import Mode, parse_release
+from neaptide.harness.systems import KAFKA, System, generation_of
+from neaptide.nemesis.drawn.faults import FAULTS
+from neaptide.nemesis.drawn.schedule import (
+    Schedule,
+    draw_schedule,
+    faults_of,
+    load_schedule,
+    parse_faults,
+)
+from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Workload
+from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
+
+_TRANSACTIONS_SINCE: Final = (0, 11)
+_MEMBERSHIP_SINCE: Final = (0, 9)
+_KIP_848_SINCE: Final = (4, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomRun:
+    """What is asked for. `settings` are brokers' settings, over the defaults of random runs."""
+
+    workload: str
+    system: System
+    faults: tuple[str, ...]
+    time_s: float
+    rate: float
+    seed: int
+    acks: str = "all"
+    brokers: int = 3
+    partitions: int = 4
+    settings: Mapping[str, str] = field(default_factory=dict)
+    place: Place = LOCAL
+    idempotence: bool = False
+    min_acked: int = 1
+    saved: Path | None = None  # whose schedule is played again, in place of one that is drawn
+    client: str = DEFAULT
+    producers: int = 1
+    consumers: int = 1
+    topics: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the workload, all of them
+
+    @property
+    def nemesis(self) -> str:
+        """What `--nemesis` says."""
+        return str(self.saved) if self.saved is not None else ",".join(self.faults) or "none"
+
+    @property
+    def fault_names(self) -> tuple[str, ...]:
+        """What it may do: what was asked for, or what the saved schedule has."""
+        return self.faults or faults_of(self.schedule())
+
+    @property
+    def kills_clients(self) -> bool:
+        return "client" in self.fault_names
+
+    def schedule(self) -> Schedule:
+        brokers = tuple(range(self.brokers))
+        if self.saved is not None:
+            return load_schedule(self.saved, brokers, self.partitions)
+        return draw_schedule(self.seed, self.faults, brokers, self.time_s, self.partitions)
+
+    def repeat(self) -> str:
+        options = [
+            self.system.options,
+            f"--nemesis {shlex.quote(self.nemesis)}",
+            f"--time {self.time_s:g}",
+            f"--rate {self.rate:g}",
+            f"--acks {self.acks}",
+            *(["--idempotence"] if self.idempotence else []),
+            f"--brokers {self.brokers}",
+            f"--partitions {self.partitions}",
+            *([f"--topics {self.topics}"] if self.topics != 1 else []),
+            *([f"--client {self.client}"] if self.client != DEFAULT else []),
+            f"--producers {self.producers}",
+            f"--consumers {self.consumers}",
+            *(
+                f"--option {shlex.quote(f'{name}={value}')}"
+                for name, value in self.options.items()
+                if value != WORKLOADS[self.workload].options[name].default
+            ),
+            *([f"--min-acked {self.min_acked}"] if self.min_acked != 1 else []),
+            *(
+                f"--set {shlex.quote(f'{name}={value}')}"
+                for name, value in sorted(self.settings.items())
+            ),
+            f"--seed {self.seed}",
+            *self.place.options,
+        ]
+        return f"neaptide run {self.workload} {' '.join(options)}"
+
+
+# --- checks --------------------------------------------------------------------------------------
+
+
+def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | None]:
+    """The names of faults; or the run, or the file, whose schedule is to be played again."""
+    saved = Path(text)
+    if text.endswith(".json") or saved.is_dir():
+        return (), saved
+    return parse_faults(text, lambda name: _refusal(name, system) is None), None
+
+
+def check_acks(acks: str) -> str:
+    if acks not in ("0", "1", "all"):
+        raise UsageError(f"--acks {acks!r} must be 0, 1 or all.")
+    return acks
+
+
+def check(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where something that is asked for does not go together."""
+    return check_load(check_faults(check_idempotence(asked)))
+
+
+def _refusal(fault: str, system: System) -> str | None:
+    """Why a system cannot do it, and what to take; None: it can."""
+    if FAULTS[fault].kafka_only and generation_of(system) is not None:
+        return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
+    if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
+        return (
+            f"in {system} every broker is a controller, and the cluster's metadata would be cut,"
+            " too, which Kafka flushes; take one with controllers of their own"
+        )
+    return None
+
+
+def check_faults(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where the system cannot do a fault, or there are too few brokers for it."""
+    for name in asked.fault_names:
+        needs = FAULTS[name].needs
+        if asked.brokers < needs:
+            raise UsageError(
+                f"--nemesis {name} needs --brokers {needs} or more, not {asked.brokers};"
+                " or leave it out."
+            )
+        refusal = _refusal(name, asked.system)
+        if refusal is not None:
+            raise UsageError(f"--nemesis {name}: {refusal}, or leave it out.")
+    return asked
+
+
+def check_idempotence(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where there can be no idempotent producer."""
+    if not asked.idempotence:
+        return asked
+    if asked.acks != "all":
+        raise UsageError(f"--idempotence needs --acks all, not {asked.acks}.")
+    rules = generation_of(asked.system)
+    if rules is not None and rules.idempotence is None:
+        raise UsageError(
+            f"--idempotence: {asked.system} knows no idempotent producers, which came with 0.11."
+        )
+    return asked
+
+
+def check_load(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where a workload, a client library and a system do not go together."""
+    workload = WORKLOADS[asked.workload]
+    if asked.client not in LIBRARIES:
+        raise UsageError(
+            f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
+        )
+    for what in sorted(workload.needs):
+        _check_served(workload.name, what, asked.system)
+    _check_protocol(asked)
+    _check_library(asked, workload)
+    if workload.idempotence and asked.acks != "all":
+        raise UsageError(f"The workload {workload.name} needs --acks all, not {asked.acks}.")
+    if workload.named and asked.topics != 1:
+        raise UsageError(f"The workload {workload.name} has topics of its own: leave out --topics.")
+    return asked
+
+
+def _check_served(workload: str, what: str, system: System) -> None:
+    if system.kind != KAFKA:
+        raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
+    since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
+    if parse_release(system.version).version < since:
+        raise UsageError(
+            f"The workload {workload} needs {what}, which Apache Kafka has from"
+            f" {'.'.join(map(str, since))} on, not {system}."
+        )
+
+
+def _check_protocol(asked: RandomRun) -> None:
+    if asked.options.get("protocol") != "consumer":
+        return
+    if parse_release(asked.system.version).version < _KIP_848_SINCE:
+        raise UsageError(
+            f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
+        )
+
+
+def _check_library(asked: RandomRun, workload: Workload) -> None:
+    if asked.client == DEFAULT:
+        return
+    library = LIBRARIES[asked.client]()
+    needed = set()
+    if TRANSACTIONS in workload.needs:
+        needed.add("transactions")
+    if workload.group is not None:
+        needed.add("groups")
+    if asked.options.get("assignor") == "cooperative":
+        needed.add("cooperative")
+    if asked.options.get("protocol") == "consumer":
+        needed.add("consumer protocol")
+    lacking = sorted(needed - library.can)
+    if lacking:
+        raise UsageError(
+            f"--client {asked.client} cannot do the workload {workload.name}: it has no"
+            f" {lacking[0]} here; choose --client {DEFAULT}."
+        )
+    problem = library.problem(asked.workload, asked.partitions, asked.topics, asked.acks)
+    if problem is not None:
+        raise UsageError(f"--client {asked.client} {problem}.")
+    if asked.system.kind == KAFKA and parse_release(asked.system.version).version < library.since:
+        raise UsageError(
+            f"--client {asked.client} needs Apache Kafka {'.'.join(map(str, library.since))} or"
+            f" later, not {asked.system}."
+        )
