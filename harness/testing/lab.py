@@ -121,7 +121,8 @@ class Lab:
         **asked: Any,
     ) -> Judged:
         """`neaptide run`, judged. `asked`: fields of RandomRun, as rate, acks, partitions."""
-        from neaptide.harness.random_run import RandomRun, check, parse_nemesis, run_random
+        from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
+        from neaptide.harness.random_run import run_random
         from neaptide.workloads.catalog import find_workload
 
         chosen = self._find(system)

@@ -30,7 +30,7 @@ from neaptide.nemesis.drawn.faults import (
 )
 from neaptide.nemesis.drawn.members import MembersFault
 
-_FIRST_S: Final = 2.0
+FIRST_S: Final = 2.0
 _QUIET_S: Final = (2.0, 5.0)
 _LASTS_S: Final = (1.0, 5.0)
 _EPISODE_S: Final = 8.0  # at most; it is over as soon as it has hit
@@ -101,7 +101,7 @@ def draw_schedule(
     given = Given(tuple(brokers), partitions, tuple(faults), draw_weights(rng))
     weights = _swarm(rng, faults)
     phases: list[Phase] = []
-    at_s = _FIRST_S
+    at_s = FIRST_S
     while weights:
         phase = _draw_phase(rng, given, weights, round(at_s, 3))
         if phase.at_s + phase.lasts_s > time_s:

@@ -1,0 +1,99 @@
+"""`neaptide shrink`: what it plays, what it refuses, what it leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from neaptide.harness import cli_shrink
+from neaptide.harness.cli import app
+from neaptide.harness.cli_shrink import Tried
+from neaptide.nemesis.drawn.schedule import Schedule, draw_schedule, load_schedule
+from neaptide.results.outcomes import RULES_VERSION
+from neaptide.results.run import Run
+from neaptide.results.store import write_json, write_run
+from tests.results.losing_run import RUN
+
+SCHEDULE = draw_schedule(3, ("kill", "pause"), (0, 1, 2), 60.0, 1)
+REPEAT = (
+    "neaptide run append --system kafka:0.10.2.2 --nemesis kill,pause --time 60 --rate 5000"
+    " --set 'a.b=c d' --seed 3"
+)
+
+
+@pytest.fixture
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
+    return made(tmp_path / "run", "anomalous")
+
+
+def made(directory: Path, verdict: str, **changed: object) -> Path:
+    directory.mkdir()
+    schedule = [phase.to_json() for phase in SCHEDULE]
+    run = replace(RUN, kind="random", schedule=schedule, repeat=REPEAT)
+    write_run(directory, replace(run, **changed))  # type: ignore[arg-type]
+    outcome = "lost" if verdict == "anomalous" else "held"
+    made_by = {"rules": RULES_VERSION}
+    write_json(
+        directory / "verdict.json", {"verdict": verdict, "outcome": outcome, "made_by": made_by}
+    )
+    return directory
+
+
+def test_each_try_is_the_command_of_the_run_with_another_schedule(lost: Path) -> None:
+    run = replace(RUN, repeat=REPEAT)
+    words = cli_shrink.command(run, SCHEDULE[:1], Path("/x/schedule.json"))
+    assert words[:6] == [
+        "run", "append", "--system", "kafka:0.10.2.2", "--nemesis", "/x/schedule.json",
+    ]  # fmt: skip
+    assert float(words[words.index("--time") + 1]) < 30
+    assert words[-4:] == ["--set", "a.b=c d", "--seed", "3"]
+
+
+def test_what_is_left_is_saved_and_can_be_played(
+    lost: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(run: Run, schedule: Schedule, file: Path) -> Tried:
+        kills = [t for phase in schedule for t in phase.faults if t.fault.kind == "kill"]
+        return Tried(len(schedule), 1, "lost" if kills else "held", "")
+
+    monkeypatch.setattr(cli_shrink, "_play", play)
+    result = CliRunner().invoke(app, ["shrink", str(lost), "--json", "--plays", "500"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["faults"]["after"] == 1 < told["faults"]["before"]
+    assert told["confirmed"] == {"lost": 3, "of": 3}
+    assert told["complete"]
+    [phase] = load_schedule(Path(told["schedule"]), (0, 1, 2), 1)
+    assert phase.faults[0].fault.kind == "kill"
+    assert f"--nemesis {told['schedule']}" in told["repeat"]
+
+
+def test_where_another_play_loses_nothing_the_schedule_stays_and_the_status_says_so(
+    lost: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_shrink, "_play", lambda *_: Tried(1, 1, "held", ""))
+    result = CliRunner().invoke(app, ["shrink", str(lost), "--plays", "2", "--confirm", "1"])
+    assert result.exit_code == 2
+    assert "there may be smaller ones" in result.stdout
+    assert load_schedule(lost / "shrunk.json", (0, 1, 2), 1) == SCHEDULE
+
+
+@pytest.mark.parametrize(
+    ("verdict", "changed", "why"),
+    [
+        ("valid", {}, "has no anomaly"),
+        ("anomalous", {"kind": "scenario"}, "is no random run"),
+        ("anomalous", {"schedule": []}, "is no random run"),
+    ],
+)
+def test_what_cannot_be_made_smaller_is_refused(
+    tmp_path: Path, verdict: str, changed: dict[str, object], why: str
+) -> None:
+    directory = made(tmp_path / "run", verdict, **changed)
+    result = CliRunner().invoke(app, ["shrink", str(directory)])
+    assert why in str(result.exception)
