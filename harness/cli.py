@@ -167,7 +167,7 @@ def run(
         from neaptide.workloads.catalog import find_workload
 
         found = find_workload(workload)
-        faults, saved = parse_nemesis(nemesis, chosen)
+        faults, saved = parse_nemesis(nemesis, chosen, place, _tell_line)
         asked = RandomRun(
             found.name,
             chosen,

@@ -299,12 +299,13 @@ class Faults:
         await self._stage.cluster.inject(broker, fault, file, partition)
         self._note("inject", begun_ns, broker=self._name(broker), file=file, **asdict(fault))
 
-    async def end_injections(self, broker: int) -> int:
-        """How many calls were met. A broker that has lived on is watched again."""
+    async def end_injections(self, broker: int, *, watched: bool = True) -> int:
+        """How many calls were met. A broker that has lived on is watched again, unless the caller
+        sees to that."""
         begun_ns = self._stage.recorder.now_ns()
         met = await self._stage.cluster.end_injections(broker)
         self._injected.discard(broker)
-        if self._stage.cluster.is_up(broker):
+        if watched and self._stage.cluster.is_up(broker):
             self._stage.severed.discard(broker)
         self._note("end_injections", begun_ns, broker=self._name(broker), calls_met=met)
         return met

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.faketime import find_library
 from neaptide.clusters.hosts.io_faults import find_strace
 from neaptide.clusters.hosts.place import Place
 from neaptide.clusters.hosts.toxiproxy import find_server
-
-Means = Literal["toxics", "clocks", "calls"]
+from neaptide.nemesis.drawn.faults import Means
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from neaptide.harness.ending import end, heal_all
 from neaptide.harness.explain import in_words
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
-from neaptide.harness.needs import Means, check_need
+from neaptide.harness.needs import check_need
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.predictions import round_disagreements, unseen_sights
 from neaptide.harness.run_record import Finished, new_run, record
@@ -25,6 +25,7 @@ from neaptide.harness.simulation.play import play_simulated
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, check_system_on
 from neaptide.nemesis import steps
+from neaptide.nemesis.drawn.faults import Means
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
 from neaptide.nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated

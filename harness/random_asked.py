@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.clusters.errors import UsageError
+from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode, parse_release
+from neaptide.harness.needs import check_need
 from neaptide.harness.systems import KAFKA, System, generation_of
-from neaptide.nemesis.drawn.faults import FAULTS
+from neaptide.nemesis.drawn.faults import ALL, FAULTS
 from neaptide.nemesis.drawn.schedule import (
     Schedule,
     draw_schedule,
@@ -105,12 +106,24 @@ class RandomRun:
 # --- checks --------------------------------------------------------------------------------------
 
 
-def parse_nemesis(text: str, system: System) -> tuple[tuple[str, ...], Path | None]:
-    """The names of faults; or the run, or the file, whose schedule is to be played again."""
+def parse_nemesis(
+    text: str, system: System, place: Place = LOCAL, report: Callable[[str], None] = lambda _: None
+) -> tuple[tuple[str, ...], Path | None]:
+    """The names of faults; or the run, or the file, whose schedule is to be played again.
+
+    `report` is given a sentence for each that `all` leaves out here.
+    """
     saved = Path(text)
     if text.endswith(".json") or saved.is_dir():
         return (), saved
-    return parse_faults(text, lambda name: _refusal(name, system) is None), None
+
+    def can(name: str) -> bool:
+        refusal = _refusal(name, system) or _lacking(name, place)
+        if refusal is not None:
+            report(f"--nemesis {ALL} leaves out {name}: {refusal}")
+        return refusal is None
+
+    return parse_faults(text, can), None
 
 
 def check_acks(acks: str) -> str:
@@ -136,8 +149,20 @@ def _refusal(fault: str, system: System) -> str | None:
     return None
 
 
+def _lacking(fault: str, place: Place) -> str | None:
+    """Why this machine, or that host, cannot do it; None: it can."""
+    means = FAULTS[fault].means
+    try:
+        if means is not None:
+            check_need(means, fault, place)
+    except (UsageError, MissingPartError) as error:
+        return str(error)
+    return None
+
+
 def check_faults(asked: RandomRun) -> RandomRun:
-    """Raises UsageError where the system cannot do a fault, or there are too few brokers for it."""
+    """Raises UsageError where the system or the host cannot do a fault, or there are too few
+    brokers for it; MissingPartError where this machine lacks something for it."""
     for name in asked.fault_names:
         needs = FAULTS[name].needs
         if asked.brokers < needs:
@@ -148,6 +173,9 @@ def check_faults(asked: RandomRun) -> RandomRun:
         refusal = _refusal(name, asked.system)
         if refusal is not None:
             raise UsageError(f"--nemesis {name}: {refusal}, or leave it out.")
+        means = FAULTS[name].means
+        if means is not None:
+            check_need(means, f"--nemesis {name}", asked.place)
     return asked
 
 

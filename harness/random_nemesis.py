@@ -15,6 +15,7 @@ from typing import Final, Protocol, assert_never
 
 from neaptide.harness.aimed import MissedError, bring_back, play_episode
 from neaptide.harness.faults import Faults
+from neaptide.harness.machine_nemesis import MachineNemesis, Undo
 from neaptide.harness.members import MembersNemesis
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.drawn.episodes import Episode
@@ -26,14 +27,15 @@ from neaptide.nemesis.drawn.faults import (
     KillFault,
     PartitionFault,
 )
+from neaptide.nemesis.drawn.machines import CallsFault, ClockFault, DamageFault
 from neaptide.nemesis.drawn.members import MembersFault
 from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Seen, Target, resolve
+from neaptide.nemesis.drawn.toxics import SlowFault
 from neaptide.results.run import MissedFault
 
 LOAD = "load"
 _SETTLES_WITHIN_S: Final = 20.0
-Undo = Callable[[], Awaitable[None]]
 
 
 class KillableClients(Protocol):
@@ -65,6 +67,8 @@ class RandomNemesis:
         self._schedule = schedule
         self._clients = clients
         self._members = MembersNemesis(stage, faults)
+        self._machines = MachineNemesis(stage, faults, self._resolve)
+        self._toxics = 0  # so far
 
     async def play(self, time_s: float) -> None:
         """Returns when the time is over, or somebody asked the run to stop."""
@@ -134,14 +138,15 @@ class RandomNemesis:
                     continue  # it is over already
                 await self._until_s(begun + after_s)
                 if is_end:
-                    await _undo_all(undo.pop(index))
+                    self._note_missed(number, phase, timed, await _undo_all(undo.pop(index)))
                 elif not self.stopping.is_set():
                     begun_undo = await self._begin(number, phase, timed)
                     if begun_undo:
                         undo[index] = begun_undo
         finally:
             for index in sorted(undo, reverse=True):
-                await _undo_all(undo[index])
+                why = await _undo_all(undo[index])
+                self._note_missed(number, phase, phase.faults[index], why)
 
     async def _begin(self, number: int, phase: Phase, timed: TimedFault) -> list[Undo]:
         """What undoes it; nothing where it is over, or missed."""
@@ -161,14 +166,19 @@ class RandomNemesis:
                 why = str(missed)
             if not undo:
                 why = why or "nobody is left to do it to"
-        if why is not None:
-            at_s = phase.at_s + timed.after_s
-            self.missed.append(MissedFault(number, at_s, fault.kind, why))
-            self._stage.note_nemesis(
-                {"missed": {"phase": number, "fault": fault.kind, "why": why}},
-                self._stage.recorder.now_ns(),
-            )
+        self._note_missed(number, phase, timed, why)
         return undo
+
+    def _note_missed(self, number: int, phase: Phase, timed: TimedFault, why: str | None) -> None:
+        """None: it did not miss."""
+        if why is None:
+            return
+        kind = timed.fault.kind
+        self.missed.append(MissedFault(number, phase.at_s + timed.after_s, kind, why))
+        self._stage.note_nemesis(
+            {"missed": {"phase": number, "fault": kind, "why": why}},
+            self._stage.recorder.now_ns(),
+        )
 
     # --- faults ----------------------------------------------------------------------------------
 
@@ -191,12 +201,26 @@ class RandomNemesis:
                 client = fault.client % self._clients.killable
                 await self._clients.kill_one(client)
                 return [partial(self._clients.replace_one, client)]
+            case SlowFault():
+                return await self._add_toxic(fault)
+            case ClockFault() | CallsFault() | DamageFault():
+                return await self._machines.begin(fault)
             case MembersFault():
-                return await self._members.begin(fault)
+                return [*await self._members.begin(fault)]
             case Episode():
                 return []
             case _:
                 assert_never(fault)
+
+    async def _add_toxic(self, fault: SlowFault) -> list[Undo]:
+        self._toxics += 1
+        name = f"toxic {self._toxics}"
+        await self._faults.add_toxic(name, fault.broker, fault.purpose, fault.toxic)
+        return [partial(self._end_toxic, name)]
+
+    async def _end_toxic(self, name: str) -> str | None:
+        met = await self._faults.end_toxic(name)
+        return None if met else "no connection of the link had it"
 
     @property
     def _downs(self) -> dict[str, Callable[[int], Awaitable[None]]]:
@@ -249,6 +273,7 @@ def _is_aimed(phase: Phase) -> bool:
     return any(isinstance(timed.fault, Episode) for timed in phase.faults)
 
 
-async def _undo_all(undo: list[Undo]) -> None:
-    for one in reversed(undo):
-        await one()
+async def _undo_all(undo: list[Undo]) -> str | None:
+    """Why it missed, where only the end shows it."""
+    why = [await one() for one in reversed(undo)]
+    return next(filter(None, why), None)

@@ -84,10 +84,13 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
         },
         first,
         more=tuple(more),
+        clocks="clock" in names,
     )
 
     async def work(directory: Path, account: Account) -> Finished:
-        async with Stage(directory, asked.system, spec, asked.place, account) as stage:
+        async with Stage(
+            directory, asked.system, spec, asked.place, account, toxics="slow" in names
+        ) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
             load = RandomLoad(stage, asked)
             nemesis = RandomNemesis(stage, faults, schedule, load)

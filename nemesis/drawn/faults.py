@@ -9,9 +9,17 @@ from typing import Any, Final, Literal, get_args
 
 from neaptide.nemesis.drawn.aims import draw_episode
 from neaptide.nemesis.drawn.episodes import Episode
+from neaptide.nemesis.drawn.machines import (
+    ClockFault,
+    DiskFault,
+    draw_clock,
+    draw_disk,
+    read_disk,
+)
 from neaptide.nemesis.drawn.members import MembersFault, draw_members
 from neaptide.nemesis.drawn.shapes import SHAPES, Deaf
 from neaptide.nemesis.drawn.targets import ROLES, Scope, Target, draw_target
+from neaptide.nemesis.drawn.toxics import SlowFault, draw_slow
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint
 from neaptide.nemesis.steps import InFlight, Purpose
 
@@ -127,7 +135,18 @@ class ClientFault:
         return cls(int(raw["client"]))
 
 
-Fault = KillFault | DownFault | CutFault | PartitionFault | ClientFault | MembersFault | Episode
+Fault = (
+    KillFault
+    | DownFault
+    | CutFault
+    | PartitionFault
+    | ClientFault
+    | SlowFault
+    | ClockFault
+    | DiskFault
+    | MembersFault
+    | Episode
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +201,18 @@ def _client(rng: random.Random, given: Given) -> Fault:
     return ClientFault(rng.randrange(_CLIENTS_MAX))
 
 
+def _slow(rng: random.Random, given: Given) -> Fault:
+    return draw_slow(rng, given.brokers)
+
+
+def _clock(rng: random.Random, given: Given) -> Fault:
+    return draw_clock(rng, given.brokers, given.partitions)
+
+
+def _disk(rng: random.Random, given: Given) -> Fault:
+    return draw_disk(rng, given.brokers, given.partitions)
+
+
 def _members(rng: random.Random, given: Given) -> Fault:
     return draw_members(rng, given.brokers, given.partitions)
 
@@ -193,13 +224,15 @@ def _rounds(rng: random.Random, given: Given) -> Fault:
 # --- the table -----------------------------------------------------------------------------------
 
 Draw = Callable[[random.Random, Given], Fault]
+Means = Literal["toxics", "clocks", "calls"]
 Read = Callable[[Mapping[str, Any]], Fault]
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
     """One name that `--nemesis` takes. `needs`: brokers, at least. `kafka_only`: the brokers of
-    this project do not serve it."""
+    this project do not serve it. `means`: what the machine must have. `lasts_s`: at least, at
+    most."""
 
     what: str
     draw: Draw
@@ -207,6 +240,8 @@ class FaultKind:
     needs: int = 1
     alone: bool = False  # never at the same time as another fault
     kafka_only: bool = False
+    means: Means | None = None
+    lasts_s: tuple[float, float] = (1.0, 5.0)
 
 
 FAULTS: Final[Mapping[str, FaultKind]] = {
@@ -240,6 +275,30 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         "SIGKILL of a process of clients; another one takes its place later",
         _client,
         ClientFault.from_json,
+    ),
+    "slow": FaultKind(
+        "a toxic on a link of a broker, to its clients, its followers or the coordination service:"
+        " late, narrow, sliced, cut short, closed late, silent or reset",
+        _slow,
+        SlowFault.from_json,
+        means="toxics",
+    ),
+    "clock": FaultKind(
+        "the clocks of one broker, a minority, a majority, all, or of the leader, a follower, the"
+        " controller: a jump, a strobe, a drift",
+        _clock,
+        ClockFault.from_json,
+        means="clocks",
+        lasts_s=(4.0, 8.0),
+    ),
+    "disk": FaultKind(
+        "writes or fsyncs of one broker fail or are slow; or it is killed, and loses a bit, a tail"
+        " or a file that the others have",
+        _disk,
+        read_disk,
+        needs=3,
+        means="calls",
+        lasts_s=(3.0, 6.0),
     ),
     "members": FaultKind(
         "a partition is reassigned, a broker removed and added, preferred leaders elected, the"
@@ -279,4 +338,4 @@ def _one_of(value: Any, allowed: Sequence[Any]) -> Any:
     return value
 
 
-__all__ = ["ALL", "FAULTS", "NONE", "Fault", "FaultKind", "Given", "Scope", "read_fault"]
+__all__ = ["ALL", "FAULTS", "NONE", "Fault", "FaultKind", "Given", "Means", "Scope", "read_fault"]

@@ -28,11 +28,11 @@ from neaptide.nemesis.drawn.faults import (
     PartitionFault,
     read_fault,
 )
+from neaptide.nemesis.drawn.machines import CallsFault, DamageFault
 from neaptide.nemesis.drawn.members import MembersFault
 
 FIRST_S: Final = 2.0
 _QUIET_S: Final = (2.0, 5.0)
-_LASTS_S: Final = (1.0, 5.0)
 _EPISODE_S: Final = 8.0  # at most; it is over as soon as it has hit
 _AT_ONCE: Final = ((1, 5.0), (2, 3.0), (3, 1.5))  # how many faults a phase has, and how often
 _ROUNDS: Final = "rounds"
@@ -145,7 +145,8 @@ def _at_once(names: list[str]) -> list[str]:
 
 def _timed(rng: random.Random, given: Given, name: str) -> TimedFault:
     after_s = round(rng.uniform(0.0, 2.0), 3)
-    return TimedFault(after_s, round(rng.uniform(*_LASTS_S), 3), FAULTS[name].draw(rng, given))
+    lasts_s = round(rng.uniform(*FAULTS[name].lasts_s), 3)
+    return TimedFault(after_s, lasts_s, FAULTS[name].draw(rng, given))
 
 
 # --- saved schedules -----------------------------------------------------------------------------
@@ -185,14 +186,14 @@ def _check_fits(file: Path, fault: Fault, brokers: Sequence[int], partitions: in
     for named in _brokers_of(fault):
         if named not in brokers:
             raise UsageError(f"{file}: speaks of broker {named}; raise --brokers.")
-    if isinstance(fault, Episode) and fault.partition >= partitions:
+    if isinstance(fault, Episode | CallsFault | DamageFault) and fault.partition >= partitions:
         raise UsageError(f"{file}: speaks of partition {fault.partition}; raise --partitions.")
 
 
 def _brokers_of(fault: Fault) -> list[int]:
     if isinstance(fault, PartitionFault | MembersFault):
         return list(fault.brokers)
-    ends = [getattr(fault, "source", None), getattr(fault, "destination", None)]
+    ends = [getattr(fault, end, None) for end in ("source", "destination", "broker")]
     target = getattr(fault, "target", None)
     named = [] if target is None else list(target.brokers)
     return [*named, *(end for end in ends if isinstance(end, int))]

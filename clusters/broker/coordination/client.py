@@ -8,11 +8,13 @@ place is a question that only their caller can answer.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 
@@ -21,6 +23,15 @@ T = TypeVar("T")
 
 _FIRST_DELAY_S: Final = 0.02
 _LONGEST_DELAY_S: Final = 0.5
+
+
+def pause(seconds: float) -> None:
+    """As time.sleep, which is until a moment of the clock, and so fails under libfaketime."""
+    threading.Event().wait(seconds)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    sleep_func = staticmethod(pause)
 
 
 class Znode(NamedTuple):
@@ -34,8 +45,13 @@ class Client:
             hosts=connect,
             timeout=session_timeout_ms / 1000,
             randomize_hosts=False,
+            handler=_Handler(),
             connection_retry=KazooRetry(
-                max_tries=-1, delay=_FIRST_DELAY_S, max_delay=_LONGEST_DELAY_S, max_jitter=0.0
+                max_tries=-1,
+                delay=_FIRST_DELAY_S,
+                max_delay=_LONGEST_DELAY_S,
+                max_jitter=0.0,
+                sleep_func=pause,
             ),
         )
 

@@ -18,12 +18,15 @@ from typing import Final, Literal
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
 from neaptide.clusters.broker.storage.directory_lock import DirectoryLock
-from neaptide.clusters.broker.storage.replica_reader import segment_files
+from neaptide.clusters.broker.storage.replica_reader import read_entries, segment_files
 from neaptide.clusters.errors import UsageError
 
-DamageKind = Literal["flipped-bit", "torn-tail", "lost-file", "lost-directory"]
+DamageKind = Literal[
+    "flipped-bit", "flipped-record-bit", "torn-tail", "lost-file", "lost-directory"
+]
 DiskFile = Literal["segment", "index", "timeindex", "epochs", "high-watermarks", "recovery-points"]
 _TORN_BYTES_MAX: Final = 64
+_COVERED_FROM: Final = 17  # of a batch
 _EPOCHS: Final = "leader-epoch-checkpoint"
 _OF_A_FORMATTED: Final = (".lock", "meta.properties", "bootstrap.checkpoint")
 _METADATA: Final = "__cluster_metadata-0"  # of a controller: not what is damaged here
@@ -62,8 +65,20 @@ def _find(log_directory: Path, file: DiskFile, partition: TopicPartition) -> Pat
 
 
 def _flip_bit(file: Path, rng: random.Random) -> str:
+    return _flip(file, rng.randrange(_size(file)), rng.randrange(8))
+
+
+def _flip_record_bit(file: Path, rng: random.Random) -> str:
+    """One that a checksum covers, in every record format: behind the batch's magic."""
+    batches = [(at, entry.size) for at, entry, _, _ in read_entries(file, lambda _: None)]
+    if not batches:
+        raise UsageError(f"{file.name} has no whole batch of records: there is nothing to damage.")
+    position, size = rng.choice(batches)
+    return _flip(file, position + rng.randrange(_COVERED_FROM, size), rng.randrange(8))
+
+
+def _flip(file: Path, position: int, bit: int) -> str:
     size = _size(file)
-    position, bit = rng.randrange(size), rng.randrange(8)
     with file.open("r+b") as opened:
         opened.seek(position)
         byte = opened.read(1)[0]
@@ -93,6 +108,7 @@ def _lose_file(file: Path, rng: random.Random) -> str:
 
 _KINDS: Final[Mapping[DamageKind, Callable[[Path, random.Random], str]]] = {
     "flipped-bit": _flip_bit,
+    "flipped-record-bit": _flip_record_bit,
     "torn-tail": _tear_tail,
     "lost-file": _lose_file,
 }
