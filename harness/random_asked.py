@@ -23,6 +23,7 @@ from neaptide.nemesis.drawn.schedule import (
 )
 from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
+from neaptide.workloads.raw_connection import CoordinatorKind
 
 _TRANSACTIONS_SINCE: Final = (0, 11)
 _MEMBERSHIP_SINCE: Final = (0, 9)
@@ -67,11 +68,28 @@ class RandomRun:
     def kills_clients(self) -> bool:
         return "client" in self.fault_names
 
+    @property
+    def coordinated(self) -> tuple[str, CoordinatorKind] | None:
+        """Whose coordinator is a target: of the workload's group, or of a transactional id."""
+        workload = WORKLOADS[self.workload]
+        if workload.group is not None:
+            return str(self.options.get("group", workload.group)), "group"
+        if workload.transactional_id is not None:
+            return workload.transactional_id, "transaction"
+        return None
+
     def schedule(self) -> Schedule:
         brokers = tuple(range(self.brokers))
         if self.saved is not None:
             return load_schedule(self.saved, brokers, self.partitions)
-        return draw_schedule(self.seed, self.faults, brokers, self.time_s, self.partitions)
+        return draw_schedule(
+            self.seed,
+            self.faults,
+            brokers,
+            self.time_s,
+            self.partitions,
+            coordinated=self.coordinated is not None,
+        )
 
     def repeat(self) -> str:
         options = [

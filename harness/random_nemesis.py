@@ -33,6 +33,7 @@ from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Seen, Target, resolve
 from neaptide.nemesis.drawn.toxics import SlowFault
 from neaptide.results.run import MissedFault
+from neaptide.workloads.raw_connection import CoordinatorKind, find_coordinator
 
 LOAD = "load"
 _SETTLES_WITHIN_S: Final = 20.0
@@ -56,8 +57,14 @@ class RandomNemesis:
     """
 
     def __init__(
-        self, stage: Stage, faults: Faults, schedule: Schedule, clients: KillableClients
+        self,
+        stage: Stage,
+        faults: Faults,
+        schedule: Schedule,
+        clients: KillableClients,
+        coordinated: tuple[str, CoordinatorKind] | None = None,
     ) -> None:
+        """`coordinated`: the group, or the transactional id, whose coordinator is a target."""
         self.doing = LOAD
         self.stopping = asyncio.Event()  # somebody asked the run to stop
         self.aimed = 0
@@ -69,6 +76,8 @@ class RandomNemesis:
         self._members = MembersNemesis(stage, faults)
         self._machines = MachineNemesis(stage, faults, self._resolve)
         self._toxics = 0  # so far
+        self._coordinated = coordinated
+        self._coordinator: int | None = None  # when the fault that is for it began
 
     async def play(self, time_s: float) -> None:
         """Returns when the time is over, or somebody asked the run to stop."""
@@ -183,6 +192,7 @@ class RandomNemesis:
     # --- faults ----------------------------------------------------------------------------------
 
     async def _inject(self, fault: Fault) -> list[Undo]:
+        await self._look_for_coordinator(fault)
         match fault:
             case KillFault():
                 kill = partial(self._faults.kill, in_flight=fault.in_flight)
@@ -235,6 +245,19 @@ class RandomNemesis:
         if not set(self._resolve(fault.target)) <= set(self._stage.spec.brokers):
             raise MissedError("the controller is no broker, and loses nothing with its power")
 
+    async def _look_for_coordinator(self, fault: Fault) -> None:
+        """The brokers are asked, at their own ports: a cut does not hide it from the harness."""
+        target = getattr(fault, "target", None) or getattr(fault, "first", None)
+        if target is None or target.scope != "coordinator" or self._coordinated is None:
+            return
+        stage = self._stage
+        addresses = [
+            (stage.machines.address(broker), stage.cluster.ports(broker)[0])
+            for broker in stage.spec.brokers
+            if stage.is_reachable(broker)
+        ]
+        self._coordinator = await asyncio.to_thread(find_coordinator, addresses, *self._coordinated)
+
     def _resolve(self, target: Target) -> tuple[int, ...]:
         view = self._stage.view(target.partition)
         return resolve(
@@ -243,6 +266,7 @@ class RandomNemesis:
                 None if view is None else view.leader,
                 () if view is None else view.isr,
                 self._stage.observer.controller,
+                self._coordinator,
             ),
         )
 

@@ -93,7 +93,7 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
         ) as stage:
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
             load = RandomLoad(stage, asked)
-            nemesis = RandomNemesis(stage, faults, schedule, load)
+            nemesis = RandomNemesis(stage, faults, schedule, load, asked.coordinated)
             ending = await guarded(
                 _load_and_end(stage, faults, asked, nemesis, load, progress),
                 directory,

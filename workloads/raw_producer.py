@@ -8,72 +8,25 @@ what it is asked for, one request after the other, in versions that every Kafka 
 from __future__ import annotations
 
 import datetime
-import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from io import BytesIO
 from typing import Any, Final
 
 from crc32c import crc32c
 from kio.schema.types import ProducerId, TopicName, TransactionalId
-from kio.serial import entity_reader, entity_writer
-from kio.static.primitive import i8, i16, i32, i32Timedelta
+from kio.static.primitive import i16, i32, i32Timedelta
 
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.workloads.kafka_clients import producer
+from neaptide.workloads.raw_connection import Connection, RawError, ask_for_coordinator, kind_of
 
-_TRANSACTIONS: Final = i8(1)  # the kind of coordinator
 _TRANSACTIONAL: Final = 0x10
 _ATTRIBUTES_AT, _CHECKSUM_AT, _PRODUCER_AT = 21, 17, 43
 # What is asked again: the coordinator is not there yet, or still at the transaction before.
 _AGAIN: Final = ("coordinator_", "not_coordinator", "concurrent_transactions")
 _AGAIN_S: Final = 0.1
-_CORRELATION_ID_BYTES: Final = 4  # all of a response's header, in these versions
 _TIMEOUT_S: Final = 20.0
-
-
-class RawError(Exception):
-    """Kafka's name of the error that a broker has answered with."""
-
-
-class _Connection:
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, _TIMEOUT_S)
-        self._count = 0
-
-    def send(self, entity: Any) -> None:
-        self._count += 1
-        header = entity.__header_schema__(
-            request_api_key=entity.__api_key__,
-            request_api_version=entity.__version__,
-            correlation_id=i32(self._count),
-            client_id="raw",
-        )
-        body = _written(header) + _written(entity)
-        self._socket.sendall(struct.pack(">i", len(body)) + body)
-
-    def ask(self, entity: Any) -> Any:
-        self.send(entity)
-        size = int.from_bytes(self._exactly(4), "big")
-        path = type(entity).__module__.rpartition(".")[0]
-        name = type(entity).__name__.replace("Request", "Response")
-        kind = getattr(import_module(f"{path}.response"), name)
-        answer, _ = entity_reader(kind)(self._exactly(size), _CORRELATION_ID_BYTES)
-        return answer
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self._socket.recv(size - len(data))
-            if not part:
-                raise RawError("_TRANSPORT")
-            data += part
-        return data
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 class RawProducer:
@@ -88,14 +41,14 @@ class RawProducer:
         self._id = TransactionalId(transactional_id)
         self._producer = (-1, -1)
         self._sequence = 0
-        self._coordinator: _Connection
-        self._unanswered: list[_Connection] = []
+        self._coordinator: Connection
+        self._unanswered: list[Connection] = []
 
     def start(self) -> None:
         """Finds its coordinator, and has an id and an epoch."""
         found = self._until_answered(self._find)
-        self._coordinator = _Connection((str(found.host), int(found.port)))
-        request = _kind("init_producer_id", 0, "InitProducerIdRequest")(
+        self._coordinator = Connection((str(found.host), int(found.port)))
+        request = kind_of("init_producer_id", 0, "InitProducerIdRequest")(
             transactional_id=self._id, transaction_timeout=_ms(60_000)
         )
         given = self._until_answered(lambda: self._coordinator.ask(request))
@@ -107,7 +60,7 @@ class RawProducer:
     def send(self, partition: int, value: str, *, waits: bool) -> int | None:
         """The offset; None: nobody has waited for it."""
         self._until_answered(lambda: self._coordinator.ask(self._partition_request(partition)))
-        connection = _Connection(self._leader(partition))
+        connection = Connection(self._leader(partition))
         request = self._produce_request(partition, value)
         self._sequence += 1
         if not waits:
@@ -126,7 +79,7 @@ class RawProducer:
             connection.close()
         self._unanswered.clear()
         pid, epoch = self._producer
-        request = _kind("end_txn", 0, "EndTxnRequest")(
+        request = kind_of("end_txn", 0, "EndTxnRequest")(
             transactional_id=self._id,
             producer_id=ProducerId(pid),
             producer_epoch=i16(epoch),
@@ -136,14 +89,7 @@ class RawProducer:
 
     def _find(self) -> Any:
         host, _, port = self._bootstrap.split(",")[0].rpartition(":")
-        connection = _Connection((host, int(port)))
-        request = _kind("find_coordinator", 1, "FindCoordinatorRequest")(
-            key=str(self._id), key_type=_TRANSACTIONS
-        )
-        try:
-            return connection.ask(request)
-        finally:
-            connection.close()
+        return ask_for_coordinator((host, int(port)), str(self._id), "transaction")
 
     def _leader(self, partition: int) -> tuple[str, int]:
         known = self._asks.list_topics(self._topic, timeout=_TIMEOUT_S)
@@ -152,8 +98,8 @@ class RawProducer:
 
     def _partition_request(self, partition: int) -> Any:
         pid, epoch = self._producer
-        topic = _kind("add_partitions_to_txn", 0, "AddPartitionsToTxnTopic")
-        return _kind("add_partitions_to_txn", 0, "AddPartitionsToTxnRequest")(
+        topic = kind_of("add_partitions_to_txn", 0, "AddPartitionsToTxnTopic")
+        return kind_of("add_partitions_to_txn", 0, "AddPartitionsToTxnRequest")(
             v3_and_below_transactional_id=self._id,
             v3_and_below_producer_id=ProducerId(pid),
             v3_and_below_producer_epoch=i16(epoch),
@@ -162,10 +108,10 @@ class RawProducer:
 
     def _produce_request(self, partition: int, value: str) -> Any:
         batch = transactional_batch(value.encode(), *self._producer, self._sequence)
-        kind = _kind("produce", 3, "PartitionProduceData")
+        kind = kind_of("produce", 3, "PartitionProduceData")
         data = kind(index=i32(partition), records=batch)
-        topic = _kind("produce", 3, "TopicProduceData")
-        return _kind("produce", 3, "ProduceRequest")(
+        topic = kind_of("produce", 3, "TopicProduceData")
+        return kind_of("produce", 3, "ProduceRequest")(
             transactional_id=self._id,
             acks=i16(-1),
             timeout=_ms(10_000),
@@ -207,17 +153,6 @@ def _error(answer: Any) -> str:
 def _check(told: Any) -> None:
     if told.error_code.name != "none":
         raise RawError(str(told.error_code.name).upper())
-
-
-def _kind(api: str, version: int, name: str) -> type[Any]:
-    found: type[Any] = getattr(import_module(f"kio.schema.{api}.v{version}.request"), name)
-    return found
-
-
-def _written(entity: Any) -> bytes:
-    buffer = BytesIO()
-    entity_writer(type(entity))(buffer, entity)
-    return buffer.getvalue()
 
 
 def _ms(number: int) -> i32Timedelta:

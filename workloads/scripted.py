@@ -33,7 +33,8 @@ from confluent_kafka import OFFSET_STORED, KafkaException, TopicPartition
 
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import consumer, producer
-from neaptide.workloads.raw_producer import RawError, RawProducer
+from neaptide.workloads.raw_connection import RawError
+from neaptide.workloads.raw_producer import RawProducer
 from neaptide.workloads.recorder import Recorder
 
 Say = Callable[[Mapping[str, Any]], None]

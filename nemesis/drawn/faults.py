@@ -154,12 +154,17 @@ class Given:
     """What a fault is drawn for.
 
     `faults`: all that were asked for. `aims`: how likely each shape of an aimed fault is.
+    `coordinated`: the workload has a group, or transactions, and so a coordinator.
     """
 
     brokers: Sequence[int]
     partitions: int
     faults: Sequence[str] = ()
     aims: Mapping[str, float] = field(default_factory=dict)
+    coordinated: bool = False
+
+    def target(self, rng: random.Random, scopes: Sequence[Scope] = ()) -> Target:
+        return draw_target(rng, self.brokers, self.partitions, scopes, coordinated=self.coordinated)
 
 
 _CLIENTS_MAX: Final = 1 << 16
@@ -168,13 +173,13 @@ _CLIENTS_MAX: Final = 1 << 16
 
 
 def _kill(rng: random.Random, given: Given) -> Fault:
-    target = draw_target(rng, given.brokers, given.partitions)
+    target = given.target(rng)
     return KillFault(target, rng.choice(("discarded", "delivered")))
 
 
 def _down(kind: Literal["pause", "restart", "power-off"]) -> Callable[..., Fault]:
     def draw(rng: random.Random, given: Given) -> Fault:
-        return DownFault(kind, draw_target(rng, given.brokers, given.partitions))
+        return DownFault(kind, given.target(rng))
 
     return draw
 
@@ -193,7 +198,7 @@ def _partition(rng: random.Random, given: Given) -> Fault:
     order = tuple(rng.sample(list(given.brokers), len(given.brokers)))
     first = None
     if rng.random() < 0.5:
-        first = draw_target(rng, given.brokers, given.partitions, ROLES)
+        first = given.target(rng, ROLES)
     return PartitionFault(shape, order, first)
 
 

@@ -94,11 +94,20 @@ def parse_faults(text: str, can: Callable[[str], bool] = lambda name: True) -> t
 
 
 def draw_schedule(
-    seed: int, faults: Sequence[str], brokers: Sequence[int], time_s: float, partitions: int = 1
+    seed: int,
+    faults: Sequence[str],
+    brokers: Sequence[int],
+    time_s: float,
+    partitions: int = 1,
+    *,
+    coordinated: bool = False,
 ) -> Schedule:
-    """Phases until the time is over; the last one ends before it."""
+    """Phases until the time is over; the last one ends before it.
+
+    `coordinated`: the workload has a group, or transactions, whose coordinator can be a target.
+    """
     rng = random.Random(seed)
-    given = Given(tuple(brokers), partitions, tuple(faults), draw_weights(rng))
+    given = Given(tuple(brokers), partitions, tuple(faults), draw_weights(rng), coordinated)
     weights = _swarm(rng, faults)
     phases: list[Phase] = []
     at_s = FIRST_S

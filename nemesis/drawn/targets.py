@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-Scope = Literal["one", "minority", "majority", "all", "leader", "follower", "controller"]
-ROLES: Final[tuple[Scope, ...]] = ("leader", "follower", "controller")
+Scope = Literal[
+    "one", "minority", "majority", "all", "leader", "follower", "controller", "coordinator"
+]
+ROLES: Final[tuple[Scope, ...]] = ("leader", "follower", "controller", "coordinator")
 OF_A_PARTITION: Final = ("leader", "follower")
 # Of ten faults three are for one broker, whoever it is; all at once are rare.
 _WEIGHTS: Final[Mapping[Scope, float]] = {
@@ -22,6 +24,7 @@ _WEIGHTS: Final[Mapping[Scope, float]] = {
     "leader": 2.5,
     "follower": 1,
     "controller": 1,
+    "coordinator": 2.5,
 }
 
 
@@ -31,6 +34,7 @@ class Target:
 
     A role is that of `partition`: `leader`, or `follower`, the first in this order that is in the
     ISR and does not lead. `controller`: the active one, which need not be a broker.
+    `coordinator`: of the workload's group, or of its first transactional id.
     """
 
     scope: Scope
@@ -62,13 +66,23 @@ class Seen:
     leader: int | None
     isr: tuple[int, ...]
     controller: int | None
+    coordinator: int | None = None
 
 
 def draw_target(
-    rng: random.Random, brokers: Sequence[int], partitions: int, scopes: Sequence[Scope] = ()
+    rng: random.Random,
+    brokers: Sequence[int],
+    partitions: int,
+    scopes: Sequence[Scope] = (),
+    *,
+    coordinated: bool = False,
 ) -> Target:
-    """`scopes`: of which to choose; none: of all."""
-    allowed = [scope for scope in _WEIGHTS if not scopes or scope in scopes]
+    """`scopes`: of which to choose; none: of all. `coordinated`: there is a coordinator."""
+    allowed = [
+        scope
+        for scope in _WEIGHTS
+        if (not scopes or scope in scopes) and (coordinated or scope != "coordinator")
+    ]
     [scope] = rng.choices(allowed, [_WEIGHTS[scope] for scope in allowed])
     order = tuple(rng.sample(list(brokers), len(brokers)))
     partition = rng.randrange(partitions)
@@ -94,3 +108,5 @@ def resolve(target: Target, seen: Seen) -> tuple[int, ...]:
             return tuple(others[:1])
         case "controller":
             return () if seen.controller is None else (seen.controller,)
+        case "coordinator":
+            return () if seen.coordinator is None else (seen.coordinator,)

@@ -42,3 +42,20 @@ def test_every_target_is_drawn_some_time() -> None:
 def test_of_one_broker_a_minority_is_that_one() -> None:
     for scope in ("one", "minority", "majority", "all"):
         assert resolve(Target(scope, (0,)), SEEN) == (0,)
+
+
+def test_a_coordinator_is_a_target_only_where_there_is_one() -> None:
+    def scopes(*, coordinated: bool) -> set[str]:
+        rng = random.Random(3)
+        return {draw_target(rng, (0, 1, 2), 4, coordinated=coordinated).scope for _ in range(300)}
+
+    assert "coordinator" in scopes(coordinated=True)
+    assert "coordinator" not in scopes(coordinated=False)
+    assert {"leader", "controller", "one"} < scopes(coordinated=False)
+
+
+def test_the_coordinator_is_who_the_brokers_name_and_nobody_where_they_do_not() -> None:
+    target = Target("coordinator", (0, 1, 2))
+    assert resolve(target, Seen(0, (0, 1, 2), 1, 2)) == (2,)
+    assert resolve(target, Seen(0, (0, 1, 2), 1)) == ()
+    assert Target.from_json(target.to_json()) == target
