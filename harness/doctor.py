@@ -43,6 +43,7 @@ def examine() -> list[Finding]:
         _tool("mvn", "Apache Kafka as a system", "apt-get install maven"),
         _tool("strace", "disks that fail under a broker", "apt-get install strace"),
         _library(),
+        Finding("a system of your own", "--system FILE.toml", True, "docs/own-system.md", False),
         *(_host(name) for name in HOSTS),
     ]
 

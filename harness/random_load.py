@@ -13,7 +13,7 @@ from neaptide.clusters.kafka.versions import parse_release
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.ending import READ_WITHIN_S
 from neaptide.harness.stage import NEMESIS_PROCESS, Stage
-from neaptide.harness.systems import KAFKA, System
+from neaptide.harness.systems import System
 from neaptide.results.run import Incident
 from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Clients, Workload
 from neaptide.workloads.clients import Clients as ClientsProcess
@@ -30,6 +30,8 @@ _TRANSACTIONS_SINCE: Final = (0, 11)
 _MEMBERSHIP_SINCE: Final = (0, 9)
 _KIP_848_SINCE: Final = (4, 0)
 _REPLICAS: Final = 3
+# Where one more record at the end of each partition disturbs nothing.
+_OF_USED: Final = ("append", "txn", "bank", "groups", "rebalance")
 
 
 # --- what can be asked for -----------------------------------------------------------------------
@@ -41,6 +43,17 @@ def check_load(asked: RandomRun) -> RandomRun:
     if asked.client not in LIBRARIES:
         raise UsageError(
             f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
+        )
+    used = asked.system.used
+    if used is not None and workload.name not in _OF_USED:
+        raise UsageError(
+            f"The workload {workload.name} is for brokers that are started: on a cluster that is"
+            f" just used, as {used.file} names one, take one of {', '.join(_OF_USED)}."
+        )
+    if used is not None and used.client and asked.client != DEFAULT:
+        raise UsageError(
+            f"--client {asked.client}: the settings of [client] in {used.file} are librdkafka's;"
+            f" choose --client {DEFAULT}."
         )
     for what in sorted(workload.needs):
         _check_served(workload.name, what, asked.system)
@@ -54,10 +67,10 @@ def check_load(asked: RandomRun) -> RandomRun:
 
 
 def _check_served(workload: str, what: str, system: System) -> None:
-    if system.kind != KAFKA:
+    if system.release is None:
         raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
     since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
-    if parse_release(system.version).version < since:
+    if parse_release(system.release).version < since:
         raise UsageError(
             f"The workload {workload} needs {what}, which Apache Kafka has from"
             f" {'.'.join(map(str, since))} on, not {system}."
@@ -67,7 +80,7 @@ def _check_served(workload: str, what: str, system: System) -> None:
 def _check_protocol(asked: RandomRun) -> None:
     if asked.options.get("protocol") != "consumer":
         return
-    if parse_release(asked.system.version).version < _KIP_848_SINCE:
+    if parse_release(str(asked.system.release)).version < _KIP_848_SINCE:
         raise UsageError(
             f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
         )
@@ -95,7 +108,8 @@ def _check_library(asked: RandomRun, workload: Workload) -> None:
     problem = library.problem(asked.workload, asked.partitions, asked.topics, asked.acks)
     if problem is not None:
         raise UsageError(f"--client {asked.client} {problem}.")
-    if asked.system.kind == KAFKA and parse_release(asked.system.version).version < library.since:
+    release = asked.system.release
+    if release is not None and parse_release(release).version < library.since:
         raise UsageError(
             f"--client {asked.client} needs Apache Kafka {'.'.join(map(str, library.since))} or"
             f" later, not {asked.system}."
@@ -115,8 +129,16 @@ def topics_of(asked: RandomRun, brokers: Sequence[int]) -> tuple[TopicSpec, ...]
             assign_replicas(name, brokers, asked.partitions, replicas),
             dict(workload.topic_settings),
         )
-        for name in workload.topics(asked.topics)
+        for name in names_of(asked)
     )
+
+
+def names_of(asked: RandomRun) -> tuple[str, ...]:
+    """Of the topics; on a cluster with others' topics they can be told from those."""
+    names = WORKLOADS[asked.workload].topics(asked.topics)
+    if asked.system.used is None:
+        return names
+    return tuple(f"neaptide-{asked.seed}-{name}" for name in names)
 
 
 def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
@@ -131,7 +153,7 @@ def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
 def tasks_of(asked: RandomRun) -> list[tuple[Task, bool]]:
     """What each client does, and whether it is never killed; those that may be come first."""
     workload = WORKLOADS[asked.workload]
-    names = workload.topics(asked.topics)
+    names = names_of(asked)
     tasks = []
     for clients in sorted(workload.clients, key=lambda one: one.lives):
         count = _count(clients, asked)

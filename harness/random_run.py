@@ -14,6 +14,7 @@ from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode
+from neaptide.clusters.own.model import Managed
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
@@ -28,7 +29,7 @@ from neaptide.harness.random_load import (
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, generation_of
+from neaptide.harness.systems import System, check_system_on, generation_of
 from neaptide.nemesis.drawn.faults import FAULTS
 from neaptide.nemesis.drawn.schedule import (
     Schedule,
@@ -82,6 +83,11 @@ class RandomRun:
     consumers: int = 1
     topics: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)  # of the workload, all of them
+    ids: tuple[int, ...] = ()  # of the brokers, where the system has its own; else 0, 1, …
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return self.ids or tuple(range(self.brokers))
 
     @property
     def nemesis(self) -> str:
@@ -93,7 +99,7 @@ class RandomRun:
         return "client" in (self.faults or faults_of(self.schedule()))
 
     def schedule(self) -> Schedule:
-        brokers = tuple(range(self.brokers))
+        brokers = self.broker_ids
         if self.saved is not None:
             return load_schedule(self.saved, brokers, self.partitions)
         return draw_schedule(self.seed, self.faults, brokers, self.time_s, self.partitions)
@@ -106,7 +112,7 @@ class RandomRun:
             f"--rate {self.rate:g}",
             f"--acks {self.acks}",
             *(["--idempotence"] if self.idempotence else []),
-            f"--brokers {self.brokers}",
+            *([] if self.ids else [f"--brokers {self.brokers}"]),
             f"--partitions {self.partitions}",
             *([f"--topics {self.topics}"] if self.topics != 1 else []),
             *([f"--client {self.client}"] if self.client != DEFAULT else []),
@@ -144,14 +150,37 @@ def check_acks(acks: str) -> str:
 
 def check(asked: RandomRun) -> RandomRun:
     """Raises UsageError where something that is asked for does not go together."""
-    return check_load(check_faults(check_idempotence(asked)))
+    return check_load(check_faults(check_idempotence(check_own(asked))))
+
+
+def check_own(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where a system of the user's own cannot do what is asked for."""
+    check_system_on(asked.system, asked.place)
+    if asked.system.used is not None and asked.settings:
+        raise UsageError(
+            f"--set: {asked.system.used.file} names a cluster that is just used; its brokers have"
+            " the settings that they have."
+        )
+    return asked
 
 
 def _refusal(fault: str, system: System) -> str | None:
     """Why a system cannot do it, and what to take; None: it can."""
+    if system.used is not None and not FAULTS[fault].of_clients:
+        return (
+            f"{system.used.file} names a cluster that is just used: nothing of it is killed, and"
+            " none of its links leads through the gate; name [[brokers]] to start"
+        )
+    if isinstance(system.own, Managed) and fault == "pause":
+        node = next((node for node in system.own.nodes if not node.can_pause), None)
+        if node is not None:
+            return (
+                f"{system.own.file}: node {node.id} has a kill command, so that no signal pauses"
+                " it; give it pause and resume"
+            )
     if FAULTS[fault].kafka_only and generation_of(system) is not None:
         return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
-    if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
+    if fault == "power-off" and (system.release or "").endswith(f"-{Mode.COMBINED.value}"):
         return (
             f"in {system} every broker is a controller, and the cluster's metadata would be cut,"
             " too, which Kafka flushes; take one with controllers of their own"
@@ -198,9 +227,7 @@ def producer_options(asked: RandomRun) -> ProducerOptions:
 
 async def run_random(asked: RandomRun, progress: Progress) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
-    brokers = tuple(range(asked.brokers))
-    schedule = asked.schedule()
-    names = asked.faults or faults_of(schedule)
+    brokers = asked.broker_ids
     schedule = asked.schedule()
     names = asked.faults or faults_of(schedule)
     run = replace(
@@ -226,9 +253,14 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
     spec = ClusterSpec(
         brokers,
         {
-            **_DEFAULT_SETTINGS,
-            **(_AIMED_SETTINGS if "rounds" in names else {}),
-            **brokers_settings(asked.workload, len(brokers)),
+            **_unsaid(
+                asked.system,
+                {
+                    **_DEFAULT_SETTINGS,
+                    **(_AIMED_SETTINGS if "rounds" in names else {}),
+                    **brokers_settings(asked.workload, len(brokers)),
+                },
+            ),
             **asked.settings,
         },
         first,
@@ -247,10 +279,17 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
             )
         aim = Aim(not stage.problems, "; ".join(stage.problems))
         stopped = asked_to_stop(directory) or ""
-        return Finished(aim, ending, (), stopped, nemesis.aimed, tuple(nemesis.missed))
+        missed, left = tuple(nemesis.missed), stage.left
+        return Finished(aim, ending, (), stopped, nemesis.aimed, missed, left)
 
     directory, _ = await record(run, asked.system, work)
     return directory
+
+
+def _unsaid(system: System, settings: Mapping[str, str]) -> dict[str, str]:
+    """What the properties of the user's own brokers do not say."""
+    said = system.own.said if isinstance(system.own, Managed) else frozenset()
+    return {name: value for name, value in settings.items() if name not in said}
 
 
 async def _load_and_end(

@@ -205,6 +205,7 @@ class FaultKind:
     draw: Draw
     read: Read
     needs: int = 1
+    of_clients: bool = False  # nothing is done to the cluster
     alone: bool = False  # never at the same time as another fault
     kafka_only: bool = False
 
@@ -240,6 +241,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         "SIGKILL of a process of clients; another one takes its place later",
         _client,
         ClientFault.from_json,
+        of_clients=True,
     ),
     "members": FaultKind(
         "a partition is reassigned, a broker removed and added, preferred leaders elected, the"
