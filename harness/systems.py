@@ -169,6 +169,13 @@ def check_system_on(system: System, place: Place) -> None:
             f"{system.own.file}: brokers of your own are started with --host"
             f" {' or '.join(_OWN_HOSTS)}, not on {place.name}."
         )
+    if isinstance(system.own, Managed) and place.name == "netns":
+        outside = next((node.id for node in system.own.nodes if node.pid_file is not None), None)
+        if outside is not None:
+            raise UsageError(
+                f"{system.own.file}: node {outside} has a pid_file, so that it is somebody else who"
+                " starts it, and not in a network namespace of ours; choose --host local."
+            )
     if place.name == "simulation" and system.kind == KAFKA:
         raise UsageError(
             f"The simulation runs our own broker; for {system} choose another --host, or one of"
