@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -53,7 +54,11 @@ def test_brokers_are_known_by_the_ids_of_the_file(managed: System) -> None:
     assert moved.brokers == {"A": 1, "B": 2, "C": 3}
     assert moved.document == LOSS.document
     assert [one.line for one in moved.steps] == [one.line for one in LOSS.steps]
-    assert with_brokers(LOSS, (0, 1, 2)) == LOSS
+    assert [one.step for one in moved.steps] == [one.step for one in LOSS.steps]
+    conditions = [(s.until, m.until) for s, m in zip(LOSS.steps, moved.steps, strict=True)]
+    [(was, now), *_] = [(s, m) for s, m in conditions if s and m and "leader is B" in s.text]
+    led = SimpleNamespace(leader=lambda: 2, held=lambda *ends: ends in ((1, 2), (2, 1)))
+    assert (was.text, was.holds(led), now.holds(led)) == (now.text, False, True)
     drawn = [one.fault for phase in asked(managed, "cut").schedule() for one in phase.faults]
     ends = {
         end for one in drawn if isinstance(one, CutFault) for end in (one.source, one.destination)
