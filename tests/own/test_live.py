@@ -88,8 +88,9 @@ def test_a_scenario_holds_and_cuts_by_the_gate_as_on_a_kafka_of_ours(
     )
     assert document is not None, done.stderr
     [result] = document["results"]
-    seen = (result["expected"], result["observed"], result["reasons"], result["anomalies"])
-    assert seen == ("held", "held", [], {})
+    seen = (result["expected"], result["observed"], result["reasons"])
+    assert seen == ("held", "held", [])
+    assert set(result["anomalies"]) <= {"high-watermark-regression-at-election"}  # never counts
     assert done.returncode == 0
     assert record(result["run"])["brokers"] == {"A": 1, "B": 2, "C": 3}
     assert managed(tmp_path) == []
@@ -186,7 +187,7 @@ def topics_at(address: str) -> set[str] | None:
         told = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=5)
     except Exception:
         return None
-    return set(told.topics)
+    return {name for name in told.topics if not name.startswith("__")}  # not Kafka's own
 
 
 def used_file(directory: Path, address: str) -> Path:
@@ -237,13 +238,21 @@ def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(
     file = used_file(tmp_path, address)
     file.write_text(f"keep_topics = true\n{file.read_text('utf-8')}", encoding="utf-8")
     arguments = ("run", "append", "--system", str(file), "--time", "3", "--rate", "100")
-    first, _ = neaptide(tmp_path, *arguments, "--seed", "5")
+    stores = {"NEAPTIDE_RUNS": str(tmp_path / "runs"), "NEAPTIDE_STATE": str(tmp_path / "state")}
+    first = subprocess.run(
+        [*COMMAND, *arguments, "--seed", "5"],
+        env={**os.environ, **stores},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert first.returncode == 0, first.stderr
     assert "left on the cluster: neaptide-5-t" in first.stdout
     assert "the verdict is of what clients saw" in first.stdout
-    again, _ = neaptide(tmp_path, *arguments, "--seed", "5")
-    assert again.returncode == 2
-    assert "does not create the topic neaptide-5-t" in again.stdout + again.stderr
+    again, verdict = neaptide(tmp_path, *arguments, "--seed", "5", "--json")
+    assert (again.returncode, verdict["verdict"]) == (2, "unknown")
+    assert "does not create the topic neaptide-5-t" in " ".join(verdict["reasons"])
     assert "neaptide-5-t" in (topics_at(address) or ())
 
 
