@@ -196,13 +196,14 @@ async def _read_behind_last(stage: Stage) -> tuple[FinalRead, ...]:
         )
     reads = await _read_all(stage)
     return tuple(
-        replace(read, reached=read.reached and _is_behind(read, acked.get(record_of(value))))
+        replace(read, reached=read.reached and is_behind(read, acked.get(record_of(value))))
         for read in reads
         for value in (last[read.topic, read.partition],)
     )
 
 
-def _is_behind(read: FinalRead, last: int | None) -> bool:
+def is_behind(read: FinalRead, last: int | None) -> bool:
+    """Whether a final read came further than the last record, which was acknowledged at `last`."""
     return last is not None and read.end_offset is not None and read.end_offset > last
 
 

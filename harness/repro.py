@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.own.parsing import SUFFIX
 from neaptide.harness.checking import SparkStart, check_and_report
 from neaptide.harness.matrix import finished_runs
 from neaptide.harness.play import Played, play
-from neaptide.harness.systems import KNOWN, SUFFIX, System, fetch, parse_system, parse_systems
+from neaptide.harness.systems import KNOWN, System, fetch, parse_system, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.outcomes import observed
