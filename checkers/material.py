@@ -68,6 +68,11 @@ class Material:
         return self.run is not None and self.run.converged is not None and self.run.converged.level
 
     @property
+    def hidden(self) -> bool:
+        """Nobody could read replicas' logs, of a cluster that was just used: clients alone tell."""
+        return self.run is not None and not self.run.logs_readable
+
+    @property
     def final_reads(self) -> Mapping[tuple[str, int], FinalRead]:
         """The reads after healing, by partition."""
         reads = self.run.final_reads if self.run is not None else ()

@@ -60,4 +60,9 @@ class Observer(Protocol):
         """The brokers that hold each partition of a topic, as the cluster has it now."""
         ...
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        """After `close`: topics of the run that stay on a cluster which goes on."""
+        ...
+
     async def close(self) -> None: ...

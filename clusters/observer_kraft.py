@@ -53,6 +53,7 @@ class KraftObserver:
         self.topics: dict[str, dict[int, PartitionView]] = {}
         self.controller: int | None = None
         self.controller_epoch: int | None = None
+        self.left: tuple[str, ...] = ()  # the cluster goes with the run
         self.image = Image()
         self._addresses = addresses
         self._on_change = on_change

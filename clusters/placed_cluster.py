@@ -44,6 +44,8 @@ class PlacedCluster(ABC):
     Broker N runs on the host's node N.
     """
 
+    managed = True  # its brokers are started and stopped here, and their disks can be read
+
     def __init__(self, host: Host, directory: Path, spec: ClusterSpec) -> None:
         self._host = host
         self._directory = directory.absolute()
@@ -125,9 +127,12 @@ class PlacedCluster(ABC):
         argv = self._command(broker, through, settings)
         await self._host.put(broker, settings)
         env = await self._clock(broker) if self._spec.clocks else {}
-        self._processes[broker] = await self._host.start(
+        self._processes[broker] = await self._launch(
             broker, ProcessSpec(f"broker {broker}", argv, directory, self._log_file(broker), env)
         )
+
+    async def _launch(self, node: int, spec: ProcessSpec) -> NodeProcess:
+        return await self._host.start(node, spec)
 
     def is_up(self, broker: int) -> bool:
         process = self._processes.get(broker)
@@ -151,6 +156,11 @@ class PlacedCluster(ABC):
 
     async def resume(self, broker: int) -> None:
         await self._processes[broker].resume()
+
+    async def check_links(  # noqa: B027
+        self, through: Mapping[int, Listeners], coordinated: frozenset[int]
+    ) -> None:
+        """What is configured here leads through the gate, unless a subclass knows less."""
 
     async def remember(self) -> None:  # noqa: B027
         """Nothing makes the next start quicker, unless a subclass knows something."""

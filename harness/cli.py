@@ -41,6 +41,9 @@ app = typer.Typer(
 )
 
 
+_BROKERS = 3  # where nobody says how many
+
+
 def _tell_line(line: str) -> None:
     output.err.print(line, markup=False)
 
@@ -113,7 +116,9 @@ def repro(
 @app.command()
 def run(
     workload: Annotated[str, typer.Argument(help="append, or a scenario: FILE.toml, or its name.")],
-    system: Annotated[str, typer.Option(help="What to test, as neaptide:0.11.")] = "neaptide:0.11",
+    system: Annotated[
+        str, typer.Option(help="What to test, as neaptide:0.11, or a file: my-cluster.toml.")
+    ] = "neaptide:0.11",
     nemesis: Nemesis = "none",
     time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds of load.")] = 60,
     rate: Annotated[float, typer.Option(min=1, help="Records to send a second.")] = 5000,
@@ -121,7 +126,9 @@ def run(
     idempotence: Annotated[
         bool, typer.Option("--idempotence", help="Producers send again, and are idempotent.")
     ] = False,
-    brokers: Annotated[int, typer.Option(min=1, max=9)] = 3,
+    brokers: Annotated[
+        int | None, typer.Option(min=1, max=9, help="3; of a file of your own, all of it.")
+    ] = None,
     partitions: Annotated[int, typer.Option(min=1, max=1000)] = 4,
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="A broker setting, as min.insync.replicas=1.")
@@ -148,7 +155,7 @@ def run(
 ) -> None:
     """A randomised run under faults, or a scenario of your own."""
     from neaptide.harness.catalog import scenario_files
-    from neaptide.harness.systems import parse_systems
+    from neaptide.harness.systems import brokers_of, parse_systems
 
     place = parse_place(host, image, nodes)
     number = _seed(seed)
@@ -168,6 +175,9 @@ def run(
 
         found = find_workload(workload)
         faults, saved = parse_nemesis(nemesis, chosen, place, _tell_line)
+        ids = brokers_of(chosen)
+        if ids and brokers not in (None, len(ids)):
+            raise UsageError(f"--brokers {brokers}: {chosen} has {len(ids)}; leave it out.")
         asked = RandomRun(
             found.name,
             chosen,
@@ -176,7 +186,7 @@ def run(
             rate,
             number,
             check_acks(acks),
-            brokers,
+            len(ids) or brokers or _BROKERS,
             partitions,
             _pairs("--set", setting or []),
             place,
@@ -188,6 +198,7 @@ def run(
             consumers,
             topics,
             found.parse_options(_pairs("--option", option or [])),
+            ids,
         )
         _run_workload(check(asked), json)
 
@@ -273,9 +284,16 @@ def _finish_run(
         output.print_table(columns, [row])
         for reason in (*verdict.reasons, *disagreements):
             output.out.print(f"  {reason}", markup=False)
-        for missed in read_run(run).missed:
+        record = read_run(run)
+        for missed in record.missed:
             what = f"  missed in phase {missed.phase}: {missed.fault}: {missed.why}"
             output.out.print(what, markup=False)
+        if not record.logs_readable:
+            output.out.print(
+                "  no replica's log was read: the verdict is of what clients saw", markup=False
+            )
+        if record.left:
+            output.out.print(f"  left on the cluster: {', '.join(record.left)}", markup=False)
         output.out.print(f"report: {output.shown(run / 'report.html')}", markup=False)
     raise typer.Exit(status)
 

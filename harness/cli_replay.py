@@ -60,7 +60,7 @@ def replay(
         results = run_cells(todo, number, spark, teller.tell, place)
     spark.stop()
     report_to_ci(results)
-    is_expected = {str(one): expected_outcome(scenario, str(one)) for one in systems}
+    is_expected = {str(one): expected_outcome(scenario, one.like) for one in systems}
     agrees = all(result.agrees for result in results)
     if json:
         output.print_json({"results": [r.to_json() for r in results], "agrees": agrees})

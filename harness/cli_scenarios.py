@@ -51,7 +51,7 @@ def list_(json: Json = False) -> None:
     for subject in SUBJECTS:
         rows = [_row(scenario) for scenario in scenarios if scenario.teaches == subject]
         output.print_table(("scenario", "what is shown", "source", "outcome"), rows, subject)
-    output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION", markup=False)
+    output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION, FILE.toml", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
     output.print_table(("fault", "what it does"), [(n, k.what) for n, k in FAULTS.items()])
     output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)

@@ -45,6 +45,7 @@ def examine() -> list[Finding]:
         _tool("strace", "disks that fail under a broker", "apt-get install strace"),
         _asked("libfaketimeMT", "clocks that are set", lambda: str(find_library()), required=False),
         _asked("Toxiproxy", "toxics on links", lambda: str(find_server()), required=False),
+        Finding("a system of your own", "--system FILE.toml", True, "docs/own-system.md", False),
         *(_host(name) for name in HOSTS),
     ]
 

@@ -7,12 +7,14 @@ whose final reads stopped short, is unknown by what is written here.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from neaptide.clusters.cluster import TopicSpec
 from neaptide.harness.faults import Faults
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.stage import Stage
+from neaptide.nemesis.steps import record_of
 from neaptide.results.run import Converged, FinalRead
 from neaptide.results.schema import REPLICAS
 from neaptide.results.tables import write_table
@@ -20,6 +22,8 @@ from neaptide.results.tables import write_table
 LEVEL_WITHIN_S = 60.0
 READ_WITHIN_S = 120.0
 _LOOK_S = 0.25  # nothing reports that a listener is closed
+_LAST = "0/last"  # a value that means nothing to any workload; to `bank`, no money
+_LAST_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +52,23 @@ async def heal_all(stage: Stage, faults: Faults, rules: tuple[str, ...]) -> None
 
 
 async def end(stage: Stage) -> Ending:
-    """After healing: convergence, final reads, replica logs."""
+    """After healing: convergence, final reads, replica logs.
+
+    Of a cluster that is just used nobody sees the wire, or a disk: it is as level as it says, has
+    one record more in each partition, and goes on.
+    """
     await stage.watch_rounds()
     converged = await _converge(stage)
-    final_reads = await _read_all(stage)
+    if stage.cluster.managed:
+        final_reads = await _read_all(stage)
+    else:
+        final_reads = await _read_behind_last(stage)
     if not await _ask_groups(stage):
         final_reads = tuple(replace(read, reached=False) for read in final_reads)
     await stage.clients.do("flush")
     await stage.gate.flush()
+    if not stage.cluster.managed:
+        return Ending(converged, final_reads, replicas_written=False)
     await _stop_all(stage)
     rows = [
         row
@@ -84,7 +97,7 @@ async def _converge(stage: Stage) -> Converged:
             view is not None
             and view.leader is not None
             and set(view.isr) == set(topic.assignment[partition])
-            and observed.settled_at(0)
+            and (not stage.cluster.managed or observed.settled_at(0))
         )
 
     withdrawn = asyncio.create_task(first_withdrawn(stage))
@@ -158,6 +171,40 @@ async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
             )
         )
     return tuple(reads)
+
+
+async def _read_behind_last(stage: Stage) -> tuple[FinalRead, ...]:
+    """Where nobody sees the wire the end that a leader tells may be one that it will yet raise.
+
+    So each partition gets one more record. When that is acknowledged by all, whatever was
+    acknowledged before is committed too, or is gone; and reads that have it have come to the end.
+    """
+    last = {
+        (topic.name, partition): f"{_LAST}-{topic.name}-{partition}"
+        for topic, partition in _partitions(stage)
+    }
+    for (topic, partition), value in last.items():
+        await stage.clients.do(
+            "produce", topic=topic, partition=partition, acks="all", values=[value]
+        )
+    acked = stage.sends.acked
+    with suppress(TimeoutError):
+        await stage.until(
+            lambda: all(record_of(value) in acked for value in last.values()),
+            _LAST_WITHIN_S,
+            "a last record of each partition is acknowledged",
+        )
+    reads = await _read_all(stage)
+    return tuple(
+        replace(read, reached=read.reached and is_behind(read, acked.get(record_of(value))))
+        for read in reads
+        for value in (last[read.topic, read.partition],)
+    )
+
+
+def is_behind(read: FinalRead, last: int | None) -> bool:
+    """Whether a final read came further than the last record, which was acknowledged at `last`."""
+    return last is not None and read.end_offset is not None and read.end_offset > last
 
 
 async def _ask_groups(stage: Stage) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from neaptide.clusters.hosts import place
 from neaptide.clusters.hosts.ledger import Remover
+from neaptide.clusters.own.process import OUTSIDE, end_left
 from neaptide.results.errors import NeaptideError
 from neaptide.results.run import Aim, Status, read_run
 from neaptide.results.store import write_run
@@ -45,6 +46,7 @@ def remove_scratch(directory: str) -> bool:
 
 REMOVERS: Final[dict[str, Remover]] = {
     **place.REMOVERS,
+    OUTSIDE: end_left,
     RUN: end_run,
     SCRATCH: remove_scratch,
 }

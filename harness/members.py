@@ -164,7 +164,7 @@ class MembersNemesis:
         return f"{stage.machines.harness_address}:{stage.cluster.coordination_port}"
 
     def _members(self) -> Members:
-        release = parse_release(self._stage.system.version)
+        release = parse_release(str(self._stage.system.release))
         if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
             return ZooKeeperMembers(self._connect)
         from neaptide.clusters.kafka.admin import AdminMembers

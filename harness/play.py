@@ -12,6 +12,7 @@ from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.own.model import Managed
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
 from neaptide.harness.explain import in_words
@@ -27,7 +28,14 @@ from neaptide.harness.systems import System, check_system_on
 from neaptide.nemesis import steps
 from neaptide.nemesis.drawn.faults import Means
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
-from neaptide.nemesis.scenario import Scenario, ScheduledStep, Topic, expected_outcome, lacks
+from neaptide.nemesis.scenario import (
+    Scenario,
+    ScheduledStep,
+    Topic,
+    expected_outcome,
+    lacks,
+    with_brokers,
+)
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.run import Aim
 
@@ -69,13 +77,15 @@ async def play(
     min_acked: int = 1,
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
+    if system.own is not None:
+        scenario = _on_own(scenario, system)
     run = replace(
         new_run(scenario.name, system, seed, "scenario"),
         title=scenario.title,
         source=scenario.source,
         schedule=dict(scenario.document),
         brokers=dict(scenario.brokers),
-        expected=expected_outcome(scenario, str(system)),
+        expected=expected_outcome(scenario, system.like),
         host=place.name,
         clients=_clients(scenario),
         min_acked=min_acked,
@@ -90,7 +100,7 @@ async def play(
 
     check_system_on(system, place)
     _check_machines(scenario, place)
-    lacking = lacks(scenario, str(system))
+    lacking = lacks(scenario, system.like)
     if lacking is not None:
         raise UsageError(f"{system} does not serve {scenario.name}: {lacking}.")
     if place.name == "simulation" and not is_simulated(scenario):
@@ -106,6 +116,36 @@ async def play(
 
     directory, closed = await record(run, system, work)
     return Played(directory, closed.disagreements)
+
+
+def _on_own(scenario: Scenario, system: System) -> Scenario:
+    """With the ids of the user's own brokers. Raises UsageError for what cannot be done to them."""
+    own = system.own
+    if not isinstance(own, Managed):
+        raise UsageError(
+            f"{system.options}: a scenario is about brokers, and those of a cluster that is just"
+            " used are left alone; name [[brokers]] to start, or run a workload."
+        )
+    for what, needed, there in (
+        ("brokers", len(scenario.brokers), len(own.brokers)),
+        ("controllers", scenario.controllers, len(own.controllers) or scenario.controllers),
+    ):
+        if needed > there:
+            raise UsageError(
+                f"{own.file}: {scenario.name} needs {needed} {what}, and it has {there}."
+            )
+    done = [scheduled.step for scheduled in scenario.steps]
+    if any(isinstance(step, steps.Inject) for step in done):
+        raise UsageError(
+            f"{own.file}: {scenario.name} has calls of a broker fail, which is done to brokers that"
+            " neaptide itself provisions."
+        )
+    unpaused = next((node.id for node in own.nodes if not node.can_pause), None)
+    if unpaused is not None and any(isinstance(step, steps.Pause) for step in done):
+        raise UsageError(
+            f"{own.file}: {scenario.name} pauses, and node {unpaused} has a kill but no pause."
+        )
+    return with_brokers(scenario, own.ids[: len(scenario.brokers)])
 
 
 def _check_machines(scenario: Scenario, place: Place) -> None:
@@ -209,7 +249,7 @@ class _Player:
             await self._stop_load()
             return Aim(False, str(missed))
         await self._stop_load()
-        system = str(self._stage.system)
+        system = self._stage.system.like
         self.disagreements += unseen_sights(self._scenario, system, StageObserved(self._stage))
         problems = list(self._stage.problems)
         problems += [

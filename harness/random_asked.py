@@ -11,8 +11,9 @@ from typing import Any, Final
 from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode, parse_release
+from neaptide.clusters.own.model import Managed
 from neaptide.harness.needs import check_need
-from neaptide.harness.systems import KAFKA, System, generation_of
+from neaptide.harness.systems import System, check_system_on, generation_of
 from neaptide.nemesis.drawn.faults import ALL, FAULTS
 from neaptide.nemesis.drawn.schedule import (
     Schedule,
@@ -25,6 +26,9 @@ from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Work
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
 
+# Where one more record at the end of each partition disturbs nothing.
+_OF_USED: Final = ("append", "txn", "bank", "groups", "rebalance")
+_OF_OUR_OWN_START: Final = ("clock", "disk")
 _TRANSACTIONS_SINCE: Final = (0, 11)
 _MEMBERSHIP_SINCE: Final = (0, 9)
 _KIP_848_SINCE: Final = (4, 0)
@@ -53,6 +57,11 @@ class RandomRun:
     consumers: int = 1
     topics: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)  # of the workload, all of them
+    ids: tuple[int, ...] = ()  # of the brokers, where the system has its own; else 0, 1, …
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return self.ids or tuple(range(self.brokers))
 
     @property
     def nemesis(self) -> str:
@@ -79,7 +88,7 @@ class RandomRun:
         return None
 
     def schedule(self) -> Schedule:
-        brokers = tuple(range(self.brokers))
+        brokers = self.broker_ids
         if self.saved is not None:
             return load_schedule(self.saved, brokers, self.partitions)
         return draw_schedule(
@@ -99,7 +108,7 @@ class RandomRun:
             f"--rate {self.rate:g}",
             f"--acks {self.acks}",
             *(["--idempotence"] if self.idempotence else []),
-            f"--brokers {self.brokers}",
+            *([] if self.ids else [f"--brokers {self.brokers}"]),
             f"--partitions {self.partitions}",
             *([f"--topics {self.topics}"] if self.topics != 1 else []),
             *([f"--client {self.client}"] if self.client != DEFAULT else []),
@@ -152,17 +161,47 @@ def check_acks(acks: str) -> str:
 
 def check(asked: RandomRun) -> RandomRun:
     """Raises UsageError where something that is asked for does not go together."""
-    return check_load(check_faults(check_idempotence(asked)))
+    return check_load(check_faults(check_idempotence(check_own(asked))))
+
+
+def check_own(asked: RandomRun) -> RandomRun:
+    """Raises UsageError where a system of the user's own cannot do what is asked for."""
+    check_system_on(asked.system, asked.place)
+    if asked.system.used is not None and asked.settings:
+        raise UsageError(
+            f"--set: {asked.system.used.file} names a cluster that is just used; its brokers have"
+            " the settings that they have."
+        )
+    return asked
 
 
 def _refusal(fault: str, system: System) -> str | None:
     """Why a system cannot do it, and what to take; None: it can."""
+    if system.used is not None and not FAULTS[fault].of_clients:
+        return (
+            f"{system.used.file} names a cluster that is just used: nothing of it is killed, and"
+            " none of its links leads through the gate; name [[brokers]] to start"
+        )
+    if isinstance(system.own, Managed):
+        return _refusal_of_own(fault, system.own)
     if FAULTS[fault].kafka_only and generation_of(system) is not None:
         return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
-    if fault == "power-off" and system.version.endswith(f"-{Mode.COMBINED.value}"):
+    if fault == "power-off" and (system.release or "").endswith(f"-{Mode.COMBINED.value}"):
         return (
             f"in {system} every broker is a controller, and the cluster's metadata would be cut,"
             " too, which Kafka flushes; take one with controllers of their own"
+        )
+    return None
+
+
+def _refusal_of_own(fault: str, own: Managed) -> str | None:
+    if fault in _OF_OUR_OWN_START:
+        return f"{own.file}: its brokers are started by commands of their own, not prepared for it"
+    node = next((node for node in own.nodes if not node.can_pause), None)
+    if fault == "pause" and node is not None:
+        return (
+            f"{own.file}: node {node.id} has a kill command, so that no signal pauses it; give it"
+            " pause and resume"
         )
     return None
 
@@ -218,6 +257,17 @@ def check_load(asked: RandomRun) -> RandomRun:
         raise UsageError(
             f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
         )
+    used = asked.system.used
+    if used is not None and workload.name not in _OF_USED:
+        raise UsageError(
+            f"The workload {workload.name} is for brokers that are started: on a cluster that is"
+            f" just used, as {used.file} names one, take one of {', '.join(_OF_USED)}."
+        )
+    if used is not None and used.client and asked.client != DEFAULT:
+        raise UsageError(
+            f"--client {asked.client}: the settings of [client] in {used.file} are librdkafka's;"
+            f" choose --client {DEFAULT}."
+        )
     for what in sorted(workload.needs):
         _check_served(workload.name, what, asked.system)
     _check_protocol(asked)
@@ -230,10 +280,10 @@ def check_load(asked: RandomRun) -> RandomRun:
 
 
 def _check_served(workload: str, what: str, system: System) -> None:
-    if system.kind != KAFKA:
+    if system.release is None:
         raise UsageError(f"The workload {workload} needs {what}, which {system} does not serve.")
     since = {TRANSACTIONS: _TRANSACTIONS_SINCE, COMPACTION: (0, 8)}.get(what, _MEMBERSHIP_SINCE)
-    if parse_release(system.version).version < since:
+    if parse_release(system.release).version < since:
         raise UsageError(
             f"The workload {workload} needs {what}, which Apache Kafka has from"
             f" {'.'.join(map(str, since))} on, not {system}."
@@ -243,7 +293,7 @@ def _check_served(workload: str, what: str, system: System) -> None:
 def _check_protocol(asked: RandomRun) -> None:
     if asked.options.get("protocol") != "consumer":
         return
-    if parse_release(asked.system.version).version < _KIP_848_SINCE:
+    if parse_release(str(asked.system.release)).version < _KIP_848_SINCE:
         raise UsageError(
             f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
         )
@@ -271,7 +321,8 @@ def _check_library(asked: RandomRun, workload: Workload) -> None:
     problem = library.problem(asked.workload, asked.partitions, asked.topics, asked.acks)
     if problem is not None:
         raise UsageError(f"--client {asked.client} {problem}.")
-    if asked.system.kind == KAFKA and parse_release(asked.system.version).version < library.since:
+    release = asked.system.release
+    if release is not None and parse_release(release).version < library.since:
         raise UsageError(
             f"--client {asked.client} needs Apache Kafka {'.'.join(map(str, library.since))} or"
             f" later, not {asked.system}."

@@ -37,8 +37,16 @@ def topics_of(asked: RandomRun, brokers: Sequence[int]) -> tuple[TopicSpec, ...]
             assign_replicas(name, brokers, asked.partitions, replicas),
             dict(workload.topic_settings),
         )
-        for name in workload.topics(asked.topics)
+        for name in names_of(asked)
     )
+
+
+def names_of(asked: RandomRun) -> tuple[str, ...]:
+    """Of the topics; on a cluster with others' topics they can be told from those."""
+    names = WORKLOADS[asked.workload].topics(asked.topics)
+    if asked.system.used is None:
+        return names
+    return tuple(f"neaptide-{asked.seed}-{name}" for name in names)
 
 
 def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
@@ -53,7 +61,7 @@ def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
 def tasks_of(asked: RandomRun) -> list[tuple[Task, bool]]:
     """What each client does, and whether it is never killed; those that may be come first."""
     workload = WORKLOADS[asked.workload]
-    names = workload.topics(asked.topics)
+    names = names_of(asked)
     tasks = []
     for clients in sorted(workload.clients, key=lambda one: one.lives):
         count = _count(clients, asked)

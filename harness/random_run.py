@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from neaptide.clusters.cluster import ClusterSpec
+from neaptide.clusters.own.model import Managed
 from neaptide.clusters.producer import MAX_IN_FLIGHT_IDEMPOTENT, ProducerOptions, in_flight_of
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending, end, heal_all
@@ -20,7 +21,7 @@ from neaptide.harness.random_load import RandomLoad, brokers_settings, topics_of
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import generation_of
+from neaptide.harness.systems import System, generation_of
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
 from neaptide.workloads.catalog import WORKLOADS
@@ -52,7 +53,7 @@ def producer_options(asked: RandomRun) -> ProducerOptions:
 
 async def run_random(asked: RandomRun, progress: Progress) -> Path:
     """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
-    brokers = tuple(range(asked.brokers))
+    brokers = asked.broker_ids
     schedule, names = asked.schedule(), asked.fault_names
     run = replace(
         new_run(asked.workload, asked.system, asked.seed, "random"),
@@ -77,9 +78,14 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
     spec = ClusterSpec(
         brokers,
         {
-            **_DEFAULT_SETTINGS,
-            **(_AIMED_SETTINGS if "rounds" in names else {}),
-            **brokers_settings(asked.workload, len(brokers)),
+            **_unsaid(
+                asked.system,
+                {
+                    **_DEFAULT_SETTINGS,
+                    **(_AIMED_SETTINGS if "rounds" in names else {}),
+                    **brokers_settings(asked.workload, len(brokers)),
+                },
+            ),
             **asked.settings,
         },
         first,
@@ -101,10 +107,17 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
             )
         aim = Aim(not stage.problems, "; ".join(stage.problems))
         stopped = asked_to_stop(directory) or ""
-        return Finished(aim, ending, (), stopped, nemesis.aimed, tuple(nemesis.missed))
+        missed, left = tuple(nemesis.missed), stage.left
+        return Finished(aim, ending, (), stopped, nemesis.aimed, missed, left)
 
     directory, _ = await record(run, asked.system, work)
     return directory
+
+
+def _unsaid(system: System, settings: Mapping[str, str]) -> dict[str, str]:
+    """What the properties of the user's own brokers do not say."""
+    said = system.own.said if isinstance(system.own, Managed) else frozenset()
+    return {name: value for name, value in settings.items() if name not in said}
 
 
 async def _load_and_end(

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.own.parsing import SUFFIX
 from neaptide.harness.checking import SparkStart, check_and_report
 from neaptide.harness.matrix import finished_runs
 from neaptide.harness.play import Played, play
-from neaptide.harness.systems import KNOWN, System, fetch, parse_systems
+from neaptide.harness.systems import KNOWN, System, fetch, parse_system, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.outcomes import observed
@@ -30,7 +31,7 @@ class Cell:
 
     @property
     def expected(self) -> str | None:
-        return expected_outcome(self.scenario, str(self.system))
+        return expected_outcome(self.scenario, self.system.like)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ def cells(
         for scenario, _ in ((scenario, path) for path, scenario in chosen)
         for system in wanted
         for _ in range(repeat)
-        if lacks(scenario, str(system)) is None
+        if lacks(scenario, system.like) is None
         and (not simulated or is_simulated(scenario))
-        and ((systems and not all_of_them) or expected_outcome(scenario, str(system)) is not None)
+        and ((systems and not all_of_them) or expected_outcome(scenario, system.like) is not None)
     ]
 
 
@@ -110,8 +111,12 @@ def not_served(chosen: list[tuple[Path, Scenario]], systems: list[str]) -> list[
         {"scenario": scenario.name, "system": system, "lacks": what}
         for _, scenario in chosen
         for system in systems or KNOWN
-        if (what := lacks(scenario, system)) is not None
+        if (what := lacks(scenario, _like(system))) is not None
     ]
+
+
+def _like(system: str) -> str:
+    return parse_system(system).like if system.endswith(SUFFIX) else system
 
 
 def run_cells(

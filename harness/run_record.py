@@ -39,6 +39,7 @@ class Finished:
     stopped_early: str = ""
     aimed: int = 0
     missed: tuple[MissedFault, ...] = ()
+    left: tuple[str, ...] = ()
 
 
 def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
@@ -53,6 +54,8 @@ def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
         status="running",
         kind=kind,
         brokers={},
+        logs_readable=system.used is None,
+        own=None if system.own is None else system.own.record(),
     )
 
 
@@ -103,6 +106,7 @@ async def record(
             stopped_early=done.stopped_early,
             aimed=done.aimed,
             missed=done.missed,
+            left=done.left,
         )
         write_run(directory, finished)
         return directory, finished

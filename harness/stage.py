@@ -24,7 +24,13 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.account import Account
 from neaptide.harness.guard import IncidentError, guarded
 from neaptide.harness.holds import Holds
-from neaptide.harness.systems import System, client_settings, make_cluster, topic_id
+from neaptide.harness.systems import (
+    System,
+    client_settings,
+    make_cluster,
+    secret_settings,
+    topic_id,
+)
 from neaptide.nemesis.gate.client import Gate
 from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import (
@@ -55,6 +61,7 @@ OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
 _START_WITHIN_S = 90.0
 _INCIDENT_LOOK_S = 0.25
+_COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
 _FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
 
@@ -122,6 +129,7 @@ class Stage:
         self.gate: Gate
         self.clients: Clients
         self.observer: Observer
+        self.left: tuple[str, ...] = ()  # topics that stay on a cluster that was just used
         self._more_clients: list[Clients] = []
         self._killed_clients: list[Clients] = []
         self._started: set[int] = set()
@@ -158,6 +166,30 @@ class Stage:
             self.account.note(Incident("process", f"Not all could be ended in order: {failed}."))
 
     async def _open(self) -> None:
+        if self.cluster.managed:
+            await self._open_managed()
+        else:
+            await self._open_used()
+        for topic in self.spec.topics:
+            await self._create_topic(topic)
+        if self.spec.offsets is not None:
+            await self._create_topic(self.spec.offsets)
+        await self.until(self._all_led, _START_WITHIN_S, "every partition has a leader")
+        self._assigned = [
+            Assigned(topic.name, partition, brokers)
+            for topic in (*self.spec.topics, self.spec.offsets)
+            if topic is not None
+            for partition, brokers in sorted((await self.observer.assignment(topic.name)).items())
+        ]
+
+    async def _open_used(self) -> None:
+        """Clients go to the cluster itself: the gate is on no link, and only there to be asked."""
+        self.gate = await Gate.start(GateConfig(self.run, self.origin_ns, ()), self.host)
+        self.gate.listen(self._on_gate_event)
+        self.observer = self.cluster.observer(self._on_view)
+        await self.observer.start()
+
+    async def _open_managed(self) -> None:
         brokers = tuple(self.spec.brokers)
         await self.machines.prepare(self.nodes)
         address = self.machines.harness_address
@@ -187,17 +219,27 @@ class Stage:
             await self._start_nodes((*self.cluster.controllers, *brokers))
         else:
             await self._start_brokers(brokers)
-        for topic in self.spec.topics:
-            await self._create_topic(topic)
-        if self.spec.offsets is not None:
-            await self._create_topic(self.spec.offsets)
-        await self.until(self._all_led, _START_WITHIN_S, "every partition has a leader")
-        self._assigned = [
-            Assigned(topic.name, partition, brokers)
-            for topic in (*self.spec.topics, self.spec.offsets)
-            if topic is not None
-            for partition, brokers in sorted((await self.observer.assignment(topic.name)).items())
-        ]
+        if self.system.own is not None:
+            await self._check_links()
+
+    async def _check_links(self) -> None:
+        """What the user has configured leads through the gate, or is refused."""
+        through = {broker: self.listeners(broker) for broker in self.spec.brokers}
+        deadline = time.monotonic() + _COORDINATED_WITHIN_S
+        while not (seen := await self._coordinated()) >= set(through):
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(_FILE_LOOK_S)
+        await self.cluster.check_links(through, frozenset(seen))
+
+    async def _coordinated(self) -> set[int]:
+        """The brokers that have a connection to their coordination service in the gate."""
+        links = {link.name: link for link in self.links}
+        return {
+            each["source"]
+            for each in (await self.gate.state())["connections"]
+            if links[each["link"]].purpose == COORDINATION and isinstance(each["source"], int)
+        }
 
     async def _via(self, link: str, target: Target | None) -> Target | None:
         """What a link is led through, if it is to have toxics."""
@@ -265,7 +307,8 @@ class Stage:
 
     async def start_clients(self, options: ProducerOptions) -> None:
         config = self._clients_config(1, options)
-        self.clients = await Clients.start(self.host, config, self._on_client_event)
+        secret = secret_settings(self.system)
+        self.clients = await Clients.start(self.host, config, self._on_client_event, secret)
         self.account.started(self._assigned)
 
     async def start_more_clients(
@@ -273,7 +316,8 @@ class Stage:
     ) -> Clients:
         """A process beside that of `clients`; until it is forgotten its end is an incident."""
         config = replace(self._clients_config(number, options), library=library, journal=journal)
-        clients = await Clients.start(self.host, config, self._on_client_event)
+        secret = secret_settings(self.system)
+        clients = await Clients.start(self.host, config, self._on_client_event, secret)
         self._more_clients.append(clients)
         return clients
 
@@ -287,10 +331,17 @@ class Stage:
             str(self.run),
             number,
             self.origin_ns,
-            ",".join(self.client_address(b) for b in sorted(self.spec.brokers)),
+            self.bootstrap,
             dict(client_settings(self.system)),
             settings_of(options),
         )
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients begin."""
+        if self.system.used is not None:
+            return self.system.used.bootstrap
+        return ",".join(self.client_address(broker) for broker in sorted(self.spec.brokers))
 
     async def stop_load(self) -> None:
         """Sends that nobody answered in time are an incident: their ends are not known."""
@@ -344,6 +395,7 @@ class Stage:
     async def _close_observer(self) -> None:
         if hasattr(self, "observer"):
             await self.observer.close()
+            self.left = self.observer.left
 
     async def _close_toxics(self) -> None:
         if self.toxics is not None:
@@ -451,7 +503,12 @@ class Stage:
         )
 
     async def is_listening(self, broker: int) -> bool:
-        """Whether a broker's own port accepts a connection, paused or not."""
+        """Whether a broker's own port accepts a connection, paused or not.
+
+        Of a cluster that is just used that is its own affair.
+        """
+        if not self.cluster.managed:
+            return True
         try:
             _, writer = await asyncio.open_connection(
                 self.machines.address(broker), self.cluster.ports(broker)[1]

@@ -1,4 +1,4 @@
-"""What can be tested: `neaptide:0.10`, …, and Apache Kafka as `kafka:3.9.1`.
+"""What can be tested: `neaptide:0.10`, …, Apache Kafka as `kafka:3.9.1`, a file of the user's own.
 
 Reading a system's name checks it; what differs between systems is asked for here, and nowhere else
 in the harness.
@@ -24,28 +24,55 @@ from neaptide.clusters.kafka.home import Home, read_home
 from neaptide.clusters.kafka.image import read_image
 from neaptide.clusters.kafka.kraft import KraftCluster
 from neaptide.clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
+from neaptide.clusters.own.model import Managed, OwnSystem, Used
+from neaptide.clusters.own.parsing import SUFFIX, load_system
 from neaptide.clusters.placed_cluster import PlacedCluster
 
 KAFKA = "kafka"
+OWN = "own"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
 HOME_VERSION = "home"
 IMAGE_VERSION = "image"
+_OWN_HOSTS = ("local", "netns")  # whose processes are of this machine
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """`home`: where the jars are, if they are the user's own."""
+    """`home`: where the jars are, if they are the user's own; `own`: a whole system that is.
+
+    `version`: of the user's own, its name.
+    """
 
     kind: str
     version: str
     home: Home | None = None
+    own: OwnSystem | None = None
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.version}"
 
     @property
+    def release(self) -> str | None:
+        """The version of Apache Kafka whose rules hold, as 3.9.1-kraft; None: of none."""
+        if self.own is not None:
+            return self.own.behaves_like
+        return self.version if self.kind == KAFKA else None
+
+    @property
+    def like(self) -> str:
+        """The system of which documents say what they say of this one."""
+        return str(self) if self.own is None else f"{KAFKA}:{self.own.behaves_like}"
+
+    @property
+    def used(self) -> Used | None:
+        """Where nothing of it is started or stopped."""
+        return self.own if isinstance(self.own, Used) else None
+
+    @property
     def options(self) -> str:
         """What names it on a command line."""
+        if self.own is not None:
+            return f"--system {quote(str(self.own.file))}"
         if self.home is None:
             return f"--system {self}"
         if self.home.image is not None:  # which is named with the host
@@ -87,8 +114,12 @@ def _is_of_image(text: str) -> bool:
 def parse_system(text: str, home: Home | None = None) -> System:
     """Raises UsageError with what there is.
 
-    `kafka:home` and `kafka:image` are the version of the installation.
+    `kafka:home` and `kafka:image` are the version of the installation; what ends in .toml is a file
+    that names a system of the user's own.
     """
+    if text.endswith(SUFFIX):
+        own = load_system(Path(text))
+        return System(OWN, own.name, own=own)
     kind, _, version = text.partition(":")
     if kind == KAFKA:
         name, hyphen, variant = version.partition("-")
@@ -103,9 +134,22 @@ def parse_system(text: str, home: Home | None = None) -> System:
     if text not in KNOWN:
         raise UsageError(
             f"There is no system {text!r}; it must be one of {', '.join(KNOWN)},"
-            " or kafka:VERSION, as kafka:3.9.1, kafka:3.9.1-kraft or kafka:4.1.0-combined."
+            " kafka:VERSION, as kafka:3.9.1, kafka:3.9.1-kraft or kafka:4.1.0-combined, or a file"
+            " of your own, as my-cluster.toml."
         )
     return System(kind, version)
+
+
+def brokers_of(system: System) -> tuple[int, ...]:
+    """Their ids, where the system has its own: empty where whoever asks chooses them.
+
+    A cluster that is used is asked. Raises MissingPartError where it does not answer.
+    """
+    if isinstance(system.own, Used):
+        from neaptide.clusters.own import asking
+
+        return asking.brokers_of(system.own)
+    return system.own.ids if system.own is not None else ()
 
 
 def fetch(system: System) -> None:
@@ -116,6 +160,22 @@ def fetch(system: System) -> None:
 
 def check_system_on(system: System, place: Place) -> None:
     """Raises UsageError where a system cannot run there."""
+    if system.used is not None and place.name != "local":
+        raise UsageError(
+            f"{system.used.file}: the cluster runs where it runs; leave out --host {place.name}."
+        )
+    if system.own is not None and place.name not in _OWN_HOSTS:
+        raise UsageError(
+            f"{system.own.file}: brokers of your own are started with --host"
+            f" {' or '.join(_OWN_HOSTS)}, not on {place.name}."
+        )
+    if isinstance(system.own, Managed) and place.name == "netns":
+        outside = next((node.id for node in system.own.nodes if node.pid_file is not None), None)
+        if outside is not None:
+            raise UsageError(
+                f"{system.own.file}: node {outside} has a pid_file, so that it is somebody else who"
+                " starts it, and not in a network namespace of ours; choose --host local."
+            )
     if place.name == "simulation" and system.kind == KAFKA:
         raise UsageError(
             f"The simulation runs our own broker; for {system} choose another --host, or one of"
@@ -124,6 +184,14 @@ def check_system_on(system: System, place: Place) -> None:
 
 
 def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec) -> PlacedCluster:
+    if isinstance(system.own, Used):
+        from neaptide.clusters.own.used import UsedCluster
+
+        return UsedCluster(host, directory, system.own, spec)
+    if isinstance(system.own, Managed):
+        from neaptide.clusters.own.cluster import make_managed
+
+        return make_managed(host, directory, system.own, spec)
     if system.kind != KAFKA:
         return BrokerCluster(host, directory, system.version, spec)
     in_zookeeper = parse_release(system.version).mode is Mode.ZOOKEEPER
@@ -133,12 +201,17 @@ def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec)
 
 def client_settings(system: System) -> Mapping[str, str]:
     """librdkafka's settings without which its clients do not understand the brokers."""
-    return row_of(system.version).client_settings if system.kind == KAFKA else {}
+    return row_of(system.release).client_settings if system.release is not None else {}
+
+
+def secret_settings(system: System) -> Mapping[str, str]:
+    """More of librdkafka's settings, which are written to no file."""
+    return {} if system.used is None else system.used.client
 
 
 def generation_of(system: System) -> Generation | None:
     """The rules of our own broker; None: it is not ours."""
-    return None if system.kind == KAFKA else GENERATIONS[system.version]
+    return None if system.release is not None else GENERATIONS[system.version]
 
 
 def topic_id(system: System, topic: str) -> str | None:
@@ -146,8 +219,8 @@ def topic_id(system: System, topic: str) -> str | None:
 
     None: the system has none, or chooses it.
     """
-    if system.kind != KAFKA or not row_of(system.version).topic_ids:
+    if system.release is None or system.used is not None or not row_of(system.release).topic_ids:
         return None
-    if parse_release(system.version).mode is not Mode.ZOOKEEPER:
+    if parse_release(system.release).mode is not Mode.ZOOKEEPER:
         return None
     return urlsafe_b64encode(uuid5(NAMESPACE_URL, topic).bytes).decode().rstrip("=")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ __all__ = [
     "load_scenario",
     "matches",
     "parse_scenario",
+    "with_brokers",
 ]
 
 DEFAULT_WITHIN_S: Final = 20.0
@@ -141,10 +142,19 @@ def parse_scenario(name: str, text: str, where: str) -> Scenario:
     return _Reader(name, where, text).scenario(document)
 
 
+def with_brokers(scenario: Scenario, ids: Sequence[int]) -> Scenario:
+    """The same, with these ids for its brokers, in the order in which it names them."""
+    read = _Reader(scenario.name, scenario.name, "", ids).scenario(dict(scenario.document))
+    lines = [scheduled.line for scheduled in scenario.steps]
+    steps = tuple(replace(s, line=line) for s, line in zip(read.steps, lines, strict=True))
+    return replace(read, steps=steps)
+
+
 class _Reader:
-    def __init__(self, name: str, where: str, text: str) -> None:
+    def __init__(self, name: str, where: str, text: str, ids: Sequence[int] = ()) -> None:
         self.name = name
         self.where = where
+        self.ids = ids  # of the brokers; 0, 1, … where there are none
         lines = text.splitlines()
         self.step_lines = [n for n, line in enumerate(lines, start=1) if _HEADER.match(line)]
         self.names = Names()
@@ -166,7 +176,7 @@ class _Reader:
         not_served = {str(k): str(v) for k, v in top.take("not_served", dict, {}).items()}
         top.done()
         names = cluster.take("brokers", list)
-        self.names.brokers = {str(broker): number for number, broker in enumerate(names)}
+        self.names.brokers = dict(zip(map(str, names), self.ids or range(len(names)), strict=False))
         if not names or len(self.names.brokers) != len(names):
             raise self.complain("cluster.brokers must name each broker once")
         topics = dict(cluster.take("topics", dict))

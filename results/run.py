@@ -112,6 +112,8 @@ class Run:
     final_reads: tuple[FinalRead, ...] = ()
     converged: Converged | None = None
     replicas_written: bool = False
+    # Whether anybody here could read replicas' logs: not where a cluster is just used.
+    logs_readable: bool = True
     # By table and writer (the label in the names of its files); null: the run does not say.
     written: Mapping[str, Mapping[str, Written]] | None = None
     assigned: tuple[Assigned, ...] = ()
@@ -122,6 +124,8 @@ class Run:
     missed: tuple[MissedFault, ...] = ()
     stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
     repeat: str = ""  # the command that repeats this run
+    own: Any = None  # of a system of the user's own: what its file says, without secrets
+    left: tuple[str, ...] = ()  # topics that stay on a cluster that was just used
     clients: Any = None
     versions: Mapping[str, str] = field(default_factory=dict)
 
@@ -268,6 +272,9 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "final_reads": lambda value: tuple(_final_read(item) for item in _list(value)),
     "converged": _or_null(_converged),
     "replicas_written": _flag,
+    "logs_readable": _flag,
+    "own": lambda value: value,
+    "left": lambda value: tuple(_text(item) for item in _list(value)),
     "written": _or_null(_map_of(_map_of(_written))),
     "assigned": lambda value: tuple(_assigned(item) for item in _list(value)),
     "min_acked": _number,

@@ -20,7 +20,7 @@ from neaptide.clusters.hosts.local import LocalHost, ProcessSpec, RunningProcess
 from neaptide.results.run import Incident, Written
 from neaptide.results.tables import written_by
 from neaptide.workloads.errors import ClientsError
-from neaptide.workloads.protocol import ClientsConfig
+from neaptide.workloads.protocol import SECRET_SETTINGS, ClientsConfig
 from neaptide.workloads.recorder import TABLE, writer_label
 
 Event = Mapping[str, Any]
@@ -60,14 +60,22 @@ class Clients:
 
     @classmethod
     async def start(
-        cls, host: LocalHost, config: ClientsConfig, on_event: Callable[[Event], None]
+        cls,
+        host: LocalHost,
+        config: ClientsConfig,
+        on_event: Callable[[Event], None],
+        secret: Mapping[str, str] | None = None,
     ) -> Clients:
+        """`secret`: more settings, which are written to no file."""
         path = config.directory / f"clients-{config.number}.json"
         path.write_text(json.dumps(asdict(config)), encoding="utf-8")
         name = f"clients-{config.number}"
         argv = (sys.executable, "-m", "neaptide.workloads.worker", str(path))
         log = config.directory / "logs" / f"{name}.log"
-        process = await host.start(ProcessSpec(name, argv, config.directory, log, pipes=True))
+        env = {SECRET_SETTINGS: json.dumps(dict(secret))} if secret else {}
+        process = await host.start(
+            ProcessSpec(name, argv, config.directory, log, env=env, pipes=True)
+        )
         clients = cls(process, config, on_event)
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_LINE_BYTES_MAX)

@@ -30,8 +30,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from neaptide.workloads.libraries.table import DEFAULT
+
+# A variable of the environment: settings as JSON that the file of the configuration is not to have.
+SECRET_SETTINGS: Final = "NEAPTIDE_CLIENT_SETTINGS"
 
 
 @dataclass(frozen=True, slots=True)

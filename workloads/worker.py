@@ -9,11 +9,12 @@ from __future__ import annotations
 import faulthandler
 import itertools
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from neaptide.workloads.journal import Journal
 from neaptide.workloads.libraries.model import Library
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.polling import Poller, read_to_end
-from neaptide.workloads.protocol import ClientsConfig
+from neaptide.workloads.protocol import SECRET_SETTINGS, ClientsConfig
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.roles.role import Desk, Role, Task
 from neaptide.workloads.roles.table import ROLES
@@ -353,6 +354,8 @@ class _Load:
 
 def main() -> int:
     config = ClientsConfig(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    secret = json.loads(os.environ.pop(SECRET_SETTINGS, "{}"))
+    config = replace(config, settings={**config.settings, **secret})
     try:
         Worker(config).serve()
     except NeaptideError as error:

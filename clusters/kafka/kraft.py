@@ -113,7 +113,7 @@ class KraftCluster(KafkaCluster):
         settings.mkdir(parents=True, exist_ok=True)
         argv = self._command(broker, through, settings)
         await self._host.put(broker, settings)
-        self._processes[broker] = await self._host.start(
+        self._processes[broker] = await self._launch(
             broker, ProcessSpec(f"controller {broker}", argv, directory, self._log_file(broker))
         )
 

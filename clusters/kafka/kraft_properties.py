@@ -18,12 +18,25 @@ from neaptide.clusters.kafka.properties import CLIENT_LISTENER, DEFAULTS, REPLIC
 
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 _SESSION: Final = "broker.session.timeout.ms"
-_DEFAULTS: Final = {
+_ZOOKEEPER: Final = "zookeeper."
+_RENAMED: Final = {"zookeeper.session.timeout.ms": _SESSION}
+
+
+def kraft_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Without what is for ZooKeeper, and what is told to StorageTool."""
+    kept = {}
+    for name, value in settings.items():
+        name = _RENAMED.get(name, name)
+        if not name.startswith(_ZOOKEEPER) and name not in FEATURES:
+            kept[name] = value
+    return kept
+
+
+KRAFT_DEFAULTS: Final = {
+    **kraft_settings(DEFAULTS),
     _SESSION: "6000",
     "broker.heartbeat.interval.ms": "300",
 }
-_ZOOKEEPER: Final = "zookeeper."
-_RENAMED: Final = {"zookeeper.session.timeout.ms": _SESSION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +62,8 @@ def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners
     }
     names = (CLIENT_LISTENER, REPLICATION_LISTENER, CONTROLLER_LISTENER)
     settings = {
-        **_without_zookeeper(DEFAULTS),
-        **_DEFAULTS,
-        **_without_zookeeper(scenario),
+        **KRAFT_DEFAULTS,
+        **kraft_settings(scenario),
         "process.roles": node.roles,
         "node.id": str(node.id),
         "log.dirs": str(node.log_directory),
@@ -73,15 +85,6 @@ def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners
 def chosen_features(scenario: Mapping[str, str]) -> dict[str, str]:
     """Feature levels among the settings: they are told to StorageTool, not to the nodes."""
     return {name: level for name, level in scenario.items() if name in FEATURES}
-
-
-def _without_zookeeper(settings: Mapping[str, str]) -> dict[str, str]:
-    kept = {}
-    for name, value in settings.items():
-        name = _RENAMED.get(name, name)
-        if not name.startswith(_ZOOKEEPER) and name not in FEATURES:
-            kept[name] = value
-    return kept
 
 
 def _listeners(address: str, ports: Mapping[str, int]) -> str:

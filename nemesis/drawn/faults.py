@@ -243,6 +243,7 @@ class FaultKind:
     draw: Draw
     read: Read
     needs: int = 1
+    of_clients: bool = False  # nothing is done to the cluster
     alone: bool = False  # never at the same time as another fault
     kafka_only: bool = False
     means: Means | None = None
@@ -280,6 +281,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         "SIGKILL of a process of clients; another one takes its place later",
         _client,
         ClientFault.from_json,
+        of_clients=True,
     ),
     "slow": FaultKind(
         "a toxic on a link of a broker, to its clients, its followers or the coordination service:"

@@ -227,12 +227,12 @@ class TxnClient(Transactor):
             self._consumer.close()
 
     def transactional_id(self) -> str:
-        return f"txn-{self.task.index}"
+        return f"neaptide-{self.task.seed}-txn-{self.task.index}"
 
     def opened(self) -> None:
         """Each process has a group of its own: what of an unknown end was committed is not known,
         and so would be whether a position went back."""
-        group = f"txn-{self.process}"
+        group = f"neaptide-{self.task.seed}-txn-{self.process}"
         if self._consumer is not None and self._consumer.group == group:
             return
         self.end_work()
@@ -304,7 +304,7 @@ class StreamTask(Transactor):
         self._ends: dict[Place, int] = {}
 
     def transactional_id(self) -> str:
-        return f"stream-{self.task.index}"
+        return f"neaptide-{self.task.seed}-stream-{self.task.index}"
 
     def opened(self) -> None:
         if not self._positions:
@@ -408,7 +408,7 @@ class Teller(Transactor):
         self._gap_s = 1.0 / self.task.rate
 
     def transactional_id(self) -> str:
-        return f"teller-{self.task.index}"
+        return f"neaptide-{self.task.seed}-teller-{self.task.index}"
 
     def one(self) -> None:
         chance, options = self.chance, self.task.options

@@ -1,0 +1,1 @@
+"""Systems of the user's own, named by a file: clusters that are started so, or just used."""

@@ -1,0 +1,228 @@
+"""A broker that a command of the user's has started: everything that came of it, or a pid file.
+
+What a command starts, in the foreground, behind a script or in the background, is known by a
+variable in its environment, which all that it starts inherits. What somebody else starts for it (a
+service manager, a container's engine) has that not: its pid is in a file, or `kill` and `stop` are
+commands of their own. All are processes of this machine, or are ended by a command here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from neaptide.clusters.errors import HostError
+from neaptide.clusters.hosts.host import NodeProcess
+from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
+from neaptide.clusters.own.model import Argv
+
+MARK: Final = "NEAPTIDE_NODE"  # of one start of one node
+OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's own mark is not on
+_LOOK_S: Final = 0.02  # nothing tells that a process ends, or stops, that is no child
+_DIES_WITHIN_S: Final = 20.0
+_PID_WITHIN_S: Final = 30.0
+_COMMAND_S: Final = 30.0
+
+Run = Callable[[Argv, str], Awaitable[None]]  # a command of the user's, and what it is for
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """In place of signals, ready to be run; None: the signal."""
+
+    stop: Argv | None = None
+    kill: Argv | None = None
+    pause: Argv | None = None
+    resume: Argv | None = None
+
+
+class OwnProcess:
+    """Implements clusters.hosts.host.NodeProcess.
+
+    `started`: what the host has started; `mark`: of all that this is, in their environments.
+    `run` runs a command for it. `outside`: the process of a pid file.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        started: NodeProcess,
+        mark: str,
+        commands: Commands,
+        run: Run,
+        outside: ProcessIdentity | None = None,
+    ) -> None:
+        self._name = name
+        self._started = started
+        self._mark = mark
+        self._commands = commands
+        self._run = run
+        self._known: list[ProcessIdentity] = [] if outside is None else [outside]
+        self._is_outside = outside is not None
+        self._ended: int | None = None
+
+    @property
+    def returncode(self) -> int | None:
+        """That of what was started, once nothing of it is left."""
+        if self._ended is not None:
+            return self._ended
+        status = self._started.returncode
+        if status is None and not self._is_outside:
+            return None
+        if any(one.lives() for one in self._known):
+            return None
+        if not self._is_outside:
+            self._known = marked(self._mark)
+            if self._known:
+                return None
+        self._ended = status or 0
+        return self._ended
+
+    def _members(self) -> list[ProcessIdentity]:
+        if self._is_outside:
+            return [one for one in self._known if one.lives()]
+        return marked(self._mark)
+
+    async def terminate(self) -> None:
+        await self._do(self._commands.stop, "stop", signal.SIGTERM)
+
+    async def kill(self) -> None:
+        """Returns when nothing of it is left. Raises HostError where it does not die."""
+        await self._do(self._commands.kill, "kill", signal.SIGKILL)
+        with contextlib.suppress(TimeoutError):
+            await self.wait(_DIES_WITHIN_S)
+        if self.returncode is None:
+            raise HostError(f"{self._name} lives {_DIES_WITHIN_S:.0f} s after it was killed.")
+
+    async def pause(self) -> None:
+        if self.returncode is not None:
+            raise HostError(f"{self._name} ended before it could be paused.")
+        await self._do(self._commands.pause, "pause", signal.SIGSTOP)
+        if self._commands.pause is not None:
+            return
+        while not all(map(_stands, self._members())):
+            await asyncio.sleep(_LOOK_S)
+        if self.returncode is not None:
+            raise HostError(f"{self._name} ended while it was being paused.")
+
+    async def resume(self) -> None:
+        await self._do(self._commands.resume, "resume", signal.SIGCONT)
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while (status := self.returncode) is None:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{self._name} did not end within {timeout_s:g} s")
+            await asyncio.sleep(_LOOK_S)
+        return status
+
+    async def _do(self, command: Argv | None, what: str, number: signal.Signals) -> None:
+        if self.returncode is not None:
+            return
+        if command is None:
+            for one in self._members():
+                _signal(one, number)
+        else:
+            pid = str(next((one.pid for one in self._members()), ""))
+            await self._run(tuple(word.replace("{pid}", pid) for word in command), what)
+
+    def end_now(self) -> None:
+        """Without an event loop: what is left is killed, and by a command where there is one."""
+        if self.returncode is None and self._commands.kill is not None:
+            _run_now(self._commands.kill)
+        for one in self._members():
+            _signal(one, signal.SIGKILL)
+
+
+def marked(mark: str) -> list[ProcessIdentity]:
+    """All processes of this machine that have this mark, zombies left out."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # gone, or not ours to look into
+            if process.environ().get(MARK) == mark:
+                identity = ProcessIdentity.of(process.pid)
+                if identity is not None:
+                    found.append(identity)
+    return found
+
+
+async def read_pid(file: Path, since: float, name: str) -> ProcessIdentity:
+    """The process that a pid file names, of which none from before `since` (Unix time) counts.
+
+    Raises HostError.
+    """
+    deadline = time.monotonic() + _PID_WITHIN_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            identity = ProcessIdentity.of(int(file.read_text(encoding="ascii").strip()))
+            if identity is not None and identity.started >= since - 1.0:
+                return identity
+        await asyncio.sleep(_LOOK_S)
+    raise HostError(
+        f"{name} has no process: {file} named none that was started, {_PID_WITHIN_S:.0f} s after"
+        " its start command."
+    )
+
+
+def _stands(one: ProcessIdentity) -> bool:
+    """Whether it is stopped, or gone."""
+    try:
+        return not one.lives() or psutil.Process(one.pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _signal(one: ProcessIdentity, number: signal.Signals) -> None:
+    if one.lives():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one.pid, number)
+
+
+# --- what a harness that was killed has left -----------------------------------------------------
+
+
+def enter(ledger: Ledger, *, kill: Argv | None = None, one: ProcessIdentity | None = None) -> None:
+    """Has a later harness end it, should this one be killed."""
+    said: Mapping[str, Any]
+    if kill is not None:
+        said = {"kill": list(kill)}
+    else:
+        assert one is not None
+        said = {"pid": one.pid, "started": one.started}
+    ledger.intend_resource(OUTSIDE, json.dumps(said))
+
+
+def end_left(name: str) -> bool:
+    """A ledger.Remover. What does not live any more is no error."""
+    said = json.loads(name)
+    if "kill" in said:
+        return _run_now(tuple(said["kill"]))
+    _signal(ProcessIdentity(said["pid"], said["started"]), signal.SIGKILL)
+    return True
+
+
+def _run_now(command: Argv) -> bool:
+    """Whether it could be run; how it ended is not asked, for what it kills may be dead."""
+    try:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_COMMAND_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return True

@@ -1,0 +1,49 @@
+"""What a user has: an Apache Kafka with its scripts, and the files of docs/own-system.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from neaptide.clusters.hosts.java import find_java
+from neaptide.clusters.kafka.properties import LOG4J
+from neaptide.clusters.kafka.versions import kafka_class_path
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-system.md"
+VERSION = "3.9.1"
+INSTALLED = "/opt/kafka"  # in the files of the page
+_BLOCK = re.compile(r"```\w+\n# (?P<name>[\w.-]+)\n(?P<text>.*?)```", re.DOTALL)
+# It waits for Java, as a script may: a signal to the script alone is no signal to the broker.
+_SCRIPT = """\
+#!/bin/sh
+'{java}' $KAFKA_HEAP_OPTS -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \\
+    -Dlog4j.configuration=file:'{log4j}' -cp '{class_path}' {main} "$@"
+exit $?
+"""
+
+
+def of_page() -> dict[str, str]:
+    """The files that the page prints, by name."""
+    return {block["name"]: block["text"] for block in _BLOCK.finditer(PAGE.read_text("utf-8"))}
+
+
+def install(directory: Path) -> Path:
+    """Scripts like Kafka's own; where it is installed."""
+    home = directory / "kafka"
+    (home / "bin").mkdir(parents=True)
+    log4j = home / "log4j.properties"
+    log4j.write_text(LOG4J, encoding="utf-8")
+    values = {"java": find_java(), "log4j": log4j, "class_path": kafka_class_path(VERSION)}
+    mains = {"server-start": "kafka.Kafka", "storage": "kafka.tools.StorageTool"}
+    for name, main in mains.items():
+        script = home / "bin" / f"kafka-{name}.sh"
+        script.write_text(_SCRIPT.format(main=main, **values), encoding="utf-8")
+        script.chmod(0o755)
+    return home
+
+
+def write_files(directory: Path, home: str) -> Path:
+    """The files of the page, with Kafka where it is; the system file."""
+    for name, text in of_page().items():
+        (directory / name).write_text(text.replace(INSTALLED, home), encoding="utf-8")
+    return directory / "my-cluster.toml"

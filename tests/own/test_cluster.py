@@ -1,0 +1,146 @@
+"""What a managed node is told: its properties filled in, the run's settings, its commands."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from neaptide.clusters.broker.server.config import read_properties
+from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
+from neaptide.clusters.errors import HostError, UsageError
+from neaptide.clusters.hosts.here import LocalNodes
+from neaptide.clusters.hosts.ledger import Ledger
+from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.kafka.kraft_storage import CLUSTER_ID
+from neaptide.clusters.own.cluster import OwnZooKeeperCluster, make_managed
+from neaptide.clusters.own.model import Managed
+from neaptide.clusters.own.parsing import load_system
+from tests.own.files import MANAGED, written
+
+pytestmark = pytest.mark.live
+THROUGH = Listeners(1001, 1002, 1003, quorum={100: 1004})
+SETTINGS = {"log.retention.ms": "7", "zookeeper.session.timeout.ms": "2000"}
+PROPERTIES = """\
+node.id={id}
+log.dirs={log_dir}
+advertised.listeners=CLIENT://{client_advertised},REPLICATION://{replication_advertised}
+listeners=CLIENT://{client_listen},REPLICATION://{replication_listen}
+log.retention.ms=5
+num.replica.fetchers=4
+"""
+SAYS = '#!/bin/sh\nprintf "%s\\n" "$0" "$@" "$KAFKA_OPTS" >> "$(dirname "$0")/said"\n'
+IN_ZOOKEEPER = MANAGED.replace("3.9.1-kraft", "3.9.1").partition("[[controllers]]")[0]
+
+
+def started(directory: Path, text: str, more: str = "", node: int = 2) -> OwnZooKeeperCluster:
+    """A node whose commands have ended; `said` has what they were given."""
+    (directory / "broker.properties").write_text(PROPERTIES + more, encoding="utf-8")
+    (directory / "controller.properties").write_text(
+        "node.id={id}\nlisteners=C://{controller_listen}\nat={controller_advertised}\n",
+        encoding="utf-8",
+    )
+    for name in ("start.sh", "format.sh"):
+        (directory / name).write_text(SAYS, encoding="utf-8")
+    system = load_system(written(directory, text))
+    assert isinstance(system, Managed)
+    spec = ClusterSpec((1, 2, 3), SETTINGS, TopicSpec("t", {0: (1, 2, 3)}, {}))
+
+    async def start() -> OwnZooKeeperCluster:
+        host = LocalHost(Ledger(directory / "ledger"))
+        try:
+            cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+            (directory / "run").mkdir(exist_ok=True)
+            await cluster.start(node, THROUGH)
+            await host.running[-1].wait(20) if host.running else None
+            return cluster
+        finally:
+            host.close_now()
+
+    return asyncio.run(start())
+
+
+def filled(directory: Path, node: str = "broker-2") -> dict[str, str]:
+    file = directory / "run" / node / "settings" / "server.properties"
+    return read_properties(file.read_text(encoding="utf-8"))
+
+
+def test_placeholders_settings_and_commands_of_a_broker(directory: Path) -> None:
+    cluster = started(directory, MANAGED)
+    told = filled(directory)
+    client, replication = cluster.ports(2)
+    assert told["node.id"] == "2"
+    assert told["log.dirs"] == str(directory / "data-2") == str(cluster.log_directory(2))
+    assert told["listeners"] == f"CLIENT://127.0.0.1:{client},REPLICATION://127.0.0.1:{replication}"
+    gate = "CLIENT://127.0.0.1:1001,REPLICATION://127.0.0.1:1002"
+    assert told["advertised.listeners"] == gate
+    assert told["log.retention.ms"] == "7"  # the run's word over the file's
+    assert told["num.replica.fetchers"] == "4"  # the file's over ours
+    assert told["auto.create.topics.enable"] == "false"  # ours, where the file says nothing
+    assert told["broker.session.timeout.ms"] == "2000"
+    assert not [name for name in told if name.startswith("zookeeper.")]
+    said = (directory / "said").read_text(encoding="utf-8").splitlines()
+    properties = str(directory / "run" / "broker-2" / "settings" / "server.properties")
+    opts = "-Dsome.password=hunter2-hunter2"
+    before = [str(directory / "format.sh"), properties, opts]
+    start = [str(directory / "start.sh"), properties, "-Dssl.key.password=hunter2-hunter2", opts]
+    assert said == [*before, *start]
+
+
+def test_a_controller_is_told_its_own(directory: Path) -> None:
+    cluster = started(directory, MANAGED, node=100)
+    told = filled(directory, "controller-100")
+    assert told["at"] == "127.0.0.1:1004"
+    assert told["listeners"] == f"C://127.0.0.1:{cluster.quorum[100]}"
+    assert (cluster.controllers, cluster.logs()["controller-100"].name) == (
+        (100,),
+        "controller-100.log",
+    )
+
+
+def test_with_zookeeper_there_is_one_of_ours(directory: Path) -> None:
+    cluster = started(directory, IN_ZOOKEEPER, "zookeeper.connect={zookeeper}\n")
+    told = filled(directory)
+    assert told["zookeeper.connect"] == "127.0.0.1:1003"
+    assert told["zookeeper.session.timeout.ms"] == "2000"
+    assert (cluster.controllers, dict(cluster.quorum)) == ((), {})
+
+
+def test_what_has_no_value_for_a_node_is_said(directory: Path) -> None:
+    with pytest.raises(UsageError, match=r"broker\.properties: \{controller_listen\} has no value"):
+        started(directory, MANAGED, "more={controller_listen}\n")
+    started(directory, MANAGED, "id={cluster_id}\n")
+    assert filled(directory)["id"] == CLUSTER_ID
+
+
+def test_a_command_that_fails_is_said_with_what_it_said_last(directory: Path) -> None:
+    failing = MANAGED.replace('"{here}/format.sh"', '"-c", "echo no disk; exit 3"')
+    with pytest.raises(HostError, match=r"prepare of node 2 of mine ended, status 3; .*: no disk"):
+        started(directory, failing)
+
+
+def test_data_of_somebody_elses_is_not_touched(directory: Path) -> None:
+    system = load_system(written(directory, MANAGED))
+    assert isinstance(system, Managed)
+    spec = ClusterSpec((1, 2, 3), {}, TopicSpec("t", {0: (1, 2, 3)}, {}))
+    host = LocalHost(Ledger(directory / "ledger"))
+    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    (directory / "data-3").mkdir()
+    asyncio.run(cluster.start_coordination())
+    (directory / "data-3" / "t-0").mkdir()
+    with pytest.raises(UsageError, match=r"log_dir .*data-3 of node 3 is not empty"):
+        asyncio.run(cluster.start_coordination())
+    host.close_now()
+
+
+def test_features_are_for_who_formats(directory: Path) -> None:
+    system = load_system(written(directory, MANAGED))
+    assert isinstance(system, Managed)
+    settings = {"eligible.leader.replicas.version": "1"}
+    spec = ClusterSpec((1,), settings, TopicSpec("t", {0: (1,)}, {}))
+    host = LocalHost(Ledger(directory / "ledger"))
+    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    with pytest.raises(UsageError, match="is for who formats"):
+        asyncio.run(cluster.start_coordination())
+    host.close_now()

@@ -1,0 +1,123 @@
+"""What is asked of a system of the user's own, before anything is started."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.hosts.place import Place
+from neaptide.harness.catalog import scenario_files
+from neaptide.harness.play import play
+from neaptide.harness.random_load import names_of
+from neaptide.harness.random_run import RandomRun, check, parse_nemesis
+from neaptide.harness.systems import System, check_system_on, generation_of, parse_system
+from neaptide.nemesis.drawn.faults import CutFault
+from neaptide.nemesis.scenario import expected_outcome, load_scenario, with_brokers
+from tests.own.files import MANAGED, USED, written
+
+LIKE = "kafka:3.9.1-kraft"
+LOSS = load_scenario(scenario_files()["hw-truncation-loss"])
+
+
+@pytest.fixture
+def used(directory: Path) -> System:
+    return parse_system(str(written(directory, USED)))
+
+
+@pytest.fixture
+def managed(directory: Path) -> System:
+    return parse_system(str(written(directory, MANAGED)))
+
+
+def asked(system: System, nemesis: str = "none", **more: Any) -> RandomRun:
+    faults, saved = parse_nemesis(nemesis, system)
+    one = RandomRun("append", system, faults, 30, 500, seed=7, saved=saved, ids=(1, 2, 3))
+    return replace(one, **more)
+
+
+def test_documents_say_of_it_what_they_say_of_what_it_behaves_like(managed: System) -> None:
+    assert (str(managed), managed.like, managed.release) == ("own:mine", LIKE, "3.9.1-kraft")
+    assert generation_of(managed) is None
+    assert expected_outcome(LOSS, managed.like) == "held"
+    assert expected_outcome(LOSS, str(managed)) is None
+    assert managed.options.startswith("--system /")
+
+
+def test_brokers_are_known_by_the_ids_of_the_file(managed: System) -> None:
+    moved = with_brokers(LOSS, (1, 2, 3))
+    assert moved.brokers == {"A": 1, "B": 2, "C": 3}
+    assert moved.document == LOSS.document
+    assert [one.line for one in moved.steps] == [one.line for one in LOSS.steps]
+    assert [one.step for one in moved.steps] == [one.step for one in LOSS.steps]
+    conditions = [(s.until, m.until) for s, m in zip(LOSS.steps, moved.steps, strict=True)]
+    [(was, now), *_] = [(s, m) for s, m in conditions if s and m and "leader is B" in s.text]
+    led = SimpleNamespace(leader=lambda: 2, held=lambda *ends: ends in ((1, 2), (2, 1)))
+    assert (was.text, was.holds(led), now.holds(led)) == (now.text, False, True)
+    drawn = [one.fault for phase in asked(managed, "cut").schedule() for one in phase.faults]
+    ends = {
+        end for one in drawn if isinstance(one, CutFault) for end in (one.source, one.destination)
+    }
+    assert ends <= {1, 2, 3, "coordination"}
+    assert ends & {3}
+    assert check(asked(managed, "kill,cut")).broker_ids == (1, 2, 3)
+
+
+def test_faults_of_processes_and_links_are_refused_where_a_cluster_is_just_used(
+    used: System, managed: System
+) -> None:
+    for fault in ("kill", "pause", "restart", "power-off", "cut", "partition", "members", "rounds"):
+        with pytest.raises(UsageError, match=rf"--nemesis {fault}: .*just used.*\[\[brokers\]\]"):
+            check(asked(used, fault))
+    assert check(asked(used, "client"))
+    assert parse_nemesis("all", used)[0] == ("client",)
+    assert check(asked(managed, "kill,cut"))
+
+
+def test_a_pause_needs_a_way_to_pause(managed: System, directory: Path) -> None:
+    with pytest.raises(UsageError, match=r"--nemesis pause: .*node 100 has a kill command"):
+        check(asked(managed, "pause"))
+    able = MANAGED.replace('kill = ["./start.sh", "{pid}"]', "")
+    assert check(asked(parse_system(str(written(directory, able))), "pause"))
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"workload": "stream"}, "take one of append, txn, bank"),
+        ({"workload": "keyed"}, "take one of append, txn, bank"),
+        ({"client": "kafka-python"}, "are librdkafka's; choose --client confluent-kafka"),
+        ({"settings": {"a": "b"}}, "--set: .* just used"),
+        ({"place": Place("netns")}, "leave out --host netns"),
+    ],
+)
+def test_what_a_cluster_that_is_just_used_is_not_for(
+    used: System, managed: System, more: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        check(asked(used, **more))
+    assert check(asked(managed, **more))
+
+
+def test_a_scenario_is_not_for_it_either(used: System) -> None:
+    with pytest.raises(UsageError, match="a scenario is about brokers"):
+        asyncio.run(play(LOSS, used, 1, "it", lambda _: None))
+
+
+def test_where_managed_brokers_run(managed: System) -> None:
+    for name in ("ssh", "docker", "simulation"):
+        with pytest.raises(UsageError, match=rf"--host local or netns, not on {name}"):
+            check_system_on(managed, Place(name))
+    check_system_on(managed, Place("netns"))
+
+
+def test_topics_on_a_cluster_with_topics_of_others_can_be_told(
+    used: System, managed: System
+) -> None:
+    assert names_of(asked(used, topics=2)) == ("neaptide-7-t", "neaptide-7-t1")
+    assert names_of(asked(managed, topics=2)) == ("t", "t1")

@@ -1,0 +1,148 @@
+"""System files: each mistake is one sentence with the file and the key; beside it what is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.own.model import NOT_RECORDED, Managed, Used
+from neaptide.clusters.own.parsing import load_system
+from tests.own.files import BROKER, MANAGED, USED, written
+
+
+def test_a_cluster_that_is_used(directory: Path) -> None:
+    system = load_system(written(directory, USED))
+    assert isinstance(system, Used)
+    assert system.bootstrap == "10.0.0.5:9092,broker-2.example.org:9093"
+    assert system.client["sasl.password"] == "hunter2-hunter2"
+    assert not system.keep_topics
+
+
+def test_brokers_that_are_managed(directory: Path) -> None:
+    system = load_system(written(directory, MANAGED))
+    assert isinstance(system, Managed)
+    assert (system.ids, [c.id for c in system.controllers]) == ((1, 2, 3), [100])
+    first = system.brokers[0]
+    assert first.start[0] == str(directory / "start.sh")  # beside the file, not the caller
+    assert first.prepare == ("sh", "{here}/format.sh", "{properties}")
+    assert first.log_dir == str(directory / "data-{id}")
+    assert "listeners" in system.said
+    assert "log.retention.ms" not in system.said
+    assert (first.can_pause, system.controllers[0].can_pause) == (True, False)
+
+
+@pytest.mark.parametrize("text", [USED, MANAGED])
+def test_what_is_recorded_and_shown_has_no_secret(directory: Path, text: str) -> None:
+    """The twin: what is no secret is there."""
+    system = load_system(written(directory, text))
+    kept = repr(system.record())
+    assert "hunter2" not in kept
+    assert NOT_RECORDED in kept
+    assert system.name in kept
+    assert "${file:/etc/kafka/secrets:password}" in kept or isinstance(system, Used)
+    if isinstance(system, Used):
+        assert "hunter2" not in repr(system)
+
+
+def test_a_secret_may_come_from_the_environment(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = USED.replace('"hunter2-hunter2"', '{ env = "STAGING_PASSWORD" }')
+    file = written(directory, text)
+    monkeypatch.setenv("STAGING_PASSWORD", "hunter3")
+    system = load_system(file)
+    assert isinstance(system, Used)
+    assert system.client["sasl.password"] == "hunter3"
+    monkeypatch.delenv("STAGING_PASSWORD")
+    with pytest.raises(UsageError, match=r"sasl.password: the environment has no variable STAGING"):
+        load_system(file)
+
+
+@pytest.mark.parametrize(
+    ("base", "right", "wrong", "says"),
+    [
+        (USED, 'name = "staging"', "", "it has no 'name'"),
+        (USED, '"staging"', '"a/b"', "name = 'a/b' must be of letters"),
+        (USED, '"staging"', "7", "name must be a text"),
+        (USED, 'behaves_like = "3.9.1"', "", "it has no 'behaves_like'"),
+        (USED, '"3.9.1"', '"newest"', "behaves_like: 'newest' is no version of Apache Kafka"),
+        (USED, '"3.9.1"', '"0.8.1.0"', "behaves_like: Apache Kafka 0.8.1.0 is too old"),
+        (USED, "bootstrap =", "bootstraps =", "either bootstrap"),
+        (USED, "10.0.0.5:9092", "10.0.0.5", "bootstrap: '10.0.0.5' is no address"),
+        (USED, "10.0.0.5:9092", "10.0.0.5:99999", "bootstrap: '10.0.0.5:99999' is no address"),
+        (USED, "10.0.0.5:9092", "http://a:1", "bootstrap: 'http://a:1' is no address"),
+        (USED, "[client]", "keep = true\n[client]", "there is no 'keep'; it must be one of name"),
+        (USED, "[client]", "keep_topics = 1\n[client]", "keep_topics must be true or false"),
+        (USED, '"security.protocol"', '"acks"', "[client]: there is no 'acks'; it is for how"),
+        (USED, '"hunter2-hunter2"', "1.5", "[client]: sasl.password must be a text, a number"),
+        (USED, "[client]", "[[brokers]]\nid = 1\n[client]", "either bootstrap"),
+        (USED, '= "SASL_PLAINTEXT"', "= ", "is not TOML: "),
+        (MANAGED, '"3.9.1-kraft"', '"3.9.1"', "[[controllers]]: with ZooKeeper there are none"),
+        (MANAGED, "-kraft", "-combined", "[[controllers]]: in a -combined system there are none"),
+        (MANAGED, '"3.9.1-kraft"', '"0.9.0.1"', "brokers are managed from 0.10.2 on"),
+        (MANAGED, "[environment]", "[client]", "[client] goes with bootstrap only"),
+        (MANAGED, "ids = [1, 2, 3]", "", "brokers 1: it must have either id, or ids"),
+        (MANAGED, "ids = [1, 2, 3]", "ids = [1]\nid = 1", "brokers 1: it must have either id"),
+        (MANAGED, "[1, 2, 3]", "[1, 2, -3]", "brokers 1: ids must be whole numbers, 0 or more"),
+        (MANAGED, "[1, 2, 3]", "[1, 2, 100]", "the id 100 is there twice"),
+        (MANAGED, '"broker.properties"', '"none.properties"', "none.properties cannot be read"),
+        (MANAGED, 'properties = "broker.properties"', "", "brokers 1: it has no 'properties'"),
+        (MANAGED, 'kill = ["./start.sh", "{pid}"]', "kills = []", "controllers 1: there is no 'ki"),
+        (MANAGED, '["./start.sh", "{pid}"]', "[]", "controllers 1: kill must be a list of texts"),
+        (MANAGED, '["./start.sh", "{pid}"]', '"kill it"', "controllers 1: kill must be a list"),
+        (
+            MANAGED,
+            'start = ["./start.sh", "{properties}", ',
+            'start = ["./end.sh", ',
+            "program './",
+        ),
+        (MANAGED, '"{here}/format.sh"', '"{pid}"', "prepare: there is no placeholder {pid}"),
+        (MANAGED, '"{here}/format.sh"', '"{hear}"', "prepare: there is no placeholder {hear}"),
+        (MANAGED, '"data-{id}"', '"data"', "log_dir must have {id} in it"),
+        (MANAGED, '"data-{id}"', '"data-{id}-{zookeeper}"', "there is no placeholder {zookeeper}"),
+        (MANAGED, "id = 100", 'id = 100\npause = ["sh"]', "pause and resume go together"),
+        (MANAGED, '"-Dsome', '4\nB = "-Dsome', "[environment]: KAFKA_OPTS must be a text"),
+    ],
+)
+def test_a_mistake_is_one_sentence_with_the_file_and_the_key(
+    directory: Path, base: str, right: str, wrong: str, says: str
+) -> None:
+    """The twin is the file without the mistake."""
+    file = written(directory, base)
+    load_system(file)
+    assert right in base
+    written(directory, base.replace(right, wrong, 1))
+    with pytest.raises(UsageError) as refused:
+        load_system(file)
+    sentence = str(refused.value)
+    assert says in sentence
+    assert str(file) in sentence
+    assert sentence.endswith(".")
+    assert "hunter2" not in sentence
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("listener.name.client.ssl.key.password=hunter2", "holds a secret"),
+        ("sasl.jaas.config=x required password=hunter2;", "holds a secret"),
+        ("log.dirs={log_dirs}", "there is no placeholder {log_dirs}"),
+        ("hunter2", "is not of the form name=value"),
+    ],
+)
+def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> None:
+    """The twin is BROKER as it is, which names a secret without having it."""
+    file = written(directory, MANAGED)
+    load_system(file)
+    (directory / "broker.properties").write_text(f"{BROKER}{line}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"brokers 1: properties: ") as refused:
+        load_system(file)
+    assert says in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.toml cannot be read: No such file"):
+        load_system(tmp_path / "none.toml")

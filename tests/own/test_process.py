@@ -1,0 +1,208 @@
+"""What a command of the user's has started, whatever shape it has: ended and paused whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from neaptide.clusters.errors import HostError
+from neaptide.clusters.hosts.host import LocalNodeProcess
+from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
+from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
+from neaptide.clusters.own import process as own
+from neaptide.clusters.own.model import Argv
+from neaptide.clusters.own.process import MARK, Commands, OwnProcess, end_left, enter, read_pid
+
+pytestmark = pytest.mark.live
+SLEEPS = {
+    "it is the command itself": "exec sleep 600",
+    "a script that waits for it": "sleep 600; true",
+    "a script with two of them": "sleep 600 & sleep 600; true",
+    "in the background, the script has ended": "sleep 600 &",
+    "in a session of its own": "setsid sleep 600 &",
+}
+
+
+@asynccontextmanager
+async def started(
+    directory: Path, script: str, commands: Commands | None = None
+) -> AsyncIterator[OwnProcess]:
+    host = LocalHost(Ledger(directory / "ledger"))
+    mark = str(directory)
+    try:
+        spec = ProcessSpec(
+            "it", ("sh", "-c", script), directory, directory / "it.log", {MARK: mark}
+        )
+
+        async def run(argv: Argv, what: str) -> None:
+            log = directory / f"{what}.log"
+            command = await host.start(ProcessSpec(what, argv, directory, log))
+            assert await command.wait(20) == 0
+
+        process = LocalNodeProcess(await host.start(spec))
+        one = OwnProcess("it", process, mark, commands or Commands(), run)
+        await until(lambda: any(is_sleeping(p) for p in own.marked(mark)))
+        yield one
+    finally:
+        one.end_now()
+        host.close_now()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+def is_sleeping(one: ProcessIdentity) -> bool:
+    try:
+        return bool(psutil.Process(one.pid).name() == "sleep")
+    except psutil.NoSuchProcess:
+        return False
+
+
+def states(directory: Path) -> set[str]:
+    return {psutil.Process(one.pid).status() for one in own.marked(str(directory))}
+
+
+def go(work: Awaitable[None]) -> None:
+    async def all_of_it() -> None:
+        await work
+
+    asyncio.run(all_of_it())
+
+
+@pytest.mark.parametrize("script", SLEEPS.values(), ids=list(SLEEPS))
+@pytest.mark.parametrize("how", ["kill", "terminate"])
+def test_all_of_it_is_ended(tmp_path: Path, script: str, how: str) -> None:
+    async def work() -> None:
+        async with started(tmp_path, script) as one:
+            assert one.returncode is None
+            await getattr(one, how)()
+            await one.wait(20)
+            assert one.returncode is not None
+            assert own.marked(str(tmp_path)) == []
+
+    go(work())
+
+
+@pytest.mark.parametrize("script", SLEEPS.values(), ids=list(SLEEPS))
+def test_all_of_it_is_paused_and_goes_on(tmp_path: Path, script: str) -> None:
+    async def work() -> None:
+        async with started(tmp_path, script) as one:
+            await one.pause()
+            assert states(tmp_path) == {psutil.STATUS_STOPPED}
+            assert one.returncode is None
+            await one.resume()
+            await until(lambda: states(tmp_path) == {psutil.STATUS_SLEEPING})
+            await one.pause()
+            await one.kill()
+            assert own.marked(str(tmp_path)) == []
+
+    go(work())
+
+
+def test_what_has_ended_cannot_be_paused(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with started(tmp_path, "exec sleep 600") as one:
+            await one.kill()
+            with pytest.raises(HostError, match="it ended before it could be paused"):
+                await one.pause()
+
+    go(work())
+
+
+def test_commands_take_the_place_of_signals(tmp_path: Path) -> None:
+    pause = ("sh", "-c", "kill -STOP {pid}; touch paused")
+    resume = ("sh", "-c", "kill -CONT {pid}; touch resumed")
+    kill = ("sh", "-c", "kill -KILL {pid}; touch killed")
+
+    async def work() -> None:
+        commands = Commands(kill=kill, pause=pause, resume=resume)
+        async with started(tmp_path, "exec sleep 600", commands) as one:
+            await one.pause()
+            await until(lambda: states(tmp_path) == {psutil.STATUS_STOPPED})
+            await one.resume()
+            await one.kill()
+
+    go(work())
+    assert all((tmp_path / name).exists() for name in ("paused", "resumed", "killed"))
+
+
+def test_a_kill_that_does_not_kill_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin is the test before: there nothing is said."""
+    monkeypatch.setattr(own, "_DIES_WITHIN_S", 0.3)
+
+    async def work() -> None:
+        async with started(tmp_path, "exec sleep 600", Commands(kill=("true",))) as one:
+            with pytest.raises(HostError, match="it lives 0 s after it was killed"):
+                await one.kill()
+
+    go(work())
+
+
+def test_the_process_of_a_pid_file_is_the_broker(tmp_path: Path) -> None:
+    """Somebody else has started it: it has no mark. One from before does not count."""
+    file = tmp_path / "pid"
+
+    async def work() -> None:
+        host = LocalHost(Ledger(tmp_path / "ledger"))
+        try:
+            sleeps = ProcessSpec("x", ("sleep", "600"), tmp_path, tmp_path / "x.log")
+            other = await host.start(sleeps)
+            file.write_text(f"{other.pid}\n", encoding="ascii")
+            found = await read_pid(file, time.time(), "it")
+            starter = LocalNodeProcess(
+                await host.start(ProcessSpec("s", ("true",), tmp_path, tmp_path / "s.log"))
+            )
+
+            async def run(argv: Argv, what: str) -> None:
+                raise AssertionError(what)
+
+            one = OwnProcess("it", starter, "no such mark", Commands(), run, found)
+            await starter.wait(20)
+            assert one.returncode is None
+            await one.kill()
+            assert await other.wait(20) == -9
+            with pytest.raises(HostError, match="it has no process"):
+                await read_pid(file, time.time() + 60, "it")
+        finally:
+            host.close_now()
+
+    monkeypatch = pytest.MonkeyPatch()
+    with monkeypatch.context() as patched:
+        patched.setattr(own, "_PID_WITHIN_S", 0.5)
+        go(work())
+
+
+def test_a_later_harness_ends_what_is_in_the_ledger(tmp_path: Path) -> None:
+    names = []
+
+    class Noted:
+        def intend_resource(self, kind: str, name: str) -> None:
+            assert kind == own.OUTSIDE
+            names.append(name)
+
+    async def work() -> None:
+        async with started(tmp_path, "exec sleep 600") as one:
+            [living] = own.marked(str(tmp_path))
+            enter(Noted(), one=living)  # type: ignore[arg-type]
+            enter(Noted(), kill=("touch", str(tmp_path / "ran")))  # type: ignore[arg-type]
+            another = json.dumps({"pid": living.pid, "started": living.started - 100})
+            assert end_left(another)  # its pid is somebody else's now
+            assert living.lives()
+            assert all(end_left(name) for name in names)
+            await one.wait(20)
+            assert end_left(names[0])  # it is gone: no error
+            assert not end_left(json.dumps({"kill": ["/no/such/program"]}))
+
+    go(work())
+    assert (tmp_path / "ran").exists()
