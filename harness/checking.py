@@ -145,23 +145,35 @@ def rows_of(names: Sequence[str]) -> int:
     return rows
 
 
-def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
-    """Runs by their names; a history of Jepsen's is made into one first.
+def find_runs(names: Sequence[str]) -> dict[str, Path]:
+    """The directories of those that are runs on this machine, by name.
 
-    What is there but cannot be read disturbs no other: it is a run without anything but a reason.
+    Raises RunNotFoundError where one is not there, a history of Jepsen's included.
     """
     from neaptide.checkers.histories.edn import SUFFIX
-    from neaptide.checkers.histories.reader import import_history
-    from neaptide.checkers.material import open_run, unreadable
-    from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
-    from neaptide.results.errors import RunNotFoundError, RunUnreadableError
-    from neaptide.results.store import find_run, runs_directory
+    from neaptide.checkers.pipeline.remote import is_remote_path
+    from neaptide.results.errors import RunNotFoundError
+    from neaptide.results.store import find_run
 
     local = [name for name in names if not is_remote_path(name)]
     missing = [name for name in local if name.endswith(SUFFIX) and not Path(name).is_file()]
     if missing:
         raise RunNotFoundError(f"There is no file {missing[0]}.")
-    known = {name: find_run(name) for name in local if not name.endswith(SUFFIX)}
+    return {name: find_run(name) for name in local if not name.endswith(SUFFIX)}
+
+
+def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
+    """Runs by their names; a history of Jepsen's is made into one first.
+
+    What is there but cannot be read disturbs no other: it is a run without anything but a reason.
+    """
+    from neaptide.checkers.histories.reader import import_history
+    from neaptide.checkers.material import open_run, unreadable
+    from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
+    from neaptide.results.errors import RunUnreadableError
+    from neaptide.results.store import runs_directory
+
+    known = find_runs(names)
 
     def opened(name: str) -> Material:
         if is_remote_path(name):

@@ -93,6 +93,7 @@ def check(
         SparkStart,
         check_and_report,
         check_spark,
+        find_runs,
         load,
         open_runs,
         rows_of,
@@ -103,6 +104,7 @@ def check(
         raise UsageError("--to-edn writes one run: name one.")
     _check_following(runs, follow, stop_on_anomaly, remote)
     check_spark(master, remote, memory)
+    find_runs(runs)  # what is not there is said before Spark starts
     if remote is None:
         find_java()
     begun = time.monotonic()

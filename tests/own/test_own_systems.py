@@ -15,7 +15,7 @@ from neaptide.clusters.hosts.place import Place
 from neaptide.harness.catalog import scenario_files
 from neaptide.harness.play import play
 from neaptide.harness.random_load import names_of
-from neaptide.harness.random_run import RandomRun, check, parse_nemesis
+from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
 from neaptide.harness.systems import System, check_system_on, generation_of, parse_system
 from neaptide.nemesis.drawn.faults import CutFault
 from neaptide.nemesis.scenario import expected_outcome, load_scenario, with_brokers
