@@ -289,6 +289,7 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         _slow,
         SlowFault.from_json,
         means="toxics",
+        lasts_s=(2.0, 6.0),
     ),
     "clock": FaultKind(
         "the clocks of one broker, a minority, a majority, all, or of the leader, a follower, the"

@@ -36,11 +36,12 @@ _MOVES_S: Final = 9  # as long as a fault of clocks lasts, and more
 _STROBE_S: Final = (1.0, 2.0)
 _DELAY_MS: Final = (20, 1_000)
 _SEEDS: Final = 1 << 16
-_CALLS: Final[Sequence[tuple[Call, DiskFile, float]]] = (
-    ("write", "segment", 4),
-    ("fsync", "segment", 1),
-    ("write", "high-watermarks", 1),
-    ("fsync", "high-watermarks", 1),
+# With how late the first call may be that fails: a checkpoint is written every few seconds.
+_CALLS: Final[Sequence[tuple[Call, DiskFile, float, int]]] = (
+    ("write", "segment", 4, 20),
+    ("fsync", "segment", 0.5, 1),
+    ("write", "high-watermarks", 1, 1),
+    ("fsync", "high-watermarks", 1, 1),
 )
 DAMAGES: Final[Sequence[tuple[DamageKind, DiskFile, float]]] = (
     ("flipped-record-bit", "segment", 3),
@@ -187,10 +188,11 @@ def draw_disk(rng: random.Random, brokers: Sequence[int], partitions: int) -> Di
     if rng.random() < 0.5:
         [(kind, file, _)] = rng.choices(DAMAGES, [weight for _, _, weight in DAMAGES])
         return DamageFault(target, kind, file, partition, rng.randrange(_SEEDS))
-    [(call, file, _)] = rng.choices(_CALLS, [weight for _, _, weight in _CALLS])
+    [(call, file, _, latest)] = rng.choices(_CALLS, [weight for _, _, weight, _ in _CALLS])
     error: Errno | None = rng.choice(("EIO", "ENOSPC", None))
     delay_ms = 0 if error is not None else rng.randint(*_DELAY_MS)
-    return CallsFault(target, IoFault(call, error, delay_ms, rng.randint(1, 20)), file, partition)
+    fault = IoFault(call, error, delay_ms, rng.randint(1, latest))
+    return CallsFault(target, fault, file, partition)
 
 
 def _one_of(value: Any, allowed: Sequence[Any]) -> Any:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
+from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from tests.harness.command import COMMAND, neaptide
 
@@ -163,7 +163,8 @@ def test_without_the_server_nothing_is_started(tmp_path: Path) -> None:
         "--system",
         "neaptide:2.1",
         XDG_CACHE_HOME=str(tmp_path / "cache"),
-        PATH=str(Path(sys.executable).parent),
+        PATH=str(tmp_path),
+        JAVA_HOME=str(find_java().resolve().parent.parent),
     )
     assert done.returncode == 69
     assert "Toxics need the server of Toxiproxy: GOBIN=" in done.stderr
