@@ -30,7 +30,17 @@ from neaptide.clusters.kafka.versions import Mode, parse_release, row_of
 from neaptide.clusters.own.asking import advertised_at
 from neaptide.clusters.own.model import Argv, Managed, OwnNode
 from neaptide.clusters.own.placeholders import fill
-from neaptide.clusters.own.process import MARK, Commands, OwnProcess, enter, read_pid
+from neaptide.clusters.own.process import (
+    MARK,
+    PID,
+    Commands,
+    MarkingHost,
+    OwnProcess,
+    RemoteProcess,
+    enter,
+    needs_no_pid,
+    read_pid,
+)
 
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
@@ -87,7 +97,7 @@ class OwnZooKeeperCluster(KafkaCluster):
 
     def _filled(self, node: int, argv: Argv) -> Argv:
         """But for {pid}, which only a running process has."""
-        return tuple(fill(word, {**self._places[node], "pid": "{pid}"}) for word in argv)
+        return tuple(fill(word, {**self._places[node], "pid": PID}) for word in argv)
 
     def _places_of(self, node: int, through: Listeners) -> dict[str, str]:
         address = self._host.address(node)
@@ -147,10 +157,15 @@ class OwnZooKeeperCluster(KafkaCluster):
                 for argv in (own.stop, own.kill, own.pause, own.resume)
             )
         )
-        if commands.kill is not None and self._starts[node] == 1:
+        is_first = self._starts[node] == 1
+        if commands.kill is not None and needs_no_pid(commands.kill) and is_first:
             enter(self._host.local.ledger, kill=commands.kill)
         since = time.time()
         started = await self._host.start(node, spec)
+        if isinstance(self._host, MarkingHost):
+            remote = RemoteProcess(f"The {spec.name}", started, mark, self._host, node)
+            await remote.begin()
+            return remote
         outside = None
         if own.pid_file is not None:
             file = Path(fill(own.pid_file, {"id": str(node), "here": self._here}))
