@@ -44,6 +44,8 @@ from neaptide.clusters.own.process import (
 
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
+_SHUT_WITHIN_S: Final = 5.0
+_LOOK_S: Final = 0.05  # nothing tells that nobody listens any more
 
 
 class OwnZooKeeperCluster(KafkaCluster):
@@ -197,6 +199,21 @@ class OwnZooKeeperCluster(KafkaCluster):
                 f" says last: {last_line(log)}"
             )
 
+    async def kill(self, broker: int) -> None:
+        """Raises HostError where it is not the broker that was killed."""
+        await super().kill(broker)
+        address = self._host.address(broker)
+        deadline = time.monotonic() + _SHUT_WITHIN_S
+        for port in self._own_ports(broker).values():
+            while await _is_listening(address, port):
+                if time.monotonic() > deadline:
+                    raise HostError(
+                        f"Node {broker} of {self._system.name} still listens at {address}:{port}"
+                        " after all that its start command has started was killed: somebody else"
+                        " runs it; give it a kill, or a pid_file."
+                    )
+                await asyncio.sleep(_LOOK_S)
+
     async def pause(self, broker: int) -> None:
         if not self._own[broker].can_pause:
             raise HostError(f"Node {broker} of {self._system.name} has a kill but no pause.")
@@ -275,6 +292,15 @@ class OwnKraftCluster(OwnZooKeeperCluster, KraftCluster):
 
     def _of_the_run(self) -> Mapping[str, str]:
         return kraft_settings(self._spec.settings)
+
+
+async def _is_listening(address: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def make_managed(

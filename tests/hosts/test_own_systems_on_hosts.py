@@ -1,4 +1,4 @@
-"""Brokers of the user's own in namespaces and on machines: by the same files, with the same outcome."""
+"""Brokers of the user's own in namespaces and on machines: the same files, the same outcome."""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from neaptide.clusters.hosts.here import LocalNodes
 from neaptide.clusters.hosts.ledger import Ledger
 from neaptide.clusters.hosts.local import LocalHost
 from neaptide.clusters.kafka.kraft_storage import CLUSTER_ID
+from neaptide.clusters.own import cluster as own_cluster
 from neaptide.clusters.own.cluster import OwnZooKeeperCluster, make_managed
 from neaptide.clusters.own.model import Managed
 from neaptide.clusters.own.parsing import load_system
@@ -144,3 +147,51 @@ def test_features_are_for_who_formats(directory: Path) -> None:
     with pytest.raises(UsageError, match="is for who formats"):
         asyncio.run(cluster.start_coordination())
     host.close_now()
+
+
+ESCAPE = """\
+{how} python3 -c "
+import os, socket, sys, time
+held = socket.create_server(('127.0.0.1', int(sys.argv[1].partition(':')[2])))
+with open(sys.argv[2], 'w') as file:
+    file.write(str(os.getpid()))
+time.sleep(600)" "$1" "$2" &
+while [ ! -s "$2" ]; do sleep 0.05; done
+exec sleep 600
+"""
+
+
+@pytest.mark.parametrize(("how", "escapes"), [("setsid", False), ("env -i setsid", True)])
+def test_a_broker_that_survives_its_kill_is_said(
+    directory: Path, how: str, escapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a container's engine runs it: it is not of those that the command has started."""
+    monkeypatch.setattr(own_cluster, "_SHUT_WITHIN_S", 0.5)
+    pid = directory / "pid"
+    (directory / "start.sh").write_text("#!/bin/sh\n" + ESCAPE.format(how=how), encoding="utf-8")
+    (directory / "broker.properties").write_text("node.id={id}\n", encoding="utf-8")
+    text = IN_ZOOKEEPER.replace('"{properties}", "-Dssl', f'"{{client_listen}}", "{pid}", "-Dssl')
+    system = load_system(written(directory, text.replace("prepare", "# ")))
+    assert isinstance(system, Managed)
+    spec = ClusterSpec((1,), {}, TopicSpec("t", {0: (1,)}, {}))
+
+    async def work() -> None:
+        host = LocalHost(Ledger(directory / "ledger"))
+        cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+        try:
+            await cluster.start(1, THROUGH)
+            while not (pid.is_file() and pid.read_text()):
+                await asyncio.sleep(0.05)
+            await cluster.kill(1)
+        finally:
+            host.close_now()
+
+    try:
+        if escapes:
+            with pytest.raises(HostError, match="Node 1 of mine still listens at 127"):
+                asyncio.run(work())
+        else:
+            asyncio.run(work())
+    finally:
+        if escapes:
+            os.kill(int(pid.read_text()), signal.SIGKILL)
