@@ -45,7 +45,7 @@ from neaptide.clusters.own.process import (
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
 _SHUT_WITHIN_S: Final = 5.0
-_LOOK_S: Final = 0.05  # nothing tells that nobody listens any more
+_LOOK_S: Final = 0.05  # nothing reports that nobody listens any more
 
 
 class OwnZooKeeperCluster(KafkaCluster):
@@ -88,7 +88,7 @@ class OwnZooKeeperCluster(KafkaCluster):
     def _here(self) -> str:
         return str(self._system.file.absolute().parent)
 
-    # --- what a node is told ---------------------------------------------------------------------
+    # --- what a node is given --------------------------------------------------------------------
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> Argv:
         node, file = self._own[broker], directory / "server.properties"
@@ -230,7 +230,7 @@ class OwnZooKeeperCluster(KafkaCluster):
     async def check_links(
         self, through: Mapping[int, Listeners], coordinated: frozenset[int]
     ) -> None:
-        """Every broker tells clients and replicas to come through the gate, and comes to its
+        """Every broker advertises the gate to clients and replicas, and comes to its
         coordination service through it. Raises UsageError.
 
         `coordinated`: the brokers that the gate has such a connection of.
@@ -239,13 +239,13 @@ class OwnZooKeeperCluster(KafkaCluster):
             ports = {b: getattr(there, f"{listener}_port") for b, there in through.items()}
             first = next(iter(through))
             at = f"{through[first].host}:{ports[first]}"
-            told = await asyncio.to_thread(advertised_at, at)
+            advertised = await asyncio.to_thread(advertised_at, at)
             for broker, port in ports.items():
                 wanted = f"{through[broker].host}:{port}"
-                if told.get(broker) != wanted:
+                if advertised.get(broker) != wanted:
                     raise UsageError(
-                        f"{self._own[broker].properties}: broker {broker} tells those that come to"
-                        f" its {listener} listener to go to {told.get(broker, 'nowhere')}, past the"
+                        f"{self._own[broker].properties}: broker {broker} advertises"
+                        f" {advertised.get(broker, 'nothing')} on its {listener} listener, past the"
                         f" gate; let advertised.listeners have {{{listener}_advertised}} there."
                     )
         past = sorted(set(through) - coordinated)

@@ -31,7 +31,7 @@ from neaptide.clusters.own.model import Argv
 MARK: Final = "NEAPTIDE_NODE"  # of one start of one node
 PID: Final = "{pid}"  # in a command, until it is run
 OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's own mark is not on
-_LOOK_S: Final = 0.02  # nothing tells that a process ends, or stops, that is no child
+_LOOK_S: Final = 0.02  # nothing reports the end or the stop of what is no child
 _DIES_WITHIN_S: Final = 20.0
 _PID_WITHIN_S: Final = 30.0
 _COMMAND_S: Final = 30.0

@@ -1,4 +1,4 @@
-"""What a managed node is told: its properties filled in, the run's settings, its commands."""
+"""What a managed node is given: its properties filled in, the run's settings, its commands."""
 
 from __future__ import annotations
 
@@ -71,18 +71,20 @@ def filled(directory: Path, node: str = "broker-2") -> dict[str, str]:
 
 def test_placeholders_settings_and_commands_of_a_broker(directory: Path) -> None:
     cluster = started(directory, MANAGED)
-    told = filled(directory)
+    given = filled(directory)
     client, replication = cluster.ports(2)
-    assert told["node.id"] == "2"
-    assert told["log.dirs"] == str(directory / "data-2") == str(cluster.log_directory(2))
-    assert told["listeners"] == f"CLIENT://127.0.0.1:{client},REPLICATION://127.0.0.1:{replication}"
+    assert given["node.id"] == "2"
+    assert given["log.dirs"] == str(directory / "data-2") == str(cluster.log_directory(2))
+    assert (
+        given["listeners"] == f"CLIENT://127.0.0.1:{client},REPLICATION://127.0.0.1:{replication}"
+    )
     gate = "CLIENT://127.0.0.1:1001,REPLICATION://127.0.0.1:1002"
-    assert told["advertised.listeners"] == gate
-    assert told["log.retention.ms"] == "7"  # the run's word over the file's
-    assert told["num.replica.fetchers"] == "4"  # the file's over ours
-    assert told["auto.create.topics.enable"] == "false"  # ours, where the file says nothing
-    assert told["broker.session.timeout.ms"] == "2000"
-    assert not [name for name in told if name.startswith("zookeeper.")]
+    assert given["advertised.listeners"] == gate
+    assert given["log.retention.ms"] == "7"  # the run's word over the file's
+    assert given["num.replica.fetchers"] == "4"  # the file's over ours
+    assert given["auto.create.topics.enable"] == "false"  # ours, where the file says nothing
+    assert given["broker.session.timeout.ms"] == "2000"
+    assert not [name for name in given if name.startswith("zookeeper.")]
     said = (directory / "said").read_text(encoding="utf-8").splitlines()
     properties = str(directory / "run" / "broker-2" / "settings" / "server.properties")
     opts = "-Dsome.password=hunter2-hunter2"
@@ -93,9 +95,9 @@ def test_placeholders_settings_and_commands_of_a_broker(directory: Path) -> None
 
 def test_a_controller_is_told_its_own(directory: Path) -> None:
     cluster = started(directory, MANAGED, node=100)
-    told = filled(directory, "controller-100")
-    assert told["at"] == "127.0.0.1:1004"
-    assert told["listeners"] == f"C://127.0.0.1:{cluster.quorum[100]}"
+    given = filled(directory, "controller-100")
+    assert given["at"] == "127.0.0.1:1004"
+    assert given["listeners"] == f"C://127.0.0.1:{cluster.quorum[100]}"
     assert (cluster.controllers, cluster.logs()["controller-100"].name) == (
         (100,),
         "controller-100.log",
@@ -104,9 +106,9 @@ def test_a_controller_is_told_its_own(directory: Path) -> None:
 
 def test_with_zookeeper_there_is_one_of_ours(directory: Path) -> None:
     cluster = started(directory, IN_ZOOKEEPER, "zookeeper.connect={zookeeper}\n")
-    told = filled(directory)
-    assert told["zookeeper.connect"] == "127.0.0.1:1003"
-    assert told["zookeeper.session.timeout.ms"] == "2000"
+    given = filled(directory)
+    assert given["zookeeper.connect"] == "127.0.0.1:1003"
+    assert given["zookeeper.session.timeout.ms"] == "2000"
     assert (cluster.controllers, dict(cluster.quorum)) == ((), {})
 
 

@@ -112,7 +112,7 @@ def test_a_broker_that_leads_past_the_gate_ends_the_run(tmp_path: Path, system: 
     assert verdict is None
     assert done.returncode == 64
     last = done.stderr.strip().splitlines()[-1]
-    assert f"{properties}: broker 1 tells those that come to its client listener" in last
+    assert f"{properties}: broker 1 advertises 127.0.0.1:" in last
     assert "{client_advertised}" in last
     assert managed(tmp_path) == []
 
@@ -196,10 +196,10 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def topics_at(address: str) -> set[str] | None:
     try:
-        told = AdminClient({"bootstrap.servers": address, **CLIENT}).list_topics(timeout=5)
+        answer = AdminClient({"bootstrap.servers": address, **CLIENT}).list_topics(timeout=5)
     except Exception:
         return None
-    return {name for name in told.topics if not name.startswith("__")}  # not Kafka's own
+    return {name for name in answer.topics if not name.startswith("__")}  # not Kafka's own
 
 
 def used_file(directory: Path, address: str, **client: str) -> Path:

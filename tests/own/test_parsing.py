@@ -143,7 +143,7 @@ def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> 
 
 
 def test_a_program_has_to_be_where_it_is_run(directory: Path) -> None:
-    """On another machine nobody here can tell."""
+    """On another machine nobody here knows."""
     system = load_system(written(directory, WITHOUT_COMMANDS))
     absent = load_system(written(directory, WITHOUT_COMMANDS.replace("./start.sh", "./end.sh", 1)))
     assert isinstance(system, Managed)
