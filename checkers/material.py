@@ -69,7 +69,7 @@ class Material:
 
     @property
     def hidden(self) -> bool:
-        """Nobody could read replicas' logs, of a cluster that was just used: clients alone tell."""
+        """Nobody could read replicas' logs, of a cluster that was just used."""
         return self.run is not None and not self.run.logs_readable
 
     @property

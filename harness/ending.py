@@ -174,7 +174,7 @@ async def _read_all(stage: Stage) -> tuple[FinalRead, ...]:
 
 
 async def _read_behind_last(stage: Stage) -> tuple[FinalRead, ...]:
-    """Where nobody sees the wire the end that a leader tells may be one that it will yet raise.
+    """Where nobody sees the wire the end that a leader reports may be one that it will yet raise.
 
     So each partition gets one more record. When that is acknowledged by all, whatever was
     acknowledged before is committed too, or is gone; and reads that have it have come to the end.

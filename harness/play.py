@@ -12,6 +12,7 @@ from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.clusters.kafka.kraft_properties import chosen_features
 from neaptide.clusters.own.model import Managed
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
@@ -77,8 +78,7 @@ async def play(
     min_acked: int = 1,
 ) -> Played:
     """Runs a scenario to its end. The run directory says how it went, also when interrupted."""
-    if system.own is not None:
-        scenario = _on_own(scenario, system)
+    scenario = _on_own(scenario, system)
     run = replace(
         new_run(scenario.name, system, seed, "scenario"),
         title=scenario.title,
@@ -118,34 +118,48 @@ async def play(
     return Played(directory, closed.disagreements)
 
 
-def _on_own(scenario: Scenario, system: System) -> Scenario:
-    """With the ids of the user's own brokers. Raises UsageError for what cannot be done to them."""
+def refused_by_own(scenario: Scenario, system: System) -> str | None:
+    """A sentence: why a system of the user's own cannot play it; None: it can, or is none."""
     own = system.own
+    if own is None:
+        return None
     if not isinstance(own, Managed):
-        raise UsageError(
-            f"{system.options}: a scenario is about brokers, and those of a cluster that is just"
-            " used are left alone; name [[brokers]] to start, or run a workload."
+        return (
+            f"{own.file}: a scenario is about brokers, and those of a cluster that is just used are"
+            " left alone; name [[brokers]] to start, or run a workload."
         )
     for what, needed, there in (
         ("brokers", len(scenario.brokers), len(own.brokers)),
         ("controllers", scenario.controllers, len(own.controllers) or scenario.controllers),
     ):
         if needed > there:
-            raise UsageError(
-                f"{own.file}: {scenario.name} needs {needed} {what}, and it has {there}."
-            )
+            return f"{own.file}: {scenario.name} needs {needed} {what}, and it has {there}."
+    features = chosen_features(scenario.settings)
+    if features:
+        return (
+            f"{own.file}: {scenario.name} chooses {', '.join(features)}, which is for who formats"
+            " the log directories: the prepare command."
+        )
     done = [scheduled.step for scheduled in scenario.steps]
     if any(isinstance(step, steps.Inject) for step in done):
-        raise UsageError(
+        return (
             f"{own.file}: {scenario.name} has calls of a broker fail, which is done to brokers that"
             " neaptide itself provisions."
         )
     unpaused = next((node.id for node in own.nodes if not node.can_pause), None)
     if unpaused is not None and any(isinstance(step, steps.Pause) for step in done):
-        raise UsageError(
-            f"{own.file}: {scenario.name} pauses, and node {unpaused} has a kill but no pause."
-        )
-    return with_brokers(scenario, own.ids[: len(scenario.brokers)])
+        return f"{own.file}: {scenario.name} pauses, and node {unpaused} has a kill but no pause."
+    return None
+
+
+def _on_own(scenario: Scenario, system: System) -> Scenario:
+    """With the ids of the user's own brokers. Raises UsageError for what cannot be done to them."""
+    refusal = refused_by_own(scenario, system)
+    if refusal is not None:
+        raise UsageError(refusal)
+    if not isinstance(system.own, Managed):
+        return scenario
+    return with_brokers(scenario, system.own.ids[: len(scenario.brokers)])
 
 
 def _check_machines(scenario: Scenario, place: Place) -> None:

@@ -42,7 +42,7 @@ def topics_of(asked: RandomRun, brokers: Sequence[int]) -> tuple[TopicSpec, ...]
 
 
 def names_of(asked: RandomRun) -> tuple[str, ...]:
-    """Of the topics; on a cluster with others' topics they can be told from those."""
+    """Of the topics; on a cluster with others' topics they are named apart from those."""
     names = WORKLOADS[asked.workload].topics(asked.topics)
     if asked.system.used is None:
         return names

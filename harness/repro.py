@@ -13,7 +13,7 @@ from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.own.parsing import SUFFIX
 from neaptide.harness.checking import SparkStart, check_and_report
 from neaptide.harness.matrix import finished_runs
-from neaptide.harness.play import Played, play
+from neaptide.harness.play import Played, play, refused_by_own
 from neaptide.harness.systems import KNOWN, System, fetch, parse_system, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
@@ -100,6 +100,7 @@ def cells(
         for system in wanted
         for _ in range(repeat)
         if lacks(scenario, system.like) is None
+        and not (all_of_them and refused_by_own(scenario, system))
         and (not simulated or is_simulated(scenario))
         and ((systems and not all_of_them) or expected_outcome(scenario, system.like) is not None)
     ]

@@ -25,7 +25,7 @@ from neaptide.clusters.kafka.image import read_image
 from neaptide.clusters.kafka.kraft import KraftCluster
 from neaptide.clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
 from neaptide.clusters.own.model import Managed, OwnSystem, Used
-from neaptide.clusters.own.parsing import SUFFIX, load_system
+from neaptide.clusters.own.parsing import SUFFIX, check_managed_on, load_system
 from neaptide.clusters.placed_cluster import PlacedCluster
 
 KAFKA = "kafka"
@@ -33,7 +33,7 @@ OWN = "own"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
 HOME_VERSION = "home"
 IMAGE_VERSION = "image"
-_OWN_HOSTS = ("local", "netns")  # whose processes are of this machine
+_OWN_HOSTS = ("local", "netns", "ssh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +167,10 @@ def check_system_on(system: System, place: Place) -> None:
     if system.own is not None and place.name not in _OWN_HOSTS:
         raise UsageError(
             f"{system.own.file}: brokers of your own are started with --host"
-            f" {' or '.join(_OWN_HOSTS)}, not on {place.name}."
+            f" {', '.join(_OWN_HOSTS)}, not on {place.name}."
         )
-    if isinstance(system.own, Managed) and place.name == "netns":
-        outside = next((node.id for node in system.own.nodes if node.pid_file is not None), None)
-        if outside is not None:
-            raise UsageError(
-                f"{system.own.file}: node {outside} has a pid_file, so that it is somebody else who"
-                " starts it, and not in a network namespace of ours; choose --host local."
-            )
+    if isinstance(system.own, Managed):
+        check_managed_on(system.own, place.name)
     if place.name == "simulation" and system.kind == KAFKA:
         raise UsageError(
             f"The simulation runs our own broker; for {system} choose another --host, or one of"

@@ -9,6 +9,7 @@ to undo is undone, and its directory is removed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -21,11 +22,13 @@ import sys
 import tarfile
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
 SILENCE_S = 60.0
+MARKED_WITHIN_S = 20.0
 PORT_FIRST, PORT_LAST = 10_000, 32_000  # below the ephemeral range
 _PR_SET_PDEATHSIG = 1
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -33,6 +36,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 say_lock = threading.Lock()
 children: dict[int, subprocess.Popen[bytes]] = {}
 undos: list[tuple[list[str], str]] = []
+marks: set[str] = set()  # of what may be there and is no child
 directory = ""
 
 
@@ -115,6 +119,51 @@ def do_signal(pid: int, number: int) -> bool:
     return state is not None and state.si_code == os.CLD_STOPPED
 
 
+def _marked(mark: str) -> dict[int, str]:
+    """What has this variable, as NAME=value, in its environment: by pid, how it does (T: stopped).
+
+    Zombies are left out.
+    """
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as environ:
+                if mark.encode() not in environ.read().split(b"\0"):
+                    continue
+            with open(f"/proc/{name}/stat", "rb") as stat:
+                state = stat.read().rpartition(b")")[2].split()[0].decode()
+        except OSError:  # gone, or not ours to look into
+            continue
+        if state not in "ZX":
+            found[int(name)] = state
+    return found
+
+
+def do_signal_marked(mark: str, number: int) -> bool:
+    """To all that has this mark, which is undone at the end too. False: there is nothing.
+
+    Answered when all has stopped (SIGSTOP), or is gone (SIGKILL), or does not come to that.
+    """
+    marks.add(mark)
+    found = _marked(mark)
+    deadline = time.monotonic() + MARKED_WITHIN_S
+    for pid in found:
+        _signal(pid, number)
+    while number in (signal.SIGSTOP, signal.SIGKILL) and time.monotonic() < deadline:
+        states = set(_marked(mark).values())
+        if not states or (number == signal.SIGSTOP and states <= {"T"}):
+            break
+        time.sleep(0.02)
+    return bool(found)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def do_run(argv: list[str], stdin: str) -> dict[str, Any]:
     """A command to its end; never a shell."""
     done = subprocess.run(
@@ -165,6 +214,7 @@ COMMANDS: dict[str, Any] = {
     "hello": do_hello,
     "start": do_start,
     "signal": do_signal,
+    "signal_marked": do_signal_marked,
     "run": do_run,
     "undo": do_undo,
     "pack": do_pack,
@@ -199,6 +249,8 @@ def tidy() -> None:
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
+    for mark in marks:
+        do_signal_marked(mark, signal.SIGKILL)
     for argv, stdin in undos:
         subprocess.run(argv, input=stdin.encode(), env=_environment(), timeout=30)
     if directory:

@@ -270,6 +270,12 @@ class SshHost:
         there.adopt(process)
         return process
 
+    async def signal_marked(self, node: int, mark: str, number: int) -> bool:
+        """To all on a node that has this variable, as NAME=value, in its environment, children of
+        children too; False: there is nothing. With SIGSTOP and SIGKILL it waits for the effect."""
+        done = self._nodes[node].connection.do("signal_marked", mark=mark, number=number)
+        return bool(await done)
+
     async def filter(self, node: int, drops: Collection[Drop]) -> int:
         there = self._nodes[node]
         run, table = there.connection.run, there.table

@@ -23,7 +23,7 @@ _RENAMED: Final = {"zookeeper.session.timeout.ms": _SESSION}
 
 
 def kraft_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Without what is for ZooKeeper, and what is told to StorageTool."""
+    """Without what is for ZooKeeper, and what StorageTool is given."""
     kept = {}
     for name, value in settings.items():
         name = _RENAMED.get(name, name)

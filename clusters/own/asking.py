@@ -52,13 +52,13 @@ class AskedCluster:
     def look(self, timeout_s: float = ASK_S) -> Seen | None:
         """None: nobody answers."""
         try:
-            told = self._client.list_topics(timeout=timeout_s)
+            answer = self._client.list_topics(timeout=timeout_s)
         except KafkaException:
             return None
         return Seen(
-            {number: f"{one.host}:{one.port}" for number, one in told.brokers.items()},
-            None if told.controller_id < 0 else int(told.controller_id),
-            {name: topic.partitions for name, topic in told.topics.items()},
+            {number: f"{one.host}:{one.port}" for number, one in answer.brokers.items()},
+            None if answer.controller_id < 0 else int(answer.controller_id),
+            {name: topic.partitions for name, topic in answer.topics.items()},
         )
 
     def create(self, topic: TopicSpec) -> None:
@@ -111,7 +111,7 @@ def brokers_of(used: Used) -> tuple[int, ...]:
 
 
 def advertised_at(address: str) -> Mapping[int, str]:
-    """Where a listener tells its clients to go, by broker; empty: nobody answers."""
+    """What a listener advertises to its clients, by broker; empty: nobody answers."""
     seen = AskedCluster(address, {}, address).look()
     return {} if seen is None else seen.brokers
 

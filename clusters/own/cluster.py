@@ -30,10 +30,22 @@ from neaptide.clusters.kafka.versions import Mode, parse_release, row_of
 from neaptide.clusters.own.asking import advertised_at
 from neaptide.clusters.own.model import Argv, Managed, OwnNode
 from neaptide.clusters.own.placeholders import fill
-from neaptide.clusters.own.process import MARK, Commands, OwnProcess, enter, read_pid
+from neaptide.clusters.own.process import (
+    MARK,
+    PID,
+    Commands,
+    MarkingHost,
+    OwnProcess,
+    RemoteProcess,
+    enter,
+    needs_no_pid,
+    read_pid,
+)
 
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
+_SHUT_WITHIN_S: Final = 5.0
+_LOOK_S: Final = 0.05  # nothing reports that nobody listens any more
 
 
 class OwnZooKeeperCluster(KafkaCluster):
@@ -76,7 +88,7 @@ class OwnZooKeeperCluster(KafkaCluster):
     def _here(self) -> str:
         return str(self._system.file.absolute().parent)
 
-    # --- what a node is told ---------------------------------------------------------------------
+    # --- what a node is given --------------------------------------------------------------------
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> Argv:
         node, file = self._own[broker], directory / "server.properties"
@@ -87,7 +99,7 @@ class OwnZooKeeperCluster(KafkaCluster):
 
     def _filled(self, node: int, argv: Argv) -> Argv:
         """But for {pid}, which only a running process has."""
-        return tuple(fill(word, {**self._places[node], "pid": "{pid}"}) for word in argv)
+        return tuple(fill(word, {**self._places[node], "pid": PID}) for word in argv)
 
     def _places_of(self, node: int, through: Listeners) -> dict[str, str]:
         address = self._host.address(node)
@@ -147,10 +159,15 @@ class OwnZooKeeperCluster(KafkaCluster):
                 for argv in (own.stop, own.kill, own.pause, own.resume)
             )
         )
-        if commands.kill is not None and self._starts[node] == 1:
+        is_first = self._starts[node] == 1
+        if commands.kill is not None and needs_no_pid(commands.kill) and is_first:
             enter(self._host.local.ledger, kill=commands.kill)
         since = time.time()
         started = await self._host.start(node, spec)
+        if isinstance(self._host, MarkingHost):
+            remote = RemoteProcess(f"The {spec.name}", started, mark, self._host, node)
+            await remote.begin()
+            return remote
         outside = None
         if own.pid_file is not None:
             file = Path(fill(own.pid_file, {"id": str(node), "here": self._here}))
@@ -182,6 +199,21 @@ class OwnZooKeeperCluster(KafkaCluster):
                 f" says last: {last_line(log)}"
             )
 
+    async def kill(self, broker: int) -> None:
+        """Raises HostError where it is not the broker that was killed."""
+        await super().kill(broker)
+        address = self._host.address(broker)
+        deadline = time.monotonic() + _SHUT_WITHIN_S
+        for port in self._own_ports(broker).values():
+            while await _is_listening(address, port):
+                if time.monotonic() > deadline:
+                    raise HostError(
+                        f"Node {broker} of {self._system.name} still listens at {address}:{port}"
+                        " after all that its start command has started was killed: somebody else"
+                        " runs it; give it a kill, or a pid_file."
+                    )
+                await asyncio.sleep(_LOOK_S)
+
     async def pause(self, broker: int) -> None:
         if not self._own[broker].can_pause:
             raise HostError(f"Node {broker} of {self._system.name} has a kill but no pause.")
@@ -198,7 +230,7 @@ class OwnZooKeeperCluster(KafkaCluster):
     async def check_links(
         self, through: Mapping[int, Listeners], coordinated: frozenset[int]
     ) -> None:
-        """Every broker tells clients and replicas to come through the gate, and comes to its
+        """Every broker advertises the gate to clients and replicas, and comes to its
         coordination service through it. Raises UsageError.
 
         `coordinated`: the brokers that the gate has such a connection of.
@@ -207,13 +239,13 @@ class OwnZooKeeperCluster(KafkaCluster):
             ports = {b: getattr(there, f"{listener}_port") for b, there in through.items()}
             first = next(iter(through))
             at = f"{through[first].host}:{ports[first]}"
-            told = await asyncio.to_thread(advertised_at, at)
+            advertised = await asyncio.to_thread(advertised_at, at)
             for broker, port in ports.items():
                 wanted = f"{through[broker].host}:{port}"
-                if told.get(broker) != wanted:
+                if advertised.get(broker) != wanted:
                     raise UsageError(
-                        f"{self._own[broker].properties}: broker {broker} tells those that come to"
-                        f" its {listener} listener to go to {told.get(broker, 'nowhere')}, past the"
+                        f"{self._own[broker].properties}: broker {broker} advertises"
+                        f" {advertised.get(broker, 'nothing')} on its {listener} listener, past the"
                         f" gate; let advertised.listeners have {{{listener}_advertised}} there."
                     )
         past = sorted(set(through) - coordinated)
@@ -260,6 +292,15 @@ class OwnKraftCluster(OwnZooKeeperCluster, KraftCluster):
 
     def _of_the_run(self) -> Mapping[str, str]:
         return kraft_settings(self._spec.settings)
+
+
+async def _is_listening(address: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def make_managed(

@@ -102,7 +102,7 @@ OwnSystem = Managed | Used
 
 
 def is_secret(name: str) -> bool:
-    """Whether what is called so is a secret, as far as its name tells."""
+    """Whether what is called so is a secret, by its name."""
     return _SECRET_NAME.search(name) is not None
 
 

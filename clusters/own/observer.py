@@ -17,7 +17,7 @@ from neaptide.clusters.observer import OnChange
 from neaptide.clusters.own.asking import AskedCluster, Seen
 from neaptide.clusters.own.model import Used
 
-_LOOK_S: Final = 0.5  # nothing tells that metadata has changed
+_LOOK_S: Final = 0.5  # nothing reports that metadata has changed
 _NO_EPOCH: Final = -1
 
 
@@ -60,7 +60,7 @@ class MetadataObserver:
         return {number: tuple(one.replicas) for number, one in partitions.items()}
 
     async def close(self) -> None:
-        """All clients have left: the topics of the run go, or are told in `left`."""
+        """All clients have left: the topics of the run go, or are in `left`."""
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -19,7 +19,15 @@ from neaptide.clusters.broker.replication.settings import InvalidSettingError
 from neaptide.clusters.broker.server.config import read_properties
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.kafka.versions import Addressing, Mode, Release, parse_release, row_of
-from neaptide.clusters.own.model import Argv, Managed, OwnNode, OwnSystem, Used, is_secret
+from neaptide.clusters.own.model import (
+    COMMANDS,
+    Argv,
+    Managed,
+    OwnNode,
+    OwnSystem,
+    Used,
+    is_secret,
+)
 from neaptide.clusters.own.placeholders import IN_COMMANDS, MEANINGS, unknown
 
 T = TypeVar("T")
@@ -282,7 +290,7 @@ def _check_placeholders(table: _Table, key: str, text: str, known: Mapping[str, 
 
 
 def _argv(table: _Table, key: str, known: Mapping[str, str], *, but: str) -> Argv | None:
-    """A command whose program is there. `but`: a placeholder that it cannot have."""
+    """A command, its program found. `but`: a placeholder that it cannot have."""
     words = table.find(key, list)
     if words is None:
         return None
@@ -297,10 +305,7 @@ def _program(table: _Table, key: str, word: str) -> str:
     """Beside the file where it is a relative path, else by PATH."""
     if unknown(word, {}) is not None:
         raise table.complain(f"{key}: the program {word!r} must be named without placeholders")
-    named = str(table.directory / word) if os.sep in word else word
-    if shutil.which(named) is None:
-        raise table.complain(f"{key}: there is no program {word!r} that can be run")
-    return named
+    return str(table.directory / word) if os.sep in word else word
 
 
 def _path(table: _Table, key: str) -> str | None:
@@ -312,3 +317,30 @@ def _path(table: _Table, key: str) -> str | None:
     if isinstance(table.raw.get("ids"), list) and len(table.raw["ids"]) > 1 and "{id}" not in text:
         raise table.complain(f"{key} must have {{id}} in it: each of these ids has its own")
     return text if text.startswith("{here}") else str(table.directory / text)
+
+
+# --- where it is to run --------------------------------------------------------------------------
+
+# What a node cannot have there: `local` can have all.
+_NOT_ON: Final[Mapping[str, tuple[str, ...]]] = {
+    "netns": ("pid_file",),
+    "ssh": ("pid_file", "log_dir", "stop", "kill", "pause", "resume"),
+}
+
+
+def check_managed_on(system: Managed, host: str) -> None:
+    """Raises UsageError where a node has what that host cannot do, or a program is not there."""
+    for node in system.nodes:
+        for key in _NOT_ON.get(host, ()):
+            if getattr(node, key) is not None:
+                raise UsageError(
+                    f"{system.file}: node {node.id} has a {key}, which goes with --host local"
+                    f"{' or netns' if key != 'pid_file' else ''}, not with {host}."
+                )
+        for key in COMMANDS if host != "ssh" else ():
+            argv: Argv | None = getattr(node, key)
+            if argv is not None and shutil.which(argv[0]) is None:
+                raise UsageError(
+                    f"{system.file}: {key} of node {node.id}: there is no program {argv[0]} that"
+                    " can be run."
+                )

@@ -3,7 +3,8 @@
 What a command starts, in the foreground, behind a script or in the background, is known by a
 variable in its environment, which all that it starts inherits. What somebody else starts for it (a
 service manager, a container's engine) has that not: its pid is in a file, or `kill` and `stop` are
-commands of their own. All are processes of this machine, or are ended by a command here.
+commands of their own. All are processes of this machine, or are ended by a command here; on another
+machine (ssh) the runner there looks for the variable.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import psutil
 
@@ -28,11 +29,13 @@ from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
 from neaptide.clusters.own.model import Argv
 
 MARK: Final = "NEAPTIDE_NODE"  # of one start of one node
+PID: Final = "{pid}"  # in a command, until it is run
 OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's own mark is not on
-_LOOK_S: Final = 0.02  # nothing tells that a process ends, or stops, that is no child
+_LOOK_S: Final = 0.02  # nothing reports the end or the stop of what is no child
 _DIES_WITHIN_S: Final = 20.0
 _PID_WITHIN_S: Final = 30.0
 _COMMAND_S: Final = 30.0
+_NO_SIGNAL: Final = 0
 
 Run = Callable[[Argv, str], Awaitable[None]]  # a command of the user's, and what it is for
 
@@ -135,14 +138,72 @@ class OwnProcess:
                 _signal(one, number)
         else:
             pid = str(next((one.pid for one in self._members()), ""))
-            await self._run(tuple(word.replace("{pid}", pid) for word in command), what)
+            await self._run(tuple(word.replace(PID, pid) for word in command), what)
 
     def end_now(self) -> None:
         """Without an event loop: what is left is killed, and by a command where there is one."""
-        if self.returncode is None and self._commands.kill is not None:
-            _run_now(self._commands.kill)
+        kill = self._commands.kill
+        if self.returncode is None and kill is not None and needs_no_pid(kill):
+            _run_now(kill)
         for one in self._members():
             _signal(one, signal.SIGKILL)
+
+
+def needs_no_pid(command: Argv) -> bool:
+    """Where it needs one, what it ends is a process of this machine, and is ended as such."""
+    return not any(PID in word for word in command)
+
+
+@runtime_checkable
+class MarkingHost(Protocol):
+    """A host whose nodes are other machines, and which finds there what has a mark."""
+
+    async def signal_marked(self, node: int, mark: str, number: int) -> bool: ...
+
+
+class RemoteProcess:
+    """Implements clusters.hosts.host.NodeProcess on another machine, where `started` stays in the
+    foreground: signals reach all that came of it."""
+
+    def __init__(
+        self, name: str, started: NodeProcess, mark: str, host: MarkingHost, node: int
+    ) -> None:
+        self._name = name
+        self._started = started
+        self._mark = f"{MARK}={mark}"
+        self._host = host
+        self._node = node
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.returncode
+
+    async def begin(self) -> None:
+        """From now on nothing of it outlives the runner of its machine."""
+        await self._host.signal_marked(self._node, self._mark, _NO_SIGNAL)
+
+    async def terminate(self) -> None:
+        await self._host.signal_marked(self._node, self._mark, signal.SIGTERM)
+
+    async def kill(self) -> None:
+        await self._host.signal_marked(self._node, self._mark, signal.SIGKILL)
+
+    async def pause(self) -> None:
+        if not await self._host.signal_marked(self._node, self._mark, signal.SIGSTOP):
+            raise HostError(f"{self._name} ended before it could be paused.")
+
+    async def resume(self) -> None:
+        await self._host.signal_marked(self._node, self._mark, signal.SIGCONT)
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        """A clean end is over when nothing of it is left."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        status = await self._started.wait(timeout_s)
+        while await self._host.signal_marked(self._node, self._mark, _NO_SIGNAL):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"{self._name} did not end within {timeout_s:g} s")
+            await asyncio.sleep(_LOOK_S)
+        return status
 
 
 def marked(mark: str) -> list[ProcessIdentity]:

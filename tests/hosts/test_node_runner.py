@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,54 @@ def test_a_stop_is_answered_when_it_has_stopped_and_not_for_the_dead(runner: Run
     runner.ask("signal", pid=sleeper.pid, number=int(signal.SIGKILL))
     sleeper.wait(DEADLINE_S)
     assert runner.ask("signal", pid=sleeper.pid, number=int(signal.SIGSTOP))["result"] is False
+
+
+MARK = "NEAPTIDE_NODE=it"
+SCRIPT = "setsid sleep 600 & sleep 600; true"
+
+
+def marked(runner: Runner) -> list[psutil.Process]:
+    """A script with a child, and one in a session of its own; another has another mark."""
+    log, env = str(runner.directory / "log"), {"NEAPTIDE_NODE": "it"}
+    for value in ("it", "itself"):
+        env["NEAPTIDE_NODE"] = value
+        runner.ask("start", argv=["sh", "-c", SCRIPT], cwd="/", env=env, log=log)
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        found = [p for p in psutil.process_iter() if is_marked(p)]
+        if sum(p.name() == "sleep" for p in found) == 2:
+            assert len(found) == 3
+            return found
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_marked(process: psutil.Process) -> bool:
+    try:
+        return bool(process.environ().get("NEAPTIDE_NODE") == "it")
+    except psutil.Error:
+        return False
+
+
+def test_a_signal_reaches_all_that_has_a_mark_and_nothing_else(runner: Runner) -> None:
+    ours = marked(runner)
+    assert runner.ask("signal_marked", mark=MARK, number=int(signal.SIGSTOP))["result"] is True
+    assert {one.status() for one in ours} == {psutil.STATUS_STOPPED}
+    assert runner.ask("signal_marked", mark=f"{MARK}self", number=0)["result"] is True
+    runner.ask("signal_marked", mark=MARK, number=int(signal.SIGKILL))
+    assert runner.ask("signal_marked", mark=MARK, number=0)["result"] is False
+    another = {"mark": f"{MARK}self", "number": int(signal.SIGKILL)}
+    assert runner.ask("signal_marked", **another)["result"] is True
+
+
+def test_what_has_a_mark_that_was_named_goes_with_the_runner(runner: Runner) -> None:
+    marked(runner)
+    for mark in (MARK, f"{MARK}self"):
+        runner.ask("signal_marked", mark=mark, number=0)
+    assert runner.process.stdin is not None
+    runner.process.stdin.close()
+    assert runner.process.wait(DEADLINE_S) == 0
+    assert not [process for process in psutil.process_iter() if is_marked(process)]
 
 
 def test_what_cannot_be_done_is_answered_and_the_runner_lives_on(runner: Runner) -> None:

@@ -47,3 +47,32 @@ def write_files(directory: Path, home: str) -> Path:
     for name, text in of_page().items():
         (directory / name).write_text(text.replace(INSTALLED, home), encoding="utf-8")
     return directory / "my-cluster.toml"
+
+
+# With ZooKeeper, for nodes that have no machine for a controller.
+_ZOOKEEPER = """\
+name = "zoo"
+behaves_like = "3.9.1"
+[environment]
+KAFKA_HEAP_OPTS = "-Xmx256m"
+[[brokers]]
+ids = [1, 2, 3]
+properties = "zoo.properties"
+start = ["{home}/bin/kafka-server-start.sh", "{{properties}}"]
+"""
+_ZOOKEEPER_PROPERTIES = """\
+broker.id={id}
+log.dirs={log_dir}
+zookeeper.connect={zookeeper}
+listeners=CLIENTS://{client_listen},BROKERS://{replication_listen}
+advertised.listeners=CLIENTS://{client_advertised},BROKERS://{replication_advertised}
+inter.broker.listener.name=BROKERS
+listener.security.protocol.map=CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT
+"""
+
+
+def write_zookeeper_files(directory: Path, home: str) -> Path:
+    file = directory / "zoo.toml"
+    file.write_text(_ZOOKEEPER.format(home=home), encoding="utf-8")
+    (directory / "zoo.properties").write_text(_ZOOKEEPER_PROPERTIES, encoding="utf-8")
+    return file

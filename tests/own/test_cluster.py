@@ -1,8 +1,10 @@
-"""What a managed node is told: its properties filled in, the run's settings, its commands."""
+"""What a managed node is given: its properties filled in, the run's settings, its commands."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from neaptide.clusters.hosts.here import LocalNodes
 from neaptide.clusters.hosts.ledger import Ledger
 from neaptide.clusters.hosts.local import LocalHost
 from neaptide.clusters.kafka.kraft_storage import CLUSTER_ID
+from neaptide.clusters.own import cluster as own_cluster
 from neaptide.clusters.own.cluster import OwnZooKeeperCluster, make_managed
 from neaptide.clusters.own.model import Managed
 from neaptide.clusters.own.parsing import load_system
@@ -68,18 +71,20 @@ def filled(directory: Path, node: str = "broker-2") -> dict[str, str]:
 
 def test_placeholders_settings_and_commands_of_a_broker(directory: Path) -> None:
     cluster = started(directory, MANAGED)
-    told = filled(directory)
+    given = filled(directory)
     client, replication = cluster.ports(2)
-    assert told["node.id"] == "2"
-    assert told["log.dirs"] == str(directory / "data-2") == str(cluster.log_directory(2))
-    assert told["listeners"] == f"CLIENT://127.0.0.1:{client},REPLICATION://127.0.0.1:{replication}"
+    assert given["node.id"] == "2"
+    assert given["log.dirs"] == str(directory / "data-2") == str(cluster.log_directory(2))
+    assert (
+        given["listeners"] == f"CLIENT://127.0.0.1:{client},REPLICATION://127.0.0.1:{replication}"
+    )
     gate = "CLIENT://127.0.0.1:1001,REPLICATION://127.0.0.1:1002"
-    assert told["advertised.listeners"] == gate
-    assert told["log.retention.ms"] == "7"  # the run's word over the file's
-    assert told["num.replica.fetchers"] == "4"  # the file's over ours
-    assert told["auto.create.topics.enable"] == "false"  # ours, where the file says nothing
-    assert told["broker.session.timeout.ms"] == "2000"
-    assert not [name for name in told if name.startswith("zookeeper.")]
+    assert given["advertised.listeners"] == gate
+    assert given["log.retention.ms"] == "7"  # the run's word over the file's
+    assert given["num.replica.fetchers"] == "4"  # the file's over ours
+    assert given["auto.create.topics.enable"] == "false"  # ours, where the file says nothing
+    assert given["broker.session.timeout.ms"] == "2000"
+    assert not [name for name in given if name.startswith("zookeeper.")]
     said = (directory / "said").read_text(encoding="utf-8").splitlines()
     properties = str(directory / "run" / "broker-2" / "settings" / "server.properties")
     opts = "-Dsome.password=hunter2-hunter2"
@@ -90,9 +95,9 @@ def test_placeholders_settings_and_commands_of_a_broker(directory: Path) -> None
 
 def test_a_controller_is_told_its_own(directory: Path) -> None:
     cluster = started(directory, MANAGED, node=100)
-    told = filled(directory, "controller-100")
-    assert told["at"] == "127.0.0.1:1004"
-    assert told["listeners"] == f"C://127.0.0.1:{cluster.quorum[100]}"
+    given = filled(directory, "controller-100")
+    assert given["at"] == "127.0.0.1:1004"
+    assert given["listeners"] == f"C://127.0.0.1:{cluster.quorum[100]}"
     assert (cluster.controllers, cluster.logs()["controller-100"].name) == (
         (100,),
         "controller-100.log",
@@ -101,9 +106,9 @@ def test_a_controller_is_told_its_own(directory: Path) -> None:
 
 def test_with_zookeeper_there_is_one_of_ours(directory: Path) -> None:
     cluster = started(directory, IN_ZOOKEEPER, "zookeeper.connect={zookeeper}\n")
-    told = filled(directory)
-    assert told["zookeeper.connect"] == "127.0.0.1:1003"
-    assert told["zookeeper.session.timeout.ms"] == "2000"
+    given = filled(directory)
+    assert given["zookeeper.connect"] == "127.0.0.1:1003"
+    assert given["zookeeper.session.timeout.ms"] == "2000"
     assert (cluster.controllers, dict(cluster.quorum)) == ((), {})
 
 
@@ -144,3 +149,51 @@ def test_features_are_for_who_formats(directory: Path) -> None:
     with pytest.raises(UsageError, match="is for who formats"):
         asyncio.run(cluster.start_coordination())
     host.close_now()
+
+
+ESCAPE = """\
+{how} python3 -c "
+import os, socket, sys, time
+held = socket.create_server(('127.0.0.1', int(sys.argv[1].partition(':')[2])))
+with open(sys.argv[2], 'w') as file:
+    file.write(str(os.getpid()))
+time.sleep(600)" "$1" "$2" &
+while [ ! -s "$2" ]; do sleep 0.05; done
+exec sleep 600
+"""
+
+
+@pytest.mark.parametrize(("how", "escapes"), [("setsid", False), ("env -i setsid", True)])
+def test_a_broker_that_survives_its_kill_is_said(
+    directory: Path, how: str, escapes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a container's engine runs it: it is not of those that the command has started."""
+    monkeypatch.setattr(own_cluster, "_SHUT_WITHIN_S", 0.5)
+    pid = directory / "pid"
+    (directory / "start.sh").write_text("#!/bin/sh\n" + ESCAPE.format(how=how), encoding="utf-8")
+    (directory / "broker.properties").write_text("node.id={id}\n", encoding="utf-8")
+    text = IN_ZOOKEEPER.replace('"{properties}", "-Dssl', f'"{{client_listen}}", "{pid}", "-Dssl')
+    system = load_system(written(directory, text.replace("prepare", "# ")))
+    assert isinstance(system, Managed)
+    spec = ClusterSpec((1,), {}, TopicSpec("t", {0: (1,)}, {}))
+
+    async def work() -> None:
+        host = LocalHost(Ledger(directory / "ledger"))
+        cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+        try:
+            await cluster.start(1, THROUGH)
+            while not (pid.is_file() and pid.read_text()):
+                await asyncio.sleep(0.05)
+            await cluster.kill(1)
+        finally:
+            host.close_now()
+
+    try:
+        if escapes:
+            with pytest.raises(HostError, match="Node 1 of mine still listens at 127"):
+                asyncio.run(work())
+        else:
+            asyncio.run(work())
+    finally:
+        if escapes:
+            os.kill(int(pid.read_text()), signal.SIGKILL)

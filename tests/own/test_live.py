@@ -28,6 +28,12 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 SECRET = "hunter2-hunter2"
+CLIENT = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "them",
+    "sasl.password": SECRET,
+}
 
 
 @pytest.fixture
@@ -106,7 +112,7 @@ def test_a_broker_that_leads_past_the_gate_ends_the_run(tmp_path: Path, system: 
     assert verdict is None
     assert done.returncode == 64
     last = done.stderr.strip().splitlines()[-1]
-    assert f"{properties}: broker 1 tells those that come to its client listener" in last
+    assert f"{properties}: broker 1 advertises 127.0.0.1:" in last
     assert "{client_advertised}" in last
     assert managed(tmp_path) == []
 
@@ -157,8 +163,14 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         f"process.roles=broker,controller\nnode.id=7\nlog.dirs={tmp_path}/theirs\n"
         f"controller.quorum.voters=7@127.0.0.1:{controller}\n"
         "controller.listener.names=CONTROLLER\n"
-        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n"
-        "offsets.topic.replication.factor=1\n",
+        f"listeners=SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n"
+        "offsets.topic.replication.factor=1\n"
+        "listener.security.protocol.map=SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT\n"
+        "inter.broker.listener.name=SASL_PLAINTEXT\n"
+        "sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n"
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config="
+        "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        f' username="them" password="{SECRET}" user_them="{SECRET}";\n',
         encoding="utf-8",
     )
     environment = {**os.environ, "KAFKA_HEAP_OPTS": "-Xmx256m"}
@@ -184,17 +196,20 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def topics_at(address: str) -> set[str] | None:
     try:
-        told = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=5)
+        answer = AdminClient({"bootstrap.servers": address, **CLIENT}).list_topics(timeout=5)
     except Exception:
         return None
-    return {name for name in told.topics if not name.startswith("__")}  # not Kafka's own
+    return {name for name in answer.topics if not name.startswith("__")}  # not Kafka's own
 
 
-def used_file(directory: Path, address: str) -> Path:
+def used_file(directory: Path, address: str, **client: str) -> Path:
+    """`client`: settings that are not CLIENT's."""
     file = directory / "theirs.toml"
+    settings = {**CLIENT, **client}
+    lines = [f'"{name}" = "{value}"\n' for name, value in settings.items()]
     file.write_text(
-        f'name = "theirs"\nbehaves_like = "3.9.1"\nbootstrap = "{address}"\n'
-        f'[client]\n"client.id" = "them"\n"sasl.password" = "{SECRET}"\n',
+        f'name = "theirs"\nbehaves_like = "3.9.1"\nbootstrap = "{address}"\n[client]\n'
+        + "".join(lines),
         encoding="utf-8",
     )
     return file
@@ -228,7 +243,23 @@ def test_a_cluster_that_is_used_is_judged_by_what_clients_saw_and_lives_on(
     assert broker.poll() is None
     assert topics_at(address) == before
     assert files_with(tmp_path / "runs", SECRET) == []
+    assert SECRET not in done.stderr + done.stdout
     assert files_with(tmp_path / "runs", "own:theirs")  # the twin: the search finds what is there
+
+
+def test_a_cluster_that_does_not_let_us_in(
+    tmp_path: Path, running: tuple[subprocess.Popen[bytes], str]
+) -> None:
+    """The twin is the test before, with the right password."""
+    _, address = running
+    wrong = {"sasl.password": "hunter3-hunter3"}
+    done, _ = neaptide(
+        tmp_path, "run", "append", "--system", str(used_file(tmp_path, address, **wrong))
+    )
+    assert done.returncode == 69
+    assert "and that [client] is what it takes" in done.stderr
+    assert "hunter3" not in done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(

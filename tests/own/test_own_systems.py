@@ -13,12 +13,19 @@ import pytest
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import Place
 from neaptide.harness.catalog import scenario_files
-from neaptide.harness.play import play
-from neaptide.harness.random_load import names_of
+from neaptide.harness.play import play, refused_by_own
 from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
+from neaptide.harness.random_load import names_of
+from neaptide.harness.repro import cells
 from neaptide.harness.systems import System, check_system_on, generation_of, parse_system
 from neaptide.nemesis.drawn.faults import CutFault
-from neaptide.nemesis.scenario import expected_outcome, load_scenario, with_brokers
+from neaptide.nemesis.scenario import (
+    ScheduledStep,
+    expected_outcome,
+    load_scenario,
+    with_brokers,
+)
+from neaptide.nemesis.steps import Inject, Pause
 from tests.own.files import MANAGED, USED, written
 
 LIKE = "kafka:3.9.1-kraft"
@@ -110,8 +117,8 @@ def test_a_scenario_is_not_for_it_either(used: System) -> None:
 
 
 def test_where_managed_brokers_run(managed: System) -> None:
-    for name in ("ssh", "docker", "simulation"):
-        with pytest.raises(UsageError, match=rf"--host local or netns, not on {name}"):
+    for name in ("docker", "simulation"):
+        with pytest.raises(UsageError, match=rf"--host local, netns, ssh, not on {name}"):
             check_system_on(managed, Place(name))
     check_system_on(managed, Place("netns"))
 
@@ -121,3 +128,30 @@ def test_topics_on_a_cluster_with_topics_of_others_can_be_told(
 ) -> None:
     assert names_of(asked(used, topics=2)) == ("neaptide-7-t", "neaptide-7-t1")
     assert names_of(asked(managed, topics=2)) == ("t", "t1")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"brokers": {"A": 0, "B": 1, "C": 2, "D": 3}}, "needs 4 brokers, and it has 3"),
+        ({"controllers": 3}, "needs 3 controllers, and it has 1"),
+        ({"settings": {"eligible.leader.replicas.version": "1"}}, "is for who formats"),
+        ({"steps": (ScheduledStep(Inject("A", "fsync"), 1),)}, "calls of a broker fail"),
+        (
+            {"steps": (ScheduledStep(Pause("A"), 1),)},
+            "pauses, and node 100 has a kill but no pause",
+        ),
+    ],
+)
+def test_a_scenario_that_a_system_cannot_play_is_named(
+    managed: System, change: dict[str, Any], says: str
+) -> None:
+    """The twin is the scenario as it is; and `repro` of all scenarios passes over the others."""
+    assert refused_by_own(LOSS, managed) is None
+    changed = replace(LOSS, **change)
+    assert says in (refused_by_own(changed, managed) or "")
+    assert refused_by_own(changed, parse_system("kafka:3.9.1")) is None
+    files = [(Path("it"), LOSS), (Path("other"), changed)]
+    name = [str(managed.own.file)] if managed.own else []
+    kept = cells(files, name, 1, all_of_them=True)
+    assert [cell.scenario for cell in kept] == [LOSS]

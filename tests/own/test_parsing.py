@@ -8,8 +8,13 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.own.model import NOT_RECORDED, Managed, Used
-from neaptide.clusters.own.parsing import load_system
+from neaptide.clusters.own.parsing import check_managed_on, load_system
 from tests.own.files import BROKER, MANAGED, USED, written
+
+WITHOUT_COMMANDS = (
+    "\n".join(line for line in MANAGED.splitlines() if not line.startswith(("kill", "log_dir")))
+    + "\n"
+)
 
 
 def test_a_cluster_that_is_used(directory: Path) -> None:
@@ -92,12 +97,6 @@ def test_a_secret_may_come_from_the_environment(
         (MANAGED, 'kill = ["./start.sh", "{pid}"]', "kills = []", "controllers 1: there is no 'ki"),
         (MANAGED, '["./start.sh", "{pid}"]', "[]", "controllers 1: kill must be a list of texts"),
         (MANAGED, '["./start.sh", "{pid}"]', '"kill it"', "controllers 1: kill must be a list"),
-        (
-            MANAGED,
-            'start = ["./start.sh", "{properties}", ',
-            'start = ["./end.sh", ',
-            "program './",
-        ),
         (MANAGED, '"{here}/format.sh"', '"{pid}"', "prepare: there is no placeholder {pid}"),
         (MANAGED, '"{here}/format.sh"', '"{hear}"', "prepare: there is no placeholder {hear}"),
         (MANAGED, '"data-{id}"', '"data"', "log_dir must have {id} in it"),
@@ -141,6 +140,44 @@ def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> 
         load_system(file)
     assert says in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_program_has_to_be_where_it_is_run(directory: Path) -> None:
+    """On another machine nobody here knows."""
+    system = load_system(written(directory, WITHOUT_COMMANDS))
+    absent = load_system(written(directory, WITHOUT_COMMANDS.replace("./start.sh", "./end.sh", 1)))
+    assert isinstance(system, Managed)
+    assert isinstance(absent, Managed)
+    for host in ("local", "netns"):
+        check_managed_on(system, host)
+        with pytest.raises(UsageError, match=r"start of node 1: there is no program .*/end\.sh"):
+            check_managed_on(absent, host)
+    check_managed_on(absent, "ssh")
+
+
+@pytest.mark.parametrize(
+    ("line", "hosts"),
+    [
+        ('kill = ["sh"]', {"local", "netns"}),
+        ('stop = ["sh"]', {"local", "netns"}),
+        ('pause = ["sh"]\nresume = ["sh"]', {"local", "netns"}),
+        ('pid_file = "it.pid"', {"local"}),
+        ('log_dir = "data"', {"local", "netns"}),
+        ("", {"local", "netns", "ssh"}),
+    ],
+)
+def test_what_a_node_can_have_is_the_hosts_to_say(
+    directory: Path, line: str, hosts: set[str]
+) -> None:
+    system = load_system(written(directory, f"{WITHOUT_COMMANDS}{line}\n"))
+    assert isinstance(system, Managed)
+    for host in ("local", "netns", "ssh"):
+        if host in hosts:
+            check_managed_on(system, host)
+        else:
+            key = line.partition(" ")[0]
+            with pytest.raises(UsageError, match=rf"node 100 has a {key}, .* not with {host}\.$"):
+                check_managed_on(system, host)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
