@@ -33,6 +33,7 @@ from neaptide.clusters.broker.storage.errors import (
     TruncatedBatchError,
     UnsupportedCompressionError,
 )
+from neaptide.clusters.broker.storage.record_walk import walk
 
 Bytes = bytes | bytearray | memoryview
 
@@ -53,7 +54,6 @@ _CONTROL: Final = 0x20
 _SMALLEST_RECORD: Final = 7  # bytes: its length, attributes, two deltas, and three times nothing
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
-_VARINT_BYTES_MAX: Final = 10
 
 
 class BatchHeader(NamedTuple):
@@ -202,7 +202,7 @@ def walk_records(
     if header.record_count * _SMALLEST_RECORD > end - at:
         raise InvalidRecordError(f"{end - at} bytes cannot be {header.record_count} records")
     try:
-        at, earliest, latest = _walk(data, at, end, header.record_count)
+        at, earliest, latest = walk(data, at, end, header.record_count)
     except (IndexError, ValueError) as error:
         raise InvalidRecordError(f"its records are not what they claim to be: {error}") from error
     if at != end:
@@ -211,88 +211,6 @@ def walk_records(
     if base + earliest < _INT64_MIN or base + latest > _INT64_MAX:
         raise InvalidTimestampError("a record has a time that no number of 64 bits can hold")
     return base + latest
-
-
-def _walk(  # noqa: C901 (one loop, without a call in it: every record comes by here)
-    data: bytes, at: int, end: int, count: int
-) -> tuple[int, int, int]:
-    """Where the records end, and the least and the largest timestamp delta.
-
-    Varints of one byte, which most are, are read in place. Raises ValueError, or IndexError where
-    the bytes end.
-    """
-    earliest = latest = None
-    for offset_delta in range(count):
-        raw = data[at]
-        at += 1
-        if raw > 0x7F:
-            raw, at = _raw_varint(data, at - 1)
-        record_end = at + (raw >> 1)
-        if raw & 1 or record_end > end:
-            raise ValueError(f"record {offset_delta} is longer than what is left")
-        raw = data[at + 1]  # behind the attributes, of which none are defined
-        at += 2
-        if raw > 0x7F:
-            raw, at = _raw_varint(data, at - 1)
-        timestamp_delta = (raw >> 1) ^ -(raw & 1)
-        if latest is None or earliest is None:
-            earliest = latest = timestamp_delta
-        elif timestamp_delta > latest:
-            latest = timestamp_delta
-        elif timestamp_delta < earliest:
-            earliest = timestamp_delta
-        raw = data[at]
-        at += 1
-        if raw > 0x7F:
-            raw, at = _raw_varint(data, at - 1)
-        if raw != offset_delta << 1:
-            raise ValueError(f"record {offset_delta} has another offset")
-        raw = data[at]  # the key's length
-        at += 1
-        if raw > 0x7F:
-            raw, at = _raw_varint(data, at - 1)
-        if not raw & 1:
-            at += raw >> 1
-        raw = data[at]  # the value's length
-        at += 1
-        if raw > 0x7F:
-            raw, at = _raw_varint(data, at - 1)
-        if not raw & 1:
-            at += raw >> 1
-        raw = data[at]  # the number of headers
-        at += 1
-        if raw:
-            at = _walk_headers(data, at - 1, record_end)
-        if at != record_end:
-            raise ValueError(f"record {offset_delta} is not as long as it claims")
-    return at, earliest or 0, latest or 0
-
-
-def _walk_headers(data: bytes, at: int, end: int) -> int:
-    raw, at = _raw_varint(data, at)
-    if raw & 1 or raw > end - at:  # each has two lengths
-        raise ValueError("a record has a number of headers that cannot be")
-    for _ in range(raw >> 1):
-        raw, at = _raw_varint(data, at)
-        if raw & 1:
-            raise ValueError("a header has no name")
-        raw, at = _raw_varint(data, at + (raw >> 1))
-        if not raw & 1:
-            at += raw >> 1
-    return at
-
-
-def _raw_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A varint before its sign is taken out of it, and where it ends."""
-    raw = shift = 0
-    for _ in range(_VARINT_BYTES_MAX):
-        byte = data[at]
-        at += 1
-        raw |= (byte & 0x7F) << shift
-        if byte <= 0x7F:
-            return raw, at
-        shift += 7
-    raise ValueError("a varint that does not end")
 
 
 def with_max_timestamp(batch: bytes, header: BatchHeader, max_timestamp: int) -> bytes:
