@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 _VARINT_BYTES_MAX: Final = 10
 _FEW: Final = 16  # of which it is tried whether they are alike
 _MANY: Final = (2048, 256, 64)  # how many then; the next where these are not all alike
+_NO_SIZE: Final = 1 << 62  # of a record with headers, or of one that is wrong: none is alike
 _APART: Final = 64  # how many one by one, before it is tried again
 _PLAIN: Final = bytes(range(0, 0x80, 2))  # a varint of one byte that is not negative
 _PLAIN_LOW: Final = bytes(range(0x80, 0x100, 2))  # the first of two such bytes
@@ -190,10 +191,17 @@ def _layout(data: bytes, first: int) -> _Layout:
     raw, behind_key = raw_varint(data, key)
     value = behind_key + (0 if raw & 1 else raw >> 1)
     raw, behind_value = raw_varint(data, value)
-    starts = (timestamp, offset, key, behind_key, value, behind_value)
     last = behind_value + (0 if raw & 1 else raw >> 1) - first
     is_sound = last + 1 == size and data[first + last] == 0
-    return _Layout(*(one - first for one in starts), size if is_sound else 1 << 62)
+    return _Layout(
+        timestamp - first,
+        offset - first,
+        key - first,
+        behind_key - first,
+        value - first,
+        behind_value - first,
+        size if is_sound else _NO_SIZE,
+    )
 
 
 def _together(data: bytes, at: int, index: int, many: int, layout: _Layout) -> Walked | None:
