@@ -143,15 +143,18 @@ class LiveCluster:
     def state(self, topic: str, partition: int = 0) -> Any:
         return self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
 
-    def await_leader(self, topic: str, *, other_than: int) -> int:
+    def await_leader(self, topic: str, *, other_than: int, partition: int = 0) -> int:
         def leader() -> int | None:
-            found = self.state(topic)["leader"]
+            found = self.state(topic, partition)["leader"]
             return None if found in (-1, other_than) else int(found)
 
         return until(leader, f"{topic} is led by another broker than {other_than}")
 
-    def await_isr(self, topic: str, isr: Sequence[int]) -> None:
-        until(lambda: sorted(self.state(topic)["isr"]) == sorted(isr), f"{topic} has ISR {isr}")
+    def await_isr(self, topic: str, isr: Sequence[int], partition: int = 0) -> None:
+        until(
+            lambda: sorted(self.state(topic, partition)["isr"]) == sorted(isr),
+            f"{topic}-{partition} has ISR {isr}",
+        )
 
     # --- topics ----------------------------------------------------------------------------------
 
