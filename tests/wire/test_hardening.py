@@ -375,3 +375,32 @@ def test_a10_no_replica_gets_a_directory_outside(tmp_path: Path, name: str, part
         assert not world.failures
 
     play(run())
+
+
+def test_a11_a_fetch_is_answered_up_to_fetch_max_bytes(tmp_path: Path) -> None:
+    """Whatever its max_bytes; a batch that is larger comes alone."""
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data", fetch_max_bytes="1000").lead()
+        size = len(batch(0, [b"x" * 300]))
+        for offset in range(5):
+            assert await leader.produce(batch(0, [b"x" * 300])) == ("none", offset)
+        assert len(bytes((await leader.read()).records)) == 1000 // size * size
+        assert await leader.produce(batch(0, [b"x" * 3000])) == ("none", 5)
+        assert len(bytes((await leader.read(5)).records)) > 3000
+
+    play(run())
+
+
+def test_a11_while_many_answers_are_not_read_a_fetch_gets_one_batch(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        size = len(batch(0, [b"x"]))
+        for offset in range(5):
+            assert await leader.produce(batch(0, [b"x"])) == ("none", offset)
+        leader.shell._crowd.keep_unread(1 << 27)
+        assert len(bytes((await leader.read()).records)) == size
+        leader.shell._crowd.keep_unread(-(1 << 27))
+        assert len(bytes((await leader.read()).records)) == 5 * size
+
+    play(run())
