@@ -404,3 +404,26 @@ def test_a11_while_many_answers_are_not_read_a_fetch_gets_one_batch(tmp_path: Pa
         assert len(bytes((await leader.read()).records)) == 5 * size
 
     play(run())
+
+
+def test_a11_names_of_topics_being_created_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came to nothing are forgotten; as many as are waited for are enough."""
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        wanted: list[str] = []
+        monkeypatch.setattr(leader.shell, "tell", lambda event: wanted.append(event.topic))
+        now = 1_000.0
+        monkeypatch.setattr(leader.shell._loop, "time", lambda: now)
+        for number in range(3_000):
+            leader.shell._want(f"t{number}")
+            leader.shell._want(f"t{number}")
+        assert len(leader.shell._being_created) == len(wanted) == 1_000
+        now += 31.0
+        leader.shell._want("another")
+        assert list(leader.shell._being_created) == ["another"]
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(run())
