@@ -19,7 +19,12 @@ from pathlib import Path
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.log import Log
-from neaptide.clusters.broker.storage.record_batch import assign, parse_batches
+from neaptide.clusters.broker.storage.record_batch import (
+    assign,
+    parse_batches,
+    validate_produced,
+    walk_records,
+)
 from tests.storage.batches import batch
 
 
@@ -41,11 +46,13 @@ def measure(step: Callable[[], int], seconds: float) -> dict[str, float]:
 
 
 def appender(log: Log, produced: bytes) -> Callable[[], int]:
-    """All that a leader does with a batch: parse, check, assign, append."""
+    """All that a leader does with a batch: parse, check, look at its records, assign, append."""
 
     def step() -> int:
         data = bytearray(produced)
-        parse_batches(data)
+        [header] = parse_batches(produced)
+        validate_produced(header)
+        walk_records(produced, 0, header)
         log.append(data, assign(data, log.log_end_offset, 0))
         return len(data)
 

@@ -104,11 +104,11 @@ def produce(
     acks: int = -1,
     request: int = 1,
     timeout_ms: int = 30_000,
-    valid: bool = True,
+    error: told.Error = told.Error.NONE,
     partition: TopicPartition = T,
 ) -> told.ProduceRequested:
     """One record for each size."""
-    batches = tuple(told.ProducedBatch(1, size, f"r{request}", valid) for size in sizes or (100,))
+    batches = tuple(told.ProducedBatch(1, size, f"r{request}", error) for size in sizes or (100,))
     return told.ProduceRequested(request, acks, timeout_ms, ((partition, batches),))
 
 

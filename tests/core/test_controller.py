@@ -337,6 +337,73 @@ def test_c9_leaders_and_replicas_are_spread_evenly(brokers: int) -> None:
     assert all(len(set(replicas)) == replication for replicas in assigned.values())
 
 
+@pytest.mark.parametrize("replication", [2, 3])
+def test_a9_no_rack_has_two_replicas_before_every_rack_has_one(replication: int) -> None:
+    racks = {0: "x", 1: "x", 2: "x", 3: "y", 4: "y", 5: "z"}
+    assigned = assign_replicas("t", tuple(racks), 12, replication, racks)
+    assert all(len({racks[b] for b in replicas}) == replication for replicas in assigned.values())
+    assert set(Counter(replicas[0] for replicas in assigned.values()).values()) == {2}
+
+
+def test_a9_racks_count_only_where_every_broker_has_one() -> None:
+    racks = {0: "x", 1: "x", 2: None, 3: "y"}
+    without = assign_replicas("t", tuple(racks), 8, 2)
+    assert assign_replicas("t", tuple(racks), 8, 2, racks) == without
+    assert assign_replicas("t", tuple(racks), 8, 2, {**racks, 2: "z"}) != without
+
+
+def test_a9_a_topic_with_a_bad_setting_is_refused_alone() -> None:
+    one = _controller()
+    topics = (
+        told.NewTopic("good", 1, 2, {}, {}),
+        told.NewTopic("bad", 1, 2, {}, {"min.insync.replicas": "two"}),
+        told.NewTopic("worse", 1, 2, {}, {}, refused="segment.bytes cannot be 3."),
+    )
+    effects = step(one, told.CreateTopicsRequested(9, topics, 1_000), NOW)
+    assert [asked.topic for asked in _asked(effects, CreateTopic)] == ["good"]  # type: ignore[attr-defined]
+    assert _results(step(one, TimerFired(DelayedOperationExpired(9)), NOW)) == [
+        ("good", Error.REQUEST_TIMED_OUT),
+        ("bad", Error.INVALID_CONFIG),
+        ("worse", Error.INVALID_CONFIG),
+    ]
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        (told.NewTopic("u", 2**31 - 1, 1, {}, {}),),
+        (told.NewTopic("u", 10_001, 1, {}, {}),),
+        (told.NewTopic("u", -1, -1, {number: (A,) for number in range(10_001)}, {}),),
+        tuple(told.NewTopic(f"u{number}", 1, 1, {}, {}) for number in range(20_000)),
+    ],
+    ids=["2^31-1 partitions", "10001 partitions", "10001 assigned", "20000 topics"],
+)
+def test_a10_more_partitions_than_a_request_may_have_are_refused_at_once(
+    topics: tuple[told.NewTopic, ...],
+) -> None:
+    one = _controller()
+    effects = step(one, told.CreateTopicsRequested(9, topics, 1_000), NOW)
+    assert [type(effect) for effect in given.did(effects)] == [do.RespondCreateTopics]
+    assert set(_results(effects)) == {(new.topic, Error.POLICY_VIOLATION) for new in topics}
+
+
+def test_a10_as_many_partitions_as_a_request_may_have_are_created() -> None:
+    topics = (told.NewTopic("u", 9_999, 1, {}, {}), told.NewTopic("v", 1, 1, {}, {}))
+    effects = step(_controller(), told.CreateTopicsRequested(9, topics, 1_000), NOW)
+    assert [asked.topic for asked in _asked(effects, CreateTopic)] == ["u", "v"]  # type: ignore[attr-defined]
+
+
+def test_a1_settings_that_change_make_a_partition_without_leader_be_looked_at_again() -> None:
+    """unclean.leader.election.enable, switched on while the partition waits."""
+    one = _controller()
+    before = one.controller.topics  # type: ignore[union-attr]
+    assert not _asked(step(one, TopicsChanged(before), NOW), ReadLeaderAndIsr)
+    settings = {"unclean.leader.election.enable": "true"}
+    after = {"t": TopicConfiguration(before["t"].assignment, settings)}
+    (asked,) = _asked(step(one, TopicsChanged(after), NOW), ReadLeaderAndIsr)
+    assert asked == ReadLeaderAndIsr((T,))
+
+
 def test_c9_or_as_the_request_assigns_them() -> None:
     one = _controller()
     new = told.NewTopic("u", -1, -1, {0: (C, A), 1: (A, B)}, {})

@@ -305,11 +305,12 @@ def test_e6_a_follower_says_first_which_epoch_is_wrong(believed: int, error: Err
 
 def test_e6_offsets_are_told_with_their_epochs() -> None:
     leader = _in_epoch_5("2.1")
-    asked = told.ListOffsetsRequested(
-        7, -1, (told.OffsetAsked(T, told.EARLIEST_TIMESTAMP), told.OffsetAsked(T, -1))
-    )
-    (answer,) = given.did(step(leader, asked, NOW))
-    assert [(one.offset, one.leader_epoch) for one in answer.results] == [(0, 0), (3, 5)]
+    found = []
+    for timestamp in (told.EARLIEST_TIMESTAMP, told.LATEST_TIMESTAMP):
+        asked = told.ListOffsetsRequested(7, -1, (told.OffsetAsked(T, timestamp),))
+        (answer,) = given.did(step(leader, asked, NOW))
+        found += [(one.offset, one.leader_epoch) for one in answer.results]
+    assert found == [(0, 0), (3, 5)]
 
 
 def test_e6_a_follower_waits_for_a_leader_that_does_not_know_the_epoch_yet() -> None:

@@ -40,7 +40,7 @@ def _lead(
 ) -> tuple[do.Effect, ...]:
     """The controller names a leader of the groups' partition, and all brokers hear of it."""
     state = _state(leader, epoch, isr)
-    step(one, told.UpdateMetadataRequested(1, C, 1, (state,), LIVE), NOW)
+    step(one, told.UpdateMetadataRequested(1, C, 1, (state,), LIVE, 1), NOW)
     return step(one, told.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
 
 
@@ -94,6 +94,66 @@ def test_g1_the_coordinator_leads_the_groups_partition() -> None:
     assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, A)]
     _lead(one, leader=B, epoch=1)
     assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, B)]
+
+
+def _told_of(one: Broker, numbers: range, leader: int = A, offsets_partitions: int = 50) -> None:
+    """The controller has told of some partitions of the groups' topic."""
+    states = tuple(
+        told.PartitionState(
+            TopicPartition(OFFSETS_TOPIC, number), LeaderAndIsr(leader, 0, (A,), 1, 0), (A,), {}
+        )
+        for number in numbers
+    )
+    step(one, told.UpdateMetadataRequested(1, C, 1, states, LIVE, offsets_partitions), NOW)
+    step(one, told.LeaderAndIsrRequested(1, C, 1, states, LIVE), NOW)
+    for state in states:
+        step(one, told.PositionsRead(state.partition, {}), NOW)
+
+
+def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_told() -> None:
+    """7 of 50 are known, and the group belongs to number 12."""
+    one = broker("2.1", None)
+    asked = told.FindCoordinatorRequested(5, "my-group")
+    unknown = do.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    _told_of(one, range(7))
+    assert did(step(one, asked, NOW)) == [unknown]
+    refused = do.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
+    assert did(step(one, _commit(3, "my-group"), NOW)) == [refused]
+    assert _position(one, "my-group").error is Error.NOT_COORDINATOR
+    _told_of(one, range(7, 50))
+    assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, A)]
+    [appended] = did(step(one, _commit(3, "my-group"), NOW), do.AppendToLog)
+    assert isinstance(appended, do.AppendToLog)
+    assert appended.partition == TopicPartition(OFFSETS_TOPIC, 12)
+
+
+def test_a2_nobody_coordinates_while_the_number_of_partitions_is_not_known() -> None:
+    one = broker("2.1", None)
+    _told_of(one, range(7), offsets_partitions=0)
+    [answer] = did(step(one, told.FindCoordinatorRequested(5, "g"), NOW))
+    assert answer == do.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    [refused] = _answers(step(one, _commit(3), NOW))
+    assert refused == do.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
+
+
+def test_a2_clients_may_not_produce_into_an_internal_topic() -> None:
+    one = _coordinator()
+    batches = (told.ProducedBatch(1, 100, "forged"),)
+    effects = step(one, told.ProduceRequested(8, 1, 1_000, ((G, batches),)), NOW)
+    [answer] = did(effects)
+    assert isinstance(answer, do.RespondProduce)
+    assert [result.error for result in answer.results] == [Error.INVALID_TOPIC_EXCEPTION]
+
+
+def test_a9_before_kip_115_the_topic_is_made_with_the_brokers_that_there_are() -> None:
+    """Two brokers, three replicas wanted: made with two before 0.11, not at all from then on."""
+    asked = told.FindCoordinatorRequested(5, "g")
+    for generation, replicas in (("0.8", 2), ("0.10", 2), ("0.11", None), ("4.0", None)):
+        one = broker(generation, None)
+        step(one, told.UpdateMetadataRequested(1, C, 1, (), LIVE[:2]), NOW)
+        created = did(step(one, asked, NOW), do.Coordinate)
+        found = [len(c.request.configuration.assignment[0]) for c in created]  # type: ignore[union-attr]
+        assert found == ([] if replicas is None else [replicas])
 
 
 def test_g1_the_first_who_asks_has_the_topic_made() -> None:

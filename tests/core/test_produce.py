@@ -146,8 +146,8 @@ def test_p2_an_abandoned_produce_is_forgotten_and_its_record_stays() -> None:
     ("event", "error"),
     [
         (given.produce(99, 101), Error.RECORD_TOO_LARGE),
-        (given.produce(99, valid=False), Error.CORRUPT_MESSAGE),
-        (given.produce(101, valid=False), Error.CORRUPT_MESSAGE),
+        (given.produce(99, error=Error.CORRUPT_MESSAGE), Error.CORRUPT_MESSAGE),
+        (given.produce(101, error=Error.CORRUPT_MESSAGE), Error.CORRUPT_MESSAGE),
         (replace(given.produce(), partitions=((T, ()),)), Error.CORRUPT_MESSAGE),
     ],
 )

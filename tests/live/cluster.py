@@ -47,24 +47,29 @@ class LiveCluster:
     """Start it with `LiveCluster(directory)`; end it with `close`."""
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str], generation: str = "0.11"
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        generation: str = "0.11",
+        members: tuple[int, ...] = BROKERS,
     ) -> None:
+        self.members = members
         self._loop = asyncio.new_event_loop()
         self.host = LocalHost()
         self.brokers = BrokerCluster(
             LocalNodes(self.host),
             directory,
             generation,
-            ClusterSpec(BROKERS, settings, TopicSpec("unused", {}, {})),
+            ClusterSpec(members, settings, TopicSpec("unused", {}, {})),
         )
         self.do(self.brokers.start_coordination())
         self.zookeeper = KazooClient(f"127.0.0.1:{self.brokers.coordination_port}")
         self.zookeeper.start()
-        self.start(*BROKERS)
-        self.await_registered(*BROKERS)
+        self.start(*members)
+        self.await_registered(*members)
         until(lambda: self.controller() is not None, "a controller")
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        until(self._all_are_in_metadata, "three brokers in the metadata")
+        until(self._all_are_in_metadata, f"{len(members)} brokers in the metadata")
 
     def close(self) -> None:
         self.zookeeper.stop()
@@ -80,7 +85,7 @@ class LiveCluster:
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"127.0.0.1:{self.client_port(broker)}" for broker in BROKERS)
+        return ",".join(f"127.0.0.1:{self.client_port(broker)}" for broker in self.members)
 
     def client_port(self, broker: int) -> int:
         return self.brokers.ports(broker)[0]
@@ -138,15 +143,18 @@ class LiveCluster:
     def state(self, topic: str, partition: int = 0) -> Any:
         return self.znode(f"/brokers/topics/{topic}/partitions/{partition}/state")
 
-    def await_leader(self, topic: str, *, other_than: int) -> int:
+    def await_leader(self, topic: str, *, other_than: int, partition: int = 0) -> int:
         def leader() -> int | None:
-            found = self.state(topic)["leader"]
+            found = self.state(topic, partition)["leader"]
             return None if found in (-1, other_than) else int(found)
 
         return until(leader, f"{topic} is led by another broker than {other_than}")
 
-    def await_isr(self, topic: str, isr: Sequence[int]) -> None:
-        until(lambda: sorted(self.state(topic)["isr"]) == sorted(isr), f"{topic} has ISR {isr}")
+    def await_isr(self, topic: str, isr: Sequence[int], partition: int = 0) -> None:
+        until(
+            lambda: sorted(self.state(topic, partition)["isr"]) == sorted(isr),
+            f"{topic}-{partition} has ISR {isr}",
+        )
 
     # --- topics ----------------------------------------------------------------------------------
 
@@ -170,7 +178,7 @@ class LiveCluster:
     def _is_known(self, topic: str, partitions: int) -> bool:
         """To every broker, since a client may ask any."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=TopicName(topic)),))
-        for broker in BROKERS:
+        for broker in self.members:
             if not self.brokers.is_up(broker):
                 continue
             with RawConnection(self.client_port(broker)) as connection:
@@ -180,4 +188,4 @@ class LiveCluster:
         return True
 
     def _all_are_in_metadata(self) -> bool:
-        return len(self.admin.list_topics(timeout=DEADLINE_S).brokers) == len(BROKERS)
+        return len(self.admin.list_topics(timeout=DEADLINE_S).brokers) == len(self.members)

@@ -9,8 +9,8 @@ import pytest
 from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
 from tests.live.raw import RawConnection, produce_request, produced
-from tests.live.test_clients import COMPRESSES
-from tests.storage.batches import COMPRESSIONS, batch
+from tests.live.test_clients import COMPRESSES, OF_THIS_AGE
+from tests.storage.batches import batch
 from tests.storage.test_dump_log_segments import dump
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
@@ -31,7 +31,7 @@ def test_R8_kafka_reads_what_every_client_wrote_with_every_compression(
             CLIENTS[client].produce(cluster.bootstrap, topic, sent, -1, compression)
             written += values
     with RawConnection(cluster.client_port(0)) as connection:
-        for compression in COMPRESSIONS:
+        for compression in OF_THIS_AGE:
             records = batch(0, [f"raw-{compression}".encode()] * 2, compression=compression)
             assert produced(connection.ask(produce_request(topic, records)))[0] == "none"
             written += [f"raw-{compression}"] * 2

@@ -11,15 +11,20 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, TopicPartition
 
+from neaptide.clusters.broker.replication.committed import partition_of
 from tests.live.cluster import DEADLINE_S, LiveCluster
+from tests.live.raw import RawConnection, produce_request, produced
+from tests.storage.batches import batch
 
 pytestmark = pytest.mark.live
 OFFSETS = "__consumer_offsets"
+PARTITIONS = 50  # as Kafka has it
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "100",
     "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": str(PARTITIONS),
     "offsets.topic.replication.factor": "3",
     "zookeeper.session.timeout.ms": "20000",
 }
@@ -95,6 +100,31 @@ CLIENTS: dict[str, Callable[[str, str, int | None], int | None]] = {
 }
 
 
+def test_a2_groups_belong_to_one_of_all_partitions_from_the_first_commit_on(
+    cluster: LiveCluster,
+) -> None:
+    """The first who asks has the topic made; its partitions get their leaders one by one."""
+    groups = {f"group {number}": number for number in range(12)}
+    assert len({partition_of(group, PARTITIONS) for group in groups}) > 8
+    for group, offset in groups.items():
+        assert _librdkafka(cluster.bootstrap, group, offset) == offset
+    for broker in (0, 1, 2):
+        cluster.kill(broker)
+    for broker in (0, 1, 2):
+        cluster.restart(broker)
+    for group, offset in groups.items():
+        assert _librdkafka(cluster.bootstrap, group, None) == offset
+
+
+def test_a2_nobody_may_produce_into_the_topic_of_positions(cluster: LiveCluster) -> None:
+    assert _librdkafka(cluster.bootstrap, "g", 3) == 3
+    for broker in (0, 1, 2):
+        with RawConnection(cluster.client_port(broker)) as connection:
+            request = produce_request(OFFSETS, batch(0, [b"forged"]), acks=1)
+            assert produced(connection.ask(request))[0] == "invalid_topic_exception"
+    assert _librdkafka(cluster.bootstrap, "g", None) == 3
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_g3_what_a_client_commits_another_is_told(cluster: LiveCluster, client: str) -> None:
     ask, group = CLIENTS[client], f"of {client}"
@@ -107,13 +137,14 @@ def test_g3_what_a_client_commits_another_is_told(cluster: LiveCluster, client: 
 
 def test_g3_positions_survive_their_coordinator(cluster: LiveCluster) -> None:
     assert _librdkafka(cluster.bootstrap, "g", 3) == 3
-    dead = int(cluster.state(OFFSETS)["leader"])
+    number = partition_of("g", PARTITIONS).partition
+    dead = int(cluster.state(OFFSETS, number)["leader"])
     cluster.kill(dead)
-    cluster.await_leader(OFFSETS, other_than=dead)
+    cluster.await_leader(OFFSETS, other_than=dead, partition=number)
     assert _librdkafka(cluster.bootstrap, "g", None) == 3
     assert _librdkafka(cluster.bootstrap, "g", 4) == 4
     cluster.restart(dead)
-    cluster.await_isr(OFFSETS, [0, 1, 2])
+    cluster.await_isr(OFFSETS, [0, 1, 2], number)
 
 
 def test_g3_positions_are_read_from_disk_when_all_were_dead(cluster: LiveCluster) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.producers import KnownBatch, ProducerState
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
-from neaptide.clusters.broker.server.requests import _produced_batches
+from neaptide.clusters.broker.server.produced import produced_batch
 from neaptide.clusters.broker.server.sequences import producers_of
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
@@ -74,9 +75,12 @@ def test_p4_deleted_batches_say_nothing_more(tmp_path: Path) -> None:
 
 
 def test_p4_a_request_names_the_sequence_of_its_batch_or_none() -> None:
-    [idempotent] = _produced_batches(batch(0, [b"a", b"b"], producer=(7, 1, 5)))
-    [plain] = _produced_batches(batch(0, [b"a", b"b"]))
-    [wrong] = _produced_batches(batch(0, [b"a"], producer=(7, 1, -1)))
+    def produced(records: bytes) -> told.ProducedBatch:
+        return produced_batch(records, 7, None, names_invalid_records=True, at_once=True)
+
+    idempotent = produced(batch(0, [b"a", b"b"], producer=(7, 1, 5)))
+    plain = produced(batch(0, [b"a", b"b"]))
+    wrong = produced(batch(0, [b"a"], producer=(7, 1, -1)))
     assert (idempotent.producer, idempotent.count) == ((7, 1, 5), 2)
-    assert (plain.producer, plain.valid) == (None, True)
-    assert not wrong.valid
+    assert (plain.producer, plain.error) == (None, Error.NONE)
+    assert wrong.error is Error.INVALID_RECORD

@@ -17,6 +17,7 @@ from neaptide.clusters.broker.storage.record_batch import (
     parse_batches,
     records,
     validate_produced,
+    with_append_time,
 )
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch
 
@@ -88,9 +89,10 @@ def test_assigned_offsets_and_epoch_leave_checksum_and_records_alone() -> None:
 
 
 def test_a_log_append_time_holds_for_all_records_and_is_checksummed() -> None:
-    data = bytearray(batch(0, [b"a", b"b"], compression="gzip"))
-    (header,) = assign(data, 0, 1, log_append_time_ms=NOW_MS + 77)
-    assert parse_batches(data) == [header]
+    produced = batch(0, [b"a", b"b"], compression="gzip")
+    data = with_append_time(produced, parse_batches(produced)[0], NOW_MS + 77)
+    (header,) = parse_batches(data)
+    assert header.max_timestamp == NOW_MS + 77
     assert {r.timestamp_ms for r in records(data, 0, header)} == {NOW_MS + 77}
 
 

@@ -23,6 +23,9 @@ class Transport:
     def set_write_buffer_limits(self, high: int) -> None:
         assert high > 0
 
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.written))
+
     def is_closing(self) -> bool:
         return self.ended is not None
 

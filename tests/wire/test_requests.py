@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
 from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.broker.server import requests
+from neaptide.clusters.broker.server.produced import produced_batch
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_request, encode_request
 from tests.wire import strategies
@@ -29,7 +30,9 @@ from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
 T0 = TopicPartition("t", 0)
 NOW_MS = 1_000_000
 EVENTS = {
-    Api.PRODUCE: requests.produce,
+    Api.PRODUCE: lambda request, entity: requests.produce(
+        request, entity, 7, lambda _: None, names_invalid_records=True
+    ),
     Api.INIT_PRODUCER_ID: requests.init_producer_id,
     Api.FETCH: lambda request, entity: requests.fetch(request, entity, lambda _, __: 0),
     Api.LIST_OFFSETS: requests.list_offsets,
@@ -81,7 +84,7 @@ def test_the_core_takes_whatever_a_client_asks(api: Api, version: int, data: st.
 @given(records=st.binary(max_size=200))
 def test_noise_for_records_is_answered_and_not_appended(records: bytes) -> None:
     broker = leader()
-    batches = requests._produced_batches(records)
-    effects = step(broker, told.ProduceRequested(9, 1, 1000, ((T0, batches),)), NOW_MS)
+    produced = produced_batch(records, 7, None, names_invalid_records=False, at_once=True)
+    effects = step(broker, told.ProduceRequested(9, 1, 1000, ((T0, (produced,)),)), NOW_MS)
     (answer,) = [effect for effect in effects if isinstance(effect, RespondProduce)]
     assert [result.error.name for result in answer.results] == ["CORRUPT_MESSAGE"]

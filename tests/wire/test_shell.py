@@ -63,8 +63,9 @@ class Answers:
 
 
 class World:
-    def __init__(self, directory: Path) -> None:
-        self.config: ServerConfig = server_config({**GOOD, "log.dirs": str(directory)})
+    def __init__(self, directory: Path, **settings: str) -> None:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config: ServerConfig = server_config({**GOOD, "log.dirs": str(directory), **given})
         self.logs = LogDirectory.open(directory, 7, self.config.settings)
         self.failures: list[Exception] = []
         self.shell = BrokerShell(self.config, self.logs, self.failures.append)
@@ -81,9 +82,9 @@ class World:
         frame = encode_request(entity, correlation_id=correlation_id, client_id="test")
         self.shell.handle(connection, frame[4:])
 
-    def leader_and_isr(self, topic: str, leader_epoch: int) -> Any:
+    def leader_and_isr(self, topic: str, leader_epoch: int, number: int = 0) -> Any:
         state = LeaderAndIsr(7, leader_epoch, (7,), 1, leader_epoch)
-        partition = told.PartitionState(TopicPartition(topic, 0), state, (7,), {})
+        partition = told.PartitionState(TopicPartition(topic, number), state, (7,), {})
         message = told.LeaderAndIsrRequested(0, 7, 1, (partition,), ())
         return outgoing.control_request(message, REPLICATION)
 

@@ -30,10 +30,10 @@ def brokers(client: Client, watch: Watch | None = None) -> dict[int, BrokerRegis
 
 
 def topics(client: Client, watch: Watch | None = None) -> dict[str, TopicConfiguration]:
-    """The watch is on the list and on each topic: partitions may be added to it."""
+    """The watch is on the list, on each topic (partitions may be added) and on its settings."""
     names = client.children(znodes.TOPICS, watch)
     found = client.get_all([znodes.topic_path(name) for name in names], watch)
-    configs = client.get_all([znodes.topic_config_path(name) for name in names])
+    configs = client.get_all([znodes.topic_config_path(name) for name in names], watch)
     read = {}
     for name in names:
         znode = found.get(znodes.topic_path(name))

@@ -25,6 +25,9 @@ from neaptide.clusters.broker.replication.coordination import (
 )
 
 _NOT_THERE = -1
+# ZooKeeper ends the connection of whoever sends more (jute.maxbuffer, 0xfffff bytes where it is not
+# set), and a write that is sent again does so again. Some bytes are left to the transaction.
+_TRANSACTION_BYTES_MAX = 0xFFFFF - 4096
 
 
 class StateWriter:
@@ -98,11 +101,16 @@ def write_states(
 
 
 def create_topic(client: Client, request: CreateTopic) -> TopicCreated:
-    """Both znodes in one step; settings that a deleted topic of that name left are replaced."""
+    """Both znodes in one step; settings that a deleted topic of that name left are replaced.
+
+    POLICY_VIOLATION where they are larger than one step may be.
+    """
     path = znodes.topic_path(request.topic)
     data = znodes.encode_assignment(request.configuration.assignment)
     config_path = znodes.topic_config_path(request.topic)
     config = znodes.encode_settings(request.configuration.settings)
+    if len(data) + len(config) + 2 * len(path) > _TRANSACTION_BYTES_MAX:
+        return TopicCreated(request.request, request.topic, "POLICY_VIOLATION")
 
     def create_both(transaction: TransactionRequest) -> None:
         transaction.create(config_path, config)

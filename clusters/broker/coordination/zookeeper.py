@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Final, TypeVar, assert_never
 
 from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import KazooState, WatchedEvent
@@ -57,6 +58,9 @@ from neaptide.clusters.broker.replication.coordination import (
 from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
 
 Clock = Callable[[], int]
+T = TypeVar("T")
+_log = logging.getLogger("broker")
+_NOTIFIED_AT_ONCE: Final = 1_000  # partitions of the longest names then still fit into a znode
 
 
 def wall_clock_ms() -> int:
@@ -74,9 +78,11 @@ class ZooKeeperCoordination:
         on_event: Callable[[CoordinationEvent], None],
         loop: asyncio.AbstractEventLoop,
         *,
+        on_topic_settings: Callable[[str, Mapping[str, str]], None] = lambda _, __: None,
         fence_controller_writes: bool = True,
         clock: Clock = wall_clock_ms,
     ) -> None:
+        self._on_topic_settings = on_topic_settings
         self._registration = registration
         self._on_event = on_event
         self._loop = loop
@@ -105,6 +111,7 @@ class ZooKeeperCoordination:
         self._on_brokers = self._watch(self._brokers_changed)
         self._on_topics = self._watch(self._topics_changed)
         self._on_isr_changes = self._watch(self._isr_changed)
+        self._on_settings: dict[str, Watch] = {}  # by topic
         self.cluster_id: str | None = None  # known when SessionStarted is told
 
     # --- for the broker, on its event loop -------------------------------------------------------
@@ -123,9 +130,19 @@ class ZooKeeperCoordination:
             self._worker.put(partial(self._execute, self._expiries_told, request))
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
-        """A topic's own settings, as they are now."""
-        answer: concurrent.futures.Future[Mapping[str, str]] = concurrent.futures.Future()
-        self._worker.put(partial(self._read_settings, topic, answer))
+        """A topic's own settings, as they are now; `on_topic_settings` is called when they change.
+
+        Raises MalformedZnodeError.
+        """
+        return await self._read(partial(self._read_settings, topic))
+
+    async def topic_partitions(self, topic: str) -> int:
+        """How many partitions a topic has; 0 where there is none. Raises MalformedZnodeError."""
+        return await self._read(partial(self._count_partitions, topic))
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        answer: concurrent.futures.Future[T] = concurrent.futures.Future()
+        self._worker.put(partial(self._answer, read, answer))
         return await asyncio.wrap_future(answer)
 
     def close(self) -> None:
@@ -174,6 +191,8 @@ class ZooKeeperCoordination:
         self.cluster_id = session.prepare(self._client, self._new_cluster_id)
         self._in_session = True
         self._register()
+        for topic in self._on_settings:
+            self._worker.put(partial(self._settings_changed, topic))
         deferred, self._deferred = self._deferred, []
         for task in deferred:
             self._worker.put(task)
@@ -256,8 +275,7 @@ class ZooKeeperCoordination:
             case WriteLeaderAndIsr():
                 self._write_states([(expiries, request)])
             case NotifyIsrChange(partitions):
-                data = znodes.encode_isr_change(partitions)
-                self._client.create_sequential(znodes.ISR_CHANGE_PREFIX, data)
+                self._notify_isr_change(partitions)
             case DeleteIsrChangeNotifications(names):
                 self._isr_changes.delete(names)
             case CreateTopic():
@@ -267,6 +285,11 @@ class ZooKeeperCoordination:
                 self._tell(producer_id_blocks.allocate(self._client, broker_id))
             case _:
                 assert_never(request)
+
+    def _notify_isr_change(self, partitions: tuple[TopicPartition, ...]) -> None:
+        for first in range(0, len(partitions), _NOTIFIED_AT_ONCE):
+            data = znodes.encode_isr_change(partitions[first : first + _NOTIFIED_AT_ONCE])
+            self._client.create_sequential(znodes.ISR_CHANGE_PREFIX, data)
 
     def _write_states(self, batch: Sequence[tuple[int, WriteLeaderAndIsr]]) -> None:
         """Neighbouring writes share a round trip; each is answered by itself."""
@@ -308,18 +331,44 @@ class ZooKeeperCoordination:
         self._isr_changes = cluster_view.IsrChanges(self._client)
         self._isr_changed()
 
-    def _read_settings(
-        self, topic: str, answer: concurrent.futures.Future[Mapping[str, str]]
-    ) -> None:
+    def _answer(self, read: Callable[[], T], answer: concurrent.futures.Future[T]) -> None:
+        """Reads for somebody who waits, in this session or in the next one."""
         if not self._in_session:
-            self._deferred.append(partial(self._read_settings, topic, answer))
+            self._deferred.append(partial(self._answer, read, answer))
             return
         try:
-            znode = self._client.get(znodes.topic_config_path(topic))
-            settings = {} if znode is None else znodes.decode_settings(topic, znode.data)
+            found = read()
         except SessionExpiredError:
-            self._deferred.append(partial(self._read_settings, topic, answer))
+            self._deferred.append(partial(self._answer, read, answer))
         except Exception as error:  # the asker's to handle, as its own
             answer.set_exception(error)
         else:
-            answer.set_result(settings)
+            answer.set_result(found)
+
+    def _count_partitions(self, topic: str) -> int:
+        znode = self._client.get(znodes.topic_path(topic))
+        return 0 if znode is None else len(znodes.decode_topic(topic, znode.data, None).assignment)
+
+    def _read_settings(self, topic: str) -> Mapping[str, str]:
+        """Sets a watch, which tells of changes."""
+        return self._watched_settings(topic) or {}
+
+    def _watched_settings(self, topic: str) -> Mapping[str, str] | None:
+        """None where there are none: the topic may be about to go."""
+        watch = self._on_settings.get(topic)
+        if watch is None:
+            watch = self._watch(partial(self._settings_changed, topic))
+            self._on_settings[topic] = watch
+        znode = self._client.watched(znodes.topic_config_path(topic), watch)
+        return None if znode is None else znodes.decode_settings(topic, znode.data)
+
+    def _settings_changed(self, topic: str) -> None:
+        if not self._in_session:
+            return  # the next session looks at all of them
+        try:
+            settings = self._watched_settings(topic)
+        except znodes.MalformedZnodeError as error:
+            _log.warning("settings stay as they are: %s", error)
+            return
+        if settings is not None and not self._closing:
+            self._loop.call_soon_threadsafe(self._on_topic_settings, topic, settings)

@@ -35,11 +35,12 @@ from neaptide.clusters.broker.replication.messages import (
     LeaderAndIsrRequested,
     PartitionState,
     StopReplicaRequested,
+    TopicSettingsChanged,
     UpdateMetadataRequested,
 )
 from neaptide.clusters.broker.replication.metadata import with_partitions
 from neaptide.clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
-from neaptide.clusters.broker.replication.partition import Follower, Partition
+from neaptide.clusters.broker.replication.partition import Follower, Leader, Partition
 from neaptide.clusters.broker.replication.settings import topic_settings
 
 
@@ -172,6 +173,17 @@ def _is_followed(broker: Broker, topic_partition: TopicPartition) -> bool:
     return any(topic_partition in fetcher.followed for fetcher in broker.fetchers.values())
 
 
+def on_topic_settings_changed(broker: Broker, event: TopicSettingsChanged, now_ms: int) -> None:
+    """They hold for what comes; who waits for the old ones is looked at again."""
+    settings = topic_settings(event.settings, broker.settings)
+    for topic_partition, partition in tuple(broker.partitions.items()):
+        if topic_partition.topic == event.topic and partition.settings != settings:
+            partition = broker.put(replace(partition, settings=settings))
+            if isinstance(partition.role, Leader):
+                broker.increment_high_watermark(partition, now_ms)
+                complete_delayed(broker, topic_partition, now_ms)
+
+
 def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) -> None:
     """Stops replicas, and deletes their logs only where that is said."""
     if _is_stale(broker, event.controller_epoch):
@@ -199,7 +211,11 @@ def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: i
         broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
         return
     metadata = with_partitions(broker.metadata, event.partitions)
-    broker.metadata = replace(metadata, controller_id=event.controller_id)
+    broker.metadata = replace(
+        metadata,
+        controller_id=event.controller_id,
+        offsets_partitions=event.offsets_partitions or metadata.offsets_partitions,
+    )
     _know_brokers(broker, {known.broker_id: known for known in event.live_brokers}, now_ms)
     broker.do(RespondControl(event.request, Error.NONE))
     advance_all(broker, now_ms)

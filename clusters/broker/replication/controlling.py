@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from neaptide.clusters.broker.replication import election, eligible
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.controller_state import Active, Loading, Standby
 from neaptide.clusters.broker.replication.coordination import (
     BrokersChanged,
@@ -167,9 +168,18 @@ def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None
     controller = active(broker)
     if controller is not None:
         states = {tp: one for tp, one in controller.states.items() if tp.topic in event.topics}
+        before = controller.topics
         broker.controller = replace(controller, topics=event.topics, states=states)
-        new = [tp for tp in _all_partitions(broker.controller) if tp not in states]
-        _reconsider(broker, new)
+        # With other settings a partition may have a leader now (unclean.leader.election.enable).
+        changed = {
+            topic
+            for topic, configuration in event.topics.items()
+            if topic in before and before[topic].settings != configuration.settings
+        }
+        all_partitions = _all_partitions(broker.controller)
+        _reconsider(
+            broker, [tp for tp in all_partitions if tp not in states or tp.topic in changed]
+        )
 
 
 def on_isr_change_notified(broker: Broker, event: IsrChangeNotified, now_ms: int) -> None:
@@ -345,6 +355,11 @@ def _tell_replicas(
         broker.do(SendControl(receiver, message))
 
 
+def _offsets_partitions(controller: Active) -> int:
+    configuration = controller.topics.get(OFFSETS_TOPIC)
+    return 0 if configuration is None else len(configuration.assignment)
+
+
 def _tell_metadata(
     broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
 ) -> None:
@@ -357,6 +372,7 @@ def _tell_metadata(
         controller.controller_epoch,
         _partition_states(controller, partitions),
         tuple(controller.brokers[b] for b in sorted(controller.brokers)),
+        _offsets_partitions(controller),
     )
     for receiver in sorted(set(receivers) & set(controller.brokers)):
         broker.do(SendControl(receiver, message))

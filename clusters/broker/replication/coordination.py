@@ -184,7 +184,7 @@ class IsrChangeNotified:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated:
-    """`error` is a Kafka error name (TOPIC_ALREADY_EXISTS), or None."""
+    """`error` is a Kafka error name (TOPIC_ALREADY_EXISTS, POLICY_VIOLATION), or None."""
 
     request: int
     topic: str

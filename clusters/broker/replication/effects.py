@@ -317,6 +317,19 @@ class Note:
     text: str
 
 
+Answer = (
+    RespondProduce
+    | RespondInitProducerId
+    | RespondFindCoordinator
+    | RespondOffsetCommit
+    | RespondOffsetFetch
+    | RespondFetch
+    | RespondOffsetForLeaderEpoch
+    | RespondListOffsets
+    | RespondControl
+    | RespondCreateTopics
+)
+
 Effect = (
     CreateLog
     | DeleteLog
@@ -328,16 +341,7 @@ Effect = (
     | AdvanceLogStartOffset
     | WriteLeaderEpochCheckpoint
     | WriteHighWatermarkCheckpoint
-    | RespondProduce
-    | RespondInitProducerId
-    | RespondFindCoordinator
-    | RespondOffsetCommit
-    | RespondOffsetFetch
-    | RespondFetch
-    | RespondOffsetForLeaderEpoch
-    | RespondListOffsets
-    | RespondControl
-    | RespondCreateTopics
+    | Answer
     | SendFetch
     | SendOffsetForLeaderEpoch
     | SendListOffsets

@@ -87,6 +87,12 @@ class Generation:
     idempotence: Idempotence | None
     # Whether offsets.commit.required.acks can be set (up to 3.9: KIP-1041).
     sets_commit_acks: bool
+    # Whether `__consumer_offsets` is made with offsets.topic.replication.factor replicas or not at
+    # all (KIP-115); before, with as many as there are brokers for.
+    insists_on_offsets_replicas: bool
+    # Whether records that fail their validation are told so (INVALID_RECORD, KIP-467, 2.4); up to
+    # then they are CORRUPT_MESSAGE.
+    names_invalid_records: bool
     # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on.
     fetch_version: int
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
@@ -114,6 +120,8 @@ _V0_10: Final = Generation(
     unclean_leader_election_enable=True,
     idempotence=None,
     sets_commit_acks=True,
+    insists_on_offsets_replicas=False,
+    names_invalid_records=False,
     fetch_version=4,
     list_offsets_version=1,
 )
@@ -125,6 +133,7 @@ _V0_11: Final = replace(
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
     isr_needs_epoch_start=True,
     unclean_leader_election_enable=False,
+    insists_on_offsets_replicas=True,
     idempotence=Idempotence(1, UnknownProducer.OUT_OF_ORDER, forgets_deleted=True),
     fetch_version=5,
 )
@@ -151,6 +160,7 @@ _V4_0: Final = replace(
     eligible_leader_replicas=True,
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
     sets_commit_acks=False,
+    names_invalid_records=True,
 )
 
 GENERATIONS: Final = {

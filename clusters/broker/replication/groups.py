@@ -35,12 +35,12 @@ ALL = -1  # acks
 def coordinator_of(metadata: Metadata, group: str) -> int | None:
     """Who leads the group's partition, as a broker has been told; None: nobody, or it is not there.
 
-    Who is told to be dead coordinates nothing.
+    By all partitions that the topic has: of those that are told already the group's may be none.
     """
     partitions = metadata.topics.get(OFFSETS_TOPIC)
-    if not partitions:
+    if not partitions or not metadata.offsets_partitions:
         return None
-    told = partitions.get(partition_of(group, len(partitions)).partition)
+    told = partitions.get(partition_of(group, metadata.offsets_partitions).partition)
     if told is None or told.state.leader == NO_LEADER:
         return None
     return told.state.leader
@@ -99,8 +99,8 @@ def _coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
     """The group's partition, and whether this broker may speak for it."""
     if not group:
         return TopicPartition(OFFSETS_TOPIC, 0), Error.INVALID_GROUP_ID
-    partitions = len(broker.metadata.topics.get(OFFSETS_TOPIC, ()))
+    partitions = broker.metadata.offsets_partitions
     topic_partition = partition_of(group, partitions or 1)
-    if topic_partition not in broker.positions:
+    if not partitions or topic_partition not in broker.positions:
         return topic_partition, Error.NOT_COORDINATOR
     return topic_partition, Error.NONE

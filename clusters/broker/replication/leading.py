@@ -12,6 +12,7 @@ from dataclasses import replace
 from neaptide.clusters.broker.replication import partition as partitions
 from neaptide.clusters.broker.replication import producers as producer_states
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.coordinator import answer_commit
 from neaptide.clusters.broker.replication.effects import (
     AppendToLog,
@@ -66,7 +67,10 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
         _respond_produce(broker, event.request, 1, appended)
         return
     appended = {
-        tp: append(broker, tp, batches, event.acks, now_ms) for tp, batches in event.partitions
+        tp: Appended(Error.INVALID_TOPIC_EXCEPTION, UNKNOWN, UNKNOWN)
+        if tp.topic == OFFSETS_TOPIC  # internal: what is in it, brokers alone have written
+        else append(broker, tp, batches, event.acks, now_ms)
+        for tp, batches in event.partitions
     }
     if event.acks != ACKS_ALL:
         _respond_produce(broker, event.request, event.acks, appended)
@@ -144,8 +148,11 @@ def _refusal(
     partition = broker.partitions.get(topic_partition)
     if partition is None or not isinstance(partition.role, Leader):
         return leader_error(broker, topic_partition)
-    if not produced or not all(batch.valid for batch in produced):
+    if not produced:
         return Error.CORRUPT_MESSAGE
+    for batch in produced:
+        if batch.error is not Error.NONE:
+            return batch.error
     if len(produced) > 1 and any(batch.producer is not None for batch in produced):
         return Error.CORRUPT_MESSAGE  # from Produce v3 on there is one batch for a partition
     if any(batch.size > partition.settings.max_message_bytes for batch in produced):

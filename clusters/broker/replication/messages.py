@@ -34,7 +34,7 @@ class ProducedBatch:
     count: int
     size: int
     identity: object
-    valid: bool = True  # False: its CRC or its structure is wrong
+    error: Error = Error.NONE  # what its validation found
     producer: ProducerSequence | None = None  # None: its producer is not idempotent
 
 
@@ -152,6 +152,7 @@ class NewTopic:
     replication_factor: int  # -1: likewise
     assignment: Mapping[int, tuple[int, ...]]
     settings: Mapping[str, str]
+    refused: str | None = None  # why its settings cannot be those of a log, where they cannot
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +215,16 @@ class UpdateMetadataRequested:
     controller_epoch: int
     partitions: tuple[PartitionState, ...]
     live_brokers: tuple[BrokerRegistration, ...]
+    # How many partitions `__consumer_offsets` has in all; 0: this request does not say.
+    offsets_partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettingsChanged:
+    """A topic's own settings are others now; all of them are named."""
+
+    topic: str
+    settings: Mapping[str, str]
 
 
 # --- responses to this broker's own requests -----------------------------------------------------
@@ -336,6 +347,13 @@ class LogStartAdvanced:
 
     partition: TopicPartition
     log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerExpiration:
+    """Every producer.id.expiration.check.interval.ms: who was silent for so long is forgotten."""
+
+    after_ms: int
 
 
 @dataclass(frozen=True, slots=True)

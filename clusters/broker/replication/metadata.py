@@ -17,6 +17,9 @@ class Metadata:
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, PartitionState]] = field(default_factory=dict)
     controller_id: int = -1
+    # How many partitions `__consumer_offsets` has, whether or not they are told already; 0: that is
+    # not known. A group belongs to one of them all.
+    offsets_partitions: int = 0
 
 
 def with_partitions(metadata: Metadata, told: tuple[PartitionState, ...]) -> Metadata:

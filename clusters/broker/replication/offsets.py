@@ -5,6 +5,8 @@ It answers at once and changes nothing.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from neaptide.clusters.broker.replication import epochs as epoch_cache
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.effects import (
@@ -55,8 +57,17 @@ def _end_of(log: Log, epoch: int, rules: Generation) -> EpochEnd:
 
 
 def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) -> None:
-    """Earliest is the log start offset; latest is HW for consumers, LEO for replicas."""
-    results = tuple(_list_offset(broker, asked, event.replica_id) for asked in event.partitions)
+    """Earliest is the log start offset; latest is HW for consumers, LEO for replicas.
+
+    A partition that is named twice is refused, as Kafka refuses it from version 1 on.
+    """
+    named = Counter(asked.partition for asked in event.partitions)
+    results = tuple(
+        _list_offset(broker, asked, event.replica_id)
+        if named[asked.partition] == 1
+        else OffsetResult(asked.partition, Error.INVALID_REQUEST, UNKNOWN_OFFSET)
+        for asked in event.partitions
+    )
     broker.do(RespondListOffsets(event.request, results))
 
 

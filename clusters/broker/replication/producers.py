@@ -9,8 +9,8 @@ Source: KIP-98 ("Producer idempotence"), KAFKA-5494 (five batches), KIP-360 (unk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
@@ -36,10 +36,53 @@ class ProducerState:
 
     producer_epoch: int
     batches: tuple[KnownBatch, ...]
+    # When an expiration first found it without a batch since the one before; None: not yet.
+    seen_ms: int | None = field(default=None, compare=False)
 
 
-Producers = Mapping[int, ProducerState]  # by producer id
-NO_PRODUCERS: Final[Producers] = {}
+class Producers(Mapping[int, ProducerState]):
+    """States by producer id, never changed: `with_state` costs little, however many there are.
+
+    What is newer lies over what is older, and is merged into it when it is no longer small.
+    """
+
+    __slots__ = ("_newer", "_older")
+
+    def __init__(
+        self,
+        older: Mapping[int, ProducerState] | None = None,
+        newer: Mapping[int, ProducerState] | None = None,
+    ) -> None:
+        self._older: Mapping[int, ProducerState] = {} if older is None else older
+        self._newer: Mapping[int, ProducerState] = {} if newer is None else newer
+
+    def with_state(self, producer_id: int, state: ProducerState) -> Producers:
+        newer = {**self._newer, producer_id: state}
+        if len(newer) ** 2 > len(self._older) + _SMALL:
+            return Producers({**self._older, **newer})
+        return Producers(self._older, newer)
+
+    def state_of(self, producer_id: int) -> ProducerState | None:
+        found = self._newer.get(producer_id)
+        return self._older.get(producer_id) if found is None else found
+
+    def __getitem__(self, producer_id: int) -> ProducerState:
+        found = self._newer.get(producer_id)
+        return self._older[producer_id] if found is None else found
+
+    def __iter__(self) -> Iterator[int]:
+        yield from self._older
+        yield from (one for one in self._newer if one not in self._older)
+
+    def __len__(self) -> int:
+        return len(self._older) + sum(one not in self._older for one in self._newer)
+
+    def __repr__(self) -> str:
+        return f"Producers({dict(self)})"
+
+
+_SMALL: Final = 64
+NO_PRODUCERS: Final = Producers()
 
 
 def no_producers() -> Producers:
@@ -74,7 +117,7 @@ def check(
     producers: Producers, sequence: ProducerSequence, count: int, rule: Idempotence
 ) -> Checked:
     """What a batch is to a leader that remembers these producers."""
-    known = producers.get(sequence.producer_id)
+    known = producers.state_of(sequence.producer_id)
     if known is None:
         return _check_unknown(sequence, rule)
     if sequence.producer_epoch < known.producer_epoch:
@@ -123,8 +166,8 @@ def learn(producers: Producers, batch: Batch) -> Producers:
     sequence = batch.producer
     if sequence is None:
         return producers
-    state = _after(producers.get(sequence.producer_id), sequence, batch)
-    return {**producers, sequence.producer_id: state}
+    state = _after(producers.state_of(sequence.producer_id), sequence, batch)
+    return producers.with_state(sequence.producer_id, state)
 
 
 def _after(known: ProducerState | None, sequence: ProducerSequence, batch: Batch) -> ProducerState:
@@ -144,7 +187,21 @@ def of_batches(batches: Iterable[Batch]) -> Producers:
         if sequence is not None:
             known = producers.get(sequence.producer_id)
             producers[sequence.producer_id] = _after(known, sequence, batch)
-    return producers
+    return Producers(producers)
+
+
+def expire(producers: Producers, now_ms: int, after_ms: int) -> Producers:
+    """Forgets whoever has sent nothing for so long (producer.id.expiration.ms).
+
+    Time runs from the first look that finds a producer silent, so the looks' interval comes on top.
+    """
+    kept = {}
+    for producer_id, state in producers.items():
+        if state.seen_ms is None:
+            kept[producer_id] = replace(state, seen_ms=now_ms)
+        elif now_ms - state.seen_ms < after_ms:
+            kept[producer_id] = state
+    return Producers(kept)
 
 
 def reach_past(producers: Producers, end_offset: int) -> bool:
@@ -156,8 +213,10 @@ def forget_before(producers: Producers, start_offset: int) -> Producers:
     """Forgets the producers of whom no batch is left from the log's new start on."""
     if all(state.batches[-1].next_offset > start_offset for state in producers.values()):
         return producers
-    return {
-        producer_id: state
-        for producer_id, state in producers.items()
-        if state.batches[-1].next_offset > start_offset
-    }
+    return Producers(
+        {
+            producer_id: state
+            for producer_id, state in producers.items()
+            if state.batches[-1].next_offset > start_offset
+        }
+    )

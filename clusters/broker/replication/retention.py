@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication import log as logs
+from neaptide.clusters.broker.replication import producers
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.leading import complete_delayed, note_epochs
-from neaptide.clusters.broker.replication.messages import LogStartAdvanced
+from neaptide.clusters.broker.replication.messages import LogStartAdvanced, ProducerExpiration
 
 
 def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) -> None:
@@ -36,3 +37,11 @@ def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) 
     note_epochs(broker, partition, before)
     broker.note(f"{event.partition}: the log starts at {log.start_offset} now")
     complete_delayed(broker, event.partition, now_ms)
+
+
+def on_producer_expiration(broker: Broker, event: ProducerExpiration, now_ms: int) -> None:
+    """What is known of idempotent producers is kept for as long as they may come back."""
+    for partition in tuple(broker.partitions.values()):
+        if partition.log.producers:
+            known = producers.expire(partition.log.producers, now_ms, event.after_ms)
+            broker.put(replace(partition, log=replace(partition.log, producers=known)))

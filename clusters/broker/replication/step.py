@@ -112,10 +112,12 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     told.PositionsRead: coordinator.on_positions_read,
     # retention
     told.LogStartAdvanced: retention.on_log_start_advanced,
+    told.ProducerExpiration: retention.on_producer_expiration,
     # the controller
     told.LeaderAndIsrRequested: control.on_leader_and_isr,
     told.StopReplicaRequested: control.on_stop_replica,
     told.UpdateMetadataRequested: control.on_update_metadata,
+    told.TopicSettingsChanged: control.on_topic_settings_changed,
     told.ControlResponded: controlling.on_control_responded,
     # the coordination service
     heard.SessionStarted: _on_session_started,

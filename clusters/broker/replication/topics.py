@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,9 +23,16 @@ from neaptide.clusters.broker.replication.messages import (
     NewTopic,
     TopicWanted,
 )
-from neaptide.clusters.broker.replication.model import NO_LEADER, TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
+    BrokerRegistration,
+    TopicConfiguration,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 
+# As Kafka's controller has it (KRaft: POLICY_VIOLATION), for the partitions of all topics together.
+PARTITIONS_MAX_PER_REQUEST = 10_000
 NOBODY = 0  # `request` of a topic that was created because Metadata asked for it
 PENDING = None
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -43,9 +51,17 @@ def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) 
         results = [TopicResult(new.topic, Error.NOT_CONTROLLER) for new in event.topics]
         broker.do(RespondCreateTopics(event.request, tuple(results)))
         return
+    asked = sum(_asked_for(broker, new) for new in event.topics)
+    if asked > PARTITIONS_MAX_PER_REQUEST:
+        message = f"{asked} partitions in one request, {PARTITIONS_MAX_PER_REQUEST} are allowed"
+        names = dict.fromkeys(new.topic for new in event.topics)
+        refused = (TopicResult(name, Error.POLICY_VIOLATION, message) for name in names)
+        broker.do(RespondCreateTopics(event.request, tuple(refused)))
+        return
+    named = Counter(new.topic for new in event.topics)
     outcomes: dict[str, TopicResult | None] = {}
     for new in event.topics:
-        decided = _decide(broker, controller, event, new)
+        decided = _decide(broker, controller, event, new, is_named_twice=named[new.topic] > 1)
         if isinstance(decided, TopicConfiguration):
             broker.do(Coordinate(CreateTopic(event.request, new.topic, decided)))
         outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
@@ -56,16 +72,30 @@ def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) 
     complete_creations(broker)
 
 
+def _asked_for(broker: Broker, new: NewTopic) -> int:
+    """How many partitions, whether or not the topic may have them."""
+    if new.assignment:
+        return len(new.assignment)
+    if new.num_partitions == -1:
+        return broker.settings.num_partitions
+    return max(0, new.num_partitions)
+
+
 def _decide(
-    broker: Broker, controller: Active, event: CreateTopicsRequested, new: NewTopic
+    broker: Broker,
+    controller: Active,
+    event: CreateTopicsRequested,
+    new: NewTopic,
+    *,
+    is_named_twice: bool,
 ) -> TopicConfiguration | TopicResult:
     """What to create, or the result of a topic for which there is nothing more to do."""
     try:
-        if [other.topic for other in event.topics].count(new.topic) > 1:
+        if is_named_twice:
             raise _InvalidTopicError(Error.INVALID_REQUEST, "the request names the topic twice")
         if new.topic in controller.topics:
             raise _InvalidTopicError(Error.TOPIC_ALREADY_EXISTS, f"{new.topic} exists already")
-        configuration = _configuration(broker, new, tuple(controller.brokers))
+        configuration = _configuration(broker, new, controller.brokers)
     except _InvalidTopicError as invalid:
         return TopicResult(new.topic, invalid.error, str(invalid))
     return TopicResult(new.topic, Error.NONE) if event.validate_only else configuration
@@ -73,7 +103,7 @@ def _decide(
 
 def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
     """Auto-creation, by any broker, with the default number of partitions and replicas."""
-    live = tuple(broker.metadata.brokers)
+    live = broker.metadata.brokers
     if not broker.settings.auto_create_topics_enable or not live:
         return
     if event.topic == OFFSETS_TOPIC:
@@ -88,17 +118,23 @@ def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
 
 
 def create_offsets_topic(broker: Broker) -> None:
-    """`__consumer_offsets`, by any broker, as `offsets.topic.…` have it; compacted."""
+    """`__consumer_offsets`, by any broker, as `offsets.topic.…` have it; compacted.
+
+    Before 0.11 with as many replicas as there are brokers, where those are fewer (KIP-115).
+    """
     settings = broker.settings
+    replicas = settings.offsets_topic_replication_factor
+    if not broker.rules.insists_on_offsets_replicas:
+        replicas = min(replicas, len(broker.metadata.brokers))
     new = NewTopic(
         OFFSETS_TOPIC,
         settings.offsets_topic_num_partitions,
-        settings.offsets_topic_replication_factor,
+        replicas,
         {},
         {"cleanup.policy": "compact"},
     )
     try:
-        configuration = _configuration(broker, new, tuple(broker.metadata.brokers))
+        configuration = _configuration(broker, new, broker.metadata.brokers)
     except _InvalidTopicError as invalid:
         broker.note(f"not creating {OFFSETS_TOPIC}: {invalid}")
         return
@@ -124,8 +160,11 @@ def complete_creations(broker: Broker) -> None:
     if not isinstance(controller, Active):
         return
     for creation in controller.creations.values():
-        waiting = [topic for topic, result in creation.results.items() if result is PENDING]
-        if all(_has_leaders(controller, topic) for topic in waiting):
+        # The last one is created last: where many are asked for, it is the first to look at.
+        if all(
+            result is not PENDING or _has_leaders(controller, topic)
+            for topic, result in reversed(tuple(creation.results.items()))
+        ):
             _answer(broker, creation, Error.NONE)
             broker.cancel_timer(DelayedOperationExpired(creation.request))
 
@@ -171,7 +210,9 @@ def _has_leaders(controller: Active, topic: str) -> bool:
     return all(state is not None and state.leader != NO_LEADER for state in states)
 
 
-def _configuration(broker: Broker, new: NewTopic, live: tuple[int, ...]) -> TopicConfiguration:
+def _configuration(
+    broker: Broker, new: NewTopic, live: Mapping[int, BrokerRegistration]
+) -> TopicConfiguration:
     """The topic's assignment and settings; raises _InvalidTopicError with Kafka's error."""
     if not new.topic or len(new.topic) > 249 or new.topic in (".", ".."):
         raise _InvalidTopicError(Error.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 signs")
@@ -179,6 +220,8 @@ def _configuration(broker: Broker, new: NewTopic, live: tuple[int, ...]) -> Topi
         raise _InvalidTopicError(
             Error.INVALID_TOPIC_EXCEPTION, "a topic's name has letters, digits, . _ and - only"
         )
+    if new.refused is not None:
+        raise _InvalidTopicError(Error.INVALID_CONFIG, new.refused)
     try:
         topic_settings(new.settings, broker.settings)
     except InvalidSettingError as invalid:
@@ -198,8 +241,9 @@ def _configuration(broker: Broker, new: NewTopic, live: tuple[int, ...]) -> Topi
             Error.INVALID_REPLICATION_FACTOR,
             f"replication factor {replicas}, but {len(live)} brokers live",
         )
+    racks = {broker_id: registration.rack for broker_id, registration in live.items()}
     return TopicConfiguration(
-        assign_replicas(new.topic, live, partitions, replicas), dict(new.settings)
+        assign_replicas(new.topic, tuple(live), partitions, replicas, racks), dict(new.settings)
     )
 
 

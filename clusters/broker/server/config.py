@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.settings import (
 )
 from neaptide.clusters.broker.storage.config import log_config
 
+INT_MAX: Final = 2**31 - 1
 _ZOOKEEPER_CONNECT: Final = re.compile(r"[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*(/\S*)?")
 
 
@@ -37,8 +38,17 @@ class ServerConfig:
     zookeeper_connect: str
     zookeeper_session_timeout_ms: int
     socket_request_max_bytes: int
+    queued_max_requests: int
+    queued_max_request_bytes: int | None  # None: no limit
+    fetch_max_bytes: int
+    connections_max_idle_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    producer_id_expiration_ms: int
+    producer_id_expiration_check_interval_ms: int
     replica_socket_timeout_ms: int
     log_retention_check_interval_ms: int
+    log_flush_scheduler_interval_ms: int | None  # None: as often as the logs need it
     rack: str | None
     replication: ReplicationSettings
     settings: Mapping[str, str]
@@ -85,6 +95,7 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
     advertised = listeners
     if settings.get("advertised.listeners"):
         advertised = parse_endpoints("advertised.listeners", settings["advertised.listeners"])
+    flusher = "log.flush.scheduler.interval.ms"
     config = ServerConfig(
         broker_id=_number(settings, "broker.id", None),
         generation=generation,
@@ -95,10 +106,23 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         zookeeper_connect=_required(settings, "zookeeper.connect"),
         zookeeper_session_timeout_ms=_number(settings, "zookeeper.session.timeout.ms", 6_000),
         socket_request_max_bytes=_number(settings, "socket.request.max.bytes", 104_857_600),
+        queued_max_requests=_number(settings, "queued.max.requests", 500),
+        queued_max_request_bytes=_limit(settings, "queued.max.request.bytes"),
+        fetch_max_bytes=_number(settings, "fetch.max.bytes", 57_671_680),
+        connections_max_idle_ms=_number(settings, "connections.max.idle.ms", 600_000),
+        max_connections=_number(settings, "max.connections", INT_MAX),
+        max_connections_per_ip=_number(settings, "max.connections.per.ip", INT_MAX),
+        producer_id_expiration_ms=_number(settings, "producer.id.expiration.ms", 86_400_000),
+        producer_id_expiration_check_interval_ms=_number(
+            settings, "producer.id.expiration.check.interval.ms", 600_000
+        ),
         replica_socket_timeout_ms=_number(settings, "replica.socket.timeout.ms", 30_000),
         log_retention_check_interval_ms=_number(
             settings, "log.retention.check.interval.ms", 300_000
         ),
+        log_flush_scheduler_interval_ms=_number(settings, flusher, None)
+        if flusher in settings
+        else None,
         rack=settings.get("broker.rack"),
         replication=replication_settings(settings, generation),
         settings=dict(settings),
@@ -140,3 +164,8 @@ def _number(settings: Mapping[str, str], name: str, default: int | None) -> int:
     if not text.isdecimal():
         raise InvalidSettingError(f"{name} must be a whole number from 0 on, not {text!r}")
     return int(text)
+
+
+def _limit(settings: Mapping[str, str], name: str) -> int | None:
+    """None where it is -1, which it is unless it is set: no limit."""
+    return None if settings.get(name, "-1") == "-1" else _number(settings, name, None)

@@ -32,9 +32,10 @@ class PeerError(Exception):
 class PeerConnection:
     """One request at a time to one address; connects when needed, again after a failure."""
 
-    def __init__(self, client_id: str, timeout_s: float) -> None:
+    def __init__(self, client_id: str, timeout_s: float, response_max_bytes: int) -> None:
         self._client_id = client_id
         self._timeout_s = timeout_s
+        self._response_max_bytes = response_max_bytes
         self._correlation_id = 0
         self._address: tuple[str, int] | None = None
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -65,7 +66,7 @@ class PeerConnection:
         )
         await writer.drain()
         length = int.from_bytes(await reader.readexactly(LENGTH_BYTES), "big", signed=True)
-        if length < LENGTH_BYTES:
+        if not LENGTH_BYTES <= length <= self._response_max_bytes:
             raise MalformedMessageError(f"a response of {length} bytes")
         frame = await reader.readexactly(length)
         cls = type(entity)
@@ -87,11 +88,12 @@ class ControlChannel:
         self,
         client_id: str,
         timeout_s: float,
+        response_max_bytes: int,
         address: Callable[[], tuple[str, int] | None],
         on_response: Callable[[Any, Any], None],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
-        self._connection = PeerConnection(client_id, timeout_s)
+        self._connection = PeerConnection(client_id, timeout_s, response_max_bytes)
         self._address = address
         self._on_response = on_response
         self._spawn = spawn

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication import messages as told
@@ -19,6 +19,7 @@ from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection,
 
 _log = logging.getLogger("broker")
 Address = tuple[str, int]
+_ROOM_FOR_HEADERS: Final = 1 << 20
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
@@ -40,6 +41,14 @@ class PeerEffects:
         self._controlled_address = controlled_address
         self._fetchers: dict[told.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
         self._control: dict[int, ControlChannel] = {}
+        # No batch is larger than the request that brought it, and one may come whatever was asked.
+        self._response_max_bytes = (
+            max(
+                config.socket_request_max_bytes,
+                config.replication.replica_fetch_response_max_bytes,
+            )
+            + _ROOM_FOR_HEADERS
+        )
 
     @property
     def handlers(self) -> dict[type, Callable[[Any], None]]:
@@ -78,7 +87,8 @@ class PeerEffects:
         if entry is not None:
             return entry[0]
         name = f"broker-{self._config.broker_id}-fetcher-{fetcher.number}"
-        return PeerConnection(name, self._config.replica_socket_timeout_ms / 1000)
+        timeout_s = self._config.replica_socket_timeout_ms / 1000
+        return PeerConnection(name, timeout_s, self._response_max_bytes)
 
     def _ask(
         self,
@@ -99,7 +109,12 @@ class PeerEffects:
                 _log.info("fetcher of %s: %s", fetcher.leader, error)
                 self._tell(told.FetcherRequestFailed(fetcher, effect.sequence))
                 return
-            self._tell(event(response))
+            try:
+                told_event = event(response)
+            except Exception as error:
+                _log.warning("fetcher of %s: not understood: %s", fetcher.leader, error)
+                told_event = told.FetcherRequestFailed(fetcher, effect.sequence)
+            self._tell(told_event)
 
         self._fetchers[fetcher] = (connection, self._spawn(exchange()))
 
@@ -120,6 +135,7 @@ class PeerEffects:
             channel = ControlChannel(
                 str(self._config.broker_id),
                 self._config.replica_socket_timeout_ms / 1000,
+                self._response_max_bytes,
                 lambda: self._controlled_address(broker),
                 lambda epoch, response: self._tell(
                     outgoing.control_responded(broker, epoch, response)

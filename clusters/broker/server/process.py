@@ -8,14 +8,20 @@ logs before the session, as in Kafka.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import gc
 import logging
+import resource
 import signal
 from typing import Any, Final
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication.messages import ProducerExpiration
 from neaptide.clusters.broker.replication.model import BrokerRegistration, Endpoint
 from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
+from neaptide.clusters.broker.server.flushing import keep_flushed
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.retention import keep_retention
 from neaptide.clusters.broker.server.shell import BrokerShell
@@ -36,6 +42,15 @@ class _Listening:
 
     def __init__(self, config: ServerConfig) -> None:
         self._config = config
+        self.crowd = Crowd(
+            CrowdLimits(
+                config.max_connections,
+                config.max_connections_per_ip,
+                config.connections_max_idle_ms,
+                config.queued_max_requests,
+                config.queued_max_request_bytes,
+            )
+        )
         self._servers: list[asyncio.Server] = []
         self.shell: BrokerShell | None = None
 
@@ -76,6 +91,8 @@ class _Listening:
             shell.handle,
             shell.on_opened,
             shell.on_closed,
+            self.crowd,
+            listener == self._config.inter_broker_listener,
         )
 
 
@@ -89,6 +106,7 @@ async def serve(config: ServerConfig) -> int:
 
     Raises PortInUseError and StorageError where it cannot even begin.
     """
+    raise_file_limit()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[Exception | None] = loop.create_future()
 
@@ -101,7 +119,7 @@ async def serve(config: ServerConfig) -> int:
     listening = _Listening(config)
     await listening.bind()
     logs = LogDirectory.open(config.log_directory, config.broker_id, config.settings)
-    shell = BrokerShell(config, logs, end)
+    shell = BrokerShell(config, logs, end, listening.crowd)
     loop.set_exception_handler(lambda _, context: _on_unexpected(shell, context))
     coordination = ZooKeeperCoordination(
         config.zookeeper_connect,
@@ -109,12 +127,22 @@ async def serve(config: ServerConfig) -> int:
         registration(config, logs),
         shell.tell,
         loop,
+        on_topic_settings=shell.on_topic_settings,
     )
     shell.begin(coordination)
     await listening.accept(shell)
     _log.info("broker %s, generation %s", config.broker_id, config.generation.name)
     coordination.start()
     shell.spawn(_keep_recovery_points(logs))
+    shell.spawn(keep_flushed(logs, config.log_flush_scheduler_interval_ms))
+    shell.spawn(_keep_busy(listening.crowd))
+    shell.spawn(
+        _forget_producers(
+            shell,
+            config.producer_id_expiration_ms,
+            config.producer_id_expiration_check_interval_ms,
+        )
+    )
     interval_ms = config.log_retention_check_interval_ms
     shell.spawn(keep_retention(logs, shell.high_watermarks, shell.tell, interval_ms, wall_clock_ms))
     # What was imported and built so far stays for ever: the collector need not look at it again.
@@ -150,15 +178,45 @@ def _end_cleanly(shell: BrokerShell, coordination: ZooKeeperCoordination) -> int
 
 
 def _on_unexpected(shell: BrokerShell, context: dict[str, Any]) -> None:
-    """The event loop's last resort. An error that nobody expected is the end of the broker."""
+    """The event loop's last resort. An error that nobody expected is the end of the broker, unless
+    it is that of one connection, or of one that could not be accepted."""
     error = context.get("exception")
     _log.error("%s", context["message"], exc_info=error)
-    if isinstance(error, Exception):
+    transport = context.get("transport")
+    if transport is not None:
+        transport.abort()
+    elif isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        _log.error("no more files for connections: raise the limit (ulimit -n)")
+    elif isinstance(error, Exception):
         shell.end(error)
 
 
 async def _keep_recovery_points(logs: LogDirectory) -> None:
     while True:
         await asyncio.sleep(_RECOVERY_POINT_INTERVAL_S)
-        logs.flush_dirty_logs()
         logs.checkpoint_recovery_points()
+
+
+async def _keep_busy(crowd: Crowd) -> None:
+    """connections.max.idle.ms"""
+    while True:
+        await asyncio.sleep(crowd.idle_check_interval_s)
+        crowd.end_idle()
+
+
+async def _forget_producers(shell: BrokerShell, after_ms: int, interval_ms: int) -> None:
+    """producer.id.expiration.ms"""
+    while True:
+        await asyncio.sleep(interval_ms / 1000)
+        shell.tell(ProducerExpiration(after_ms))
+
+
+def raise_file_limit() -> None:
+    """As many files as this process may have: each segment that is read and each connection is one.
+
+    Kafka leaves that to whoever starts it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

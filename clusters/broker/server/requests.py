@@ -10,60 +10,59 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.committed import Committed, Position
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.server.sequences import sequence_of
+from neaptide.clusters.broker.server.produced import produced_batch
 from neaptide.clusters.broker.storage import positions
-from neaptide.clusters.broker.storage.errors import RecordBatchError
-from neaptide.clusters.broker.storage.record_batch import parse_batches, validate_produced
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
-
-Settings = Callable[[str], Mapping[str, str]]
+from neaptide.clusters.broker.wire.codec import MalformedMessageError
+from neaptide.clusters.broker.wire.names import is_topic_name
 
 
 def milliseconds(duration: Any) -> int:
     return int(duration.total_seconds() * 1000)
 
 
-def produce(request: int, entity: Any) -> told.ProduceRequested:
+def produce(
+    request: int,
+    entity: Any,
+    version: int,
+    append_time_ms: Callable[[TopicPartition], int | None],
+    *,
+    names_invalid_records: bool,
+    at_once: bool = False,
+) -> told.ProduceRequested:
+    """`append_time_ms`: which time the records of a partition get; None: they have their own.
+
+    Raises TooMuchAtOnceError where validating it would take long, and that is not wanted.
+    """
+
+    def batch(topic_partition: TopicPartition, records: bytes) -> told.ProducedBatch:
+        return produced_batch(
+            records,
+            version,
+            append_time_ms(topic_partition),
+            names_invalid_records=names_invalid_records,
+            at_once=at_once,
+        )
+
+    partitions = (
+        (TopicPartition(str(topic.name), int(partition.index)), bytes(partition.records or b""))
+        for topic in entity.topic_data
+        for partition in topic.partition_data
+    )
     return told.ProduceRequested(
         request,
         int(entity.acks),
         milliseconds(entity.timeout),
-        tuple(
-            (
-                TopicPartition(str(topic.name), int(partition.index)),
-                _produced_batches(bytes(partition.records or b"")),
-            )
-            for topic in entity.topic_data
-            for partition in topic.partition_data
-        ),
+        tuple((one, (batch(one, records),)) for one, records in partitions),
     )
-
-
-def _produced_batches(records: bytes) -> tuple[told.ProducedBatch, ...]:
-    """Batches with their bytes as identity; one that is not valid where anything is wrong."""
-    try:
-        headers = parse_batches(records)
-        for header in headers:
-            validate_produced(header)
-    except RecordBatchError:
-        headers = []
-    if not headers:
-        return (told.ProducedBatch(0, len(records), records, valid=False),)
-    batches, position = [], 0
-    for header in headers:
-        part = records[position : position + header.size] if len(headers) > 1 else records
-        batches.append(
-            told.ProducedBatch(header.offset_count, header.size, part, producer=sequence_of(header))
-        )
-        position += header.size
-    return tuple(batches)
 
 
 def init_producer_id(request: int, entity: Any) -> told.InitProducerIdRequested:
@@ -97,7 +96,7 @@ def offset_commit(
         for topic in entity.topics
         for partition in topic.partitions
     )
-    batch = told.ProducedBatch(0, 0, b"", valid=False)
+    batch = told.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
     if committed:
         encoded = [positions.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
         data = record_batch(encoded, now_ms)
@@ -200,27 +199,16 @@ def create_topics(request: int, entity: Any) -> told.CreateTopicsRequested:
     )
 
 
-# Requests of which nothing else need be known.
-PLAIN: Final[Mapping[Api, Callable[[int, Any], object]]] = {
-    Api.PRODUCE: produce,
-    Api.INIT_PRODUCER_ID: init_producer_id,
-    Api.FIND_COORDINATOR: find_coordinator,
-    Api.OFFSET_FETCH: offset_fetch,
-    Api.LIST_OFFSETS: list_offsets,
-    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
-}
-
 # --- of the controller ---------------------------------------------------------------------------
 
 
-def leader_and_isr(
-    request: int, entity: Any, settings_of: Settings, listener: str
-) -> told.LeaderAndIsrRequested:
+def leader_and_isr(request: int, entity: Any, listener: str) -> told.LeaderAndIsrRequested:
+    """Without the topics' settings, which the request does not have."""
     return told.LeaderAndIsrRequested(
         request,
         int(entity.controller_id),
         int(entity.controller_epoch),
-        _partition_states(entity.topic_states, settings_of),
+        _partition_states(entity.topic_states),
         tuple(
             BrokerRegistration(
                 int(live.broker_id), (Endpoint(listener, str(live.host), int(live.port)),)
@@ -235,7 +223,7 @@ def update_metadata(request: int, entity: Any) -> told.UpdateMetadataRequested:
         request,
         int(entity.controller_id),
         int(entity.controller_epoch),
-        _partition_states(entity.topic_states, lambda _: {}),
+        _partition_states(entity.topic_states),
         tuple(
             BrokerRegistration(
                 int(live.broker_id),
@@ -257,19 +245,24 @@ def stop_replica(request: int, entity: Any) -> told.StopReplicaRequested:
         int(entity.controller_epoch),
         bool(entity.delete_partitions),
         tuple(
-            TopicPartition(str(topic.topic), int(partition))
+            _replica(topic.topic, partition)
             for topic in entity.topics
             for partition in topic.partitions
         ),
     )
 
 
-def _partition_states(
-    topic_states: Iterable[Any], settings_of: Settings
-) -> tuple[told.PartitionState, ...]:
+def _replica(topic: Any, partition: Any) -> TopicPartition:
+    """A replica has a directory of its name: what is no topic's name must not become one."""
+    if not is_topic_name(str(topic)) or int(partition) < 0:
+        raise MalformedMessageError(f"no partition is called {topic}-{partition}")
+    return TopicPartition(str(topic), int(partition))
+
+
+def _partition_states(topic_states: Iterable[Any]) -> tuple[told.PartitionState, ...]:
     return tuple(
         told.PartitionState(
-            TopicPartition(str(topic.topic), int(partition.partition)),
+            _replica(topic.topic, partition.partition),
             LeaderAndIsr(
                 int(partition.leader),
                 int(partition.leader_epoch),
@@ -278,8 +271,21 @@ def _partition_states(
                 int(partition.zk_version),
             ),
             tuple(int(b) for b in partition.replicas),
-            settings_of(str(topic.topic)),
+            {},
         )
         for topic in topic_states
         for partition in topic.partitions
     )
+
+
+# Requests of which nothing else need be known.
+PLAIN: Final[Mapping[Api, Callable[[int, Any], object]]] = {
+    Api.INIT_PRODUCER_ID: init_producer_id,
+    Api.FIND_COORDINATOR: find_coordinator,
+    Api.OFFSET_FETCH: offset_fetch,
+    Api.LIST_OFFSETS: list_offsets,
+    Api.OFFSET_FOR_LEADER_EPOCH: offset_for_leader_epoch,
+    Api.CREATE_TOPICS: create_topics,
+    Api.UPDATE_METADATA: update_metadata,
+    Api.STOP_REPLICA: stop_replica,
+}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, ProducerId, TopicName
+from kio.serial.readers import tz_aware_from_i64
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
@@ -20,14 +20,9 @@ from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
 from neaptide.clusters.broker.wire import control
 from neaptide.clusters.broker.wire.apis import ADVERTISED_LOWEST, Api, Versions
 from neaptide.clusters.broker.wire.codec import entity_class, make, response_class
+from neaptide.clusters.broker.wire.names import is_topic_name
 
-_TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}")
 _NO_THROTTLE = i32Timedelta.parse(timedelta(0))
-
-
-def is_topic_name(name: str) -> bool:
-    """Whether a topic may be called so."""
-    return _TOPIC_NAME.fullmatch(name) is not None
 
 
 def _code(error: Error) -> ErrorCode:
@@ -46,7 +41,17 @@ def _by_topic(results: Iterable[Any]) -> dict[str, list[Any]]:
     return topics
 
 
-def produce(version: int, effect: effects.RespondProduce) -> Any:
+def produce(
+    version: int, effect: effects.RespondProduce, append_times: Mapping[TopicPartition, int]
+) -> Any:
+    """`append_times`: of the partitions whose records have the time of their append, in ms."""
+
+    def append_time(result: effects.ProducedPartition) -> Any:
+        appended_ms = append_times.get(result.partition)
+        if appended_ms is None or result.error is not Error.NONE:
+            return None
+        return tz_aware_from_i64(i64(appended_ms))
+
     partition_class = _nested(Api.PRODUCE, version, "PartitionProduceResponse")
     topic_class = _nested(Api.PRODUCE, version, "TopicProduceResponse")
     return make(
@@ -61,7 +66,7 @@ def produce(version: int, effect: effects.RespondProduce) -> Any:
                         index=i32(result.partition.partition),
                         error_code=_code(result.error),
                         base_offset=i64(result.base_offset),
-                        log_append_time=None,
+                        log_append_time=append_time(result),
                         log_start_offset=i64(result.log_start_offset),
                     )
                     for result in results
@@ -144,11 +149,8 @@ def offset_fetch(version: int, effect: effects.RespondOffsetFetch) -> Any:
     )
 
 
-def fetch(
-    version: int,
-    effect: effects.RespondFetch,
-    read: Callable[[TopicPartition, effects.LogSlice], bytes],
-) -> Any:
+def fetch(version: int, effect: effects.RespondFetch, read: Mapping[TopicPartition, bytes]) -> Any:
+    """`read`: the records of each partition that has some."""
     partition_class = _nested(Api.FETCH, version, "PartitionData")
     topic_class = _nested(Api.FETCH, version, "FetchableTopicResponse")
     return make(
@@ -167,7 +169,7 @@ def fetch(
                         last_stable_offset=i64(result.high_watermark),
                         log_start_offset=i64(result.log_start_offset),
                         aborted_transactions=None,
-                        records=read(result.partition, result.records) if result.records else b"",
+                        records=read.get(result.partition, b""),
                     )
                     for result in results
                 ),
@@ -177,23 +179,31 @@ def fetch(
     )
 
 
+class Found(NamedTuple):
+    """What a look-up by time came to: a record's timestamp and offset; -1: there is none."""
+
+    error: Error = Error.NONE
+    timestamp: int = -1
+    offset: int = -1
+
+
 def list_offsets(
     version: int,
     effect: effects.RespondListOffsets,
-    look_up: Callable[[TopicPartition, int, int], tuple[int, int]],
+    looked_up: Mapping[TopicPartition, Found],
 ) -> Any:
-    """`look_up` finds (timestamp, offset) by (partition, timestamp, end), (-1, -1) for nothing."""
+    """`looked_up`: by partition, for those that were asked for by time."""
     partition_class = _nested(Api.LIST_OFFSETS, version, "ListOffsetsPartitionResponse")
     topic_class = _nested(Api.LIST_OFFSETS, version, "ListOffsetsTopicResponse")
 
     def answer(result: effects.OffsetResult) -> Any:
-        timestamp, offset = -1, result.offset
+        error, timestamp, offset = result.error, -1, result.offset
         if result.look_up is not None:
-            timestamp, offset = look_up(result.partition, result.look_up, result.end)
+            error, timestamp, offset = looked_up[result.partition]
         return make(
             partition_class,
             partition_index=i32(result.partition.partition),
-            error_code=_code(result.error),
+            error_code=_code(error),
             timestamp=i64(timestamp),
             offset=i64(offset),
             leader_epoch=i32(result.leader_epoch),
@@ -297,7 +307,7 @@ def metadata(
     *,
     listener: str,
     cluster_id: str | None,
-    being_created: frozenset[str],
+    being_created: Container[str],
 ) -> Any:
     """`topics` None: all of them."""
     broker_class = _nested(Api.METADATA, version, "MetadataResponseBroker")
@@ -325,7 +335,7 @@ def metadata(
     )
 
 
-def _topic(version: int, known: Metadata, topic: str, being_created: frozenset[str]) -> Any:
+def _topic(version: int, known: Metadata, topic: str, being_created: Container[str]) -> Any:
     partitions = known.topics.get(topic)
     error = Error.NONE
     if partitions is None:

@@ -5,11 +5,17 @@ What is made of them is the core's to say (replication/producers.py).
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 from neaptide.clusters.broker.replication import producers
 from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
 from neaptide.clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.storage.errors import RecordBatchError
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.record_batch import BatchHeader
+
+_log = logging.getLogger("broker")
 
 
 def sequence_of(header: BatchHeader) -> ProducerSequence | None:
@@ -29,5 +35,13 @@ def producers_of(log: Log) -> Producers:
             header.size,
             producer=sequence_of(header),
         )
-        for header in log.headers()
+        for header in _readable_headers(log)
     )
+
+
+def _readable_headers(log: Log) -> Iterator[BatchHeader]:
+    """Behind what is damaged nothing can be found: reading there is an error, starting is not."""
+    try:
+        yield from log.headers()
+    except RecordBatchError as error:
+        _log.warning("%s cannot be read to its end: %s", log.topic_partition, error)

@@ -12,37 +12,53 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final, TypeVar, get_args
 
+from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import start
+from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
-from neaptide.clusters.broker.replication.settings import InvalidSettingError
+from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
 from neaptide.clusters.broker.server import requests, responses
 from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
 from neaptide.clusters.broker.server.peer_effects import PeerEffects
-from neaptide.clusters.broker.server.responses import is_topic_name
-from neaptide.clusters.broker.storage.config import SettingError, log_config
-from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, StorageError
+from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE, TooMuchAtOnceError
+from neaptide.clusters.broker.server.responses import Found
+from neaptide.clusters.broker.storage.compression import NONE
+from neaptide.clusters.broker.storage.config import LOG_APPEND_TIME, SettingError, log_config
+from neaptide.clusters.broker.storage.errors import (
+    OffsetOutOfRangeError,
+    RecordBatchError,
+    StorageError,
+)
 from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.record_batch import first_at_or_after
 from neaptide.clusters.broker.wire.apis import Api, Versions, client_apis, replication_apis
 from neaptide.clusters.broker.wire.codec import (
     Header,
+    MalformedMessageError,
     UnsupportedVersionError,
     decode_request,
     encode_response,
 )
+from neaptide.clusters.broker.wire.names import is_topic_name
 
 _log = logging.getLogger("broker")
-NOTHING_FOUND = (-1, -1)
+ANSWERS: Final = frozenset(get_args(do.Answer))
+T = TypeVar("T")
+_BEING_CREATED_MAX: Final = 1_000
+_CREATION_WAITED_FOR_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,8 @@ class Waiting:
     connection: Connection
     header: Header
     max_bytes: int = 0  # of a whole Fetch response
+    # The times that the records of a Produce request got, where they do not keep their own.
+    append_times: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class BrokerShell:
@@ -62,8 +80,10 @@ class BrokerShell:
         config: ServerConfig,
         logs: LogDirectory,
         fail: Callable[[Exception], None],
+        crowd: Crowd | None = None,
     ) -> None:
         self.config = config
+        self._crowd = crowd or Crowd(CrowdLimits())
         self.logs = logs
         self._fail = fail
         self._client_apis = client_apis(config.generation.name)
@@ -79,7 +99,7 @@ class BrokerShell:
         self._waiting: dict[int, Waiting] = {}
         self._requests_of: dict[Connection, set[int]] = {}
         self._timers: dict[told.Timer, asyncio.TimerHandle] = {}
-        self._being_created: set[str] = set()
+        self._being_created: dict[str, float] = {}  # until when it is waited for
         self._tasks: set[asyncio.Task[None]] = set()
         self._topic_settings: dict[str, Mapping[str, str]] = {}
         self._leader_and_isr_order = asyncio.Lock()
@@ -141,7 +161,23 @@ class BrokerShell:
 
     def _carry_out(self, effects: tuple[do.Effect, ...]) -> None:
         for effect in effects:
+            if type(effect) in ANSWERS:
+                self._answer(effect)
+            else:
+                self._handlers[type(effect)](effect)
+
+    def _answer(self, effect: Any) -> None:
+        """An answer that cannot be made costs its connection, never the broker."""
+        waiting = self._waiting.get(effect.request)
+        try:
             self._handlers[type(effect)](effect)
+        except StorageError:
+            raise
+        except Exception as error:
+            self._take(effect.request)
+            if waiting is not None:
+                _log.exception("no answer to %s could be made", waiting.header.api.name)
+                waiting.connection.refuse(error)
 
     def end(self, error: Exception) -> None:
         """Nothing is read, answered or written from now on."""
@@ -191,39 +227,115 @@ class BrokerShell:
         self._next_request += 1
         self._waiting[request] = Waiting(connection, header, int(getattr(entity, "max_bytes", 0)))
         self._requests_of[connection].add(request)
+        event = self._understood(header, lambda: self._event(request, header, entity))
+        match event:
+            case told.CreateTopicsRequested():
+                self._create_topics(event)
+            case told.StopReplicaRequested():
+                self._stop_replica(event)
+            case told.UpdateMetadataRequested():
+                self._update_metadata(event)
+            case told.LeaderAndIsrRequested():
+                self.spawn(self._leader_and_isr(event))
+            case None:
+                self._spawn_answer(request, self._produce(request, header, entity))
+            case _:
+                self.tell(event)
+
+    def _event(self, request: int, header: Header, entity: Any) -> object | None:
+        """None: to validate what was produced takes long, so it is done beside all else."""
         plain = requests.PLAIN.get(header.api)
         if plain is not None:
-            self.tell(plain(request, entity))
-            return
+            return plain(request, entity)
         match header.api:
+            case Api.PRODUCE:
+                try:
+                    return self._produced(request, header, entity, at_once=True)
+                except TooMuchAtOnceError:
+                    return None
             case Api.FETCH:
-                self.tell(requests.fetch(request, entity, self._bytes_available))
-            case Api.OFFSET_COMMIT:
+                return requests.fetch(request, entity, self._bytes_available)
+            case Api.LEADER_AND_ISR:
+                return requests.leader_and_isr(request, entity, self.config.inter_broker_listener)
+            case _:
+                assert header.api is Api.OFFSET_COMMIT
                 with_epoch = self.config.generation.fences_leader_epochs
                 now_ms = wall_clock_ms()
-                self.tell(requests.offset_commit(request, entity, now_ms, with_epoch=with_epoch))
-            case Api.CREATE_TOPICS:
-                self._create_topics(requests.create_topics(request, entity))
-            case Api.UPDATE_METADATA:
-                self.tell(requests.update_metadata(request, entity))
-                self._being_created -= set(self._broker.metadata.topics)
-            case Api.STOP_REPLICA:
-                self._stop_replica(requests.stop_replica(request, entity))
-            case _:
-                self.spawn(self._leader_and_isr(request, entity))
+                return requests.offset_commit(request, entity, now_ms, with_epoch=with_epoch)
+
+    def _understood(self, header: Header, build: Callable[[], T]) -> T:
+        """Whatever is wrong with what a request says is the fault of its connection."""
+        try:
+            return build()
+        except (StorageError, MalformedMessageError):
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise MalformedMessageError(
+                f"{header.api.name} v{header.version} cannot be understood: {reason}"
+            ) from error
+
+    def _produced(
+        self, request: int, header: Header, entity: Any, *, at_once: bool
+    ) -> told.ProduceRequested:
+        waiting = self._waiting.get(request)
+        append_times = {} if waiting is None else waiting.append_times
+        now_ms = wall_clock_ms()
+
+        def append_time_ms(topic_partition: TopicPartition) -> int | None:
+            log = self.logs.logs.get(topic_partition)
+            if log is None or log.config.message_timestamp_type != LOG_APPEND_TIME:
+                return None
+            append_times[topic_partition] = now_ms
+            return now_ms
+
+        return requests.produce(
+            request,
+            entity,
+            header.version,
+            append_time_ms,
+            names_invalid_records=self.config.generation.names_invalid_records,
+            at_once=at_once,
+        )
+
+    def _update_metadata(self, event: told.UpdateMetadataRequested) -> None:
+        names_offsets = any(one.partition.topic == OFFSETS_TOPIC for one in event.partitions)
+        if names_offsets and not self._broker.metadata.offsets_partitions:
+            self.spawn(self._count_offsets_partitions(event))
+        else:
+            self._take_metadata(event)
+
+    async def _count_offsets_partitions(self, event: told.UpdateMetadataRequested) -> None:
+        """Groups belong to one of all partitions; the request names those that have a state."""
+        assert self.coordination is not None
+        async with self._leader_and_isr_order:
+            try:
+                partitions = await self.coordination.topic_partitions(OFFSETS_TOPIC)
+            except MalformedZnodeError as error:
+                _log.warning("no group has a coordinator: %s", error)
+                partitions = 0
+            self._take_metadata(replace(event, offsets_partitions=partitions))
+
+    def _take_metadata(self, event: told.UpdateMetadataRequested) -> None:
+        self.tell(event)
+        for topic in tuple(self._being_created):
+            if topic in self._broker.metadata.topics:
+                del self._being_created[topic]
+
+    async def _produce(self, request: int, header: Header, entity: Any) -> None:
+        """Large batches are validated by a thread; their connection waits, nobody else does."""
+        self.tell(await asyncio.to_thread(self._produced, request, header, entity, at_once=False))
 
     def _create_topics(self, event: told.CreateTopicsRequested) -> None:
-        """A setting that the log could not be opened with would end every broker of the topic."""
-        results = []
+        """A topic is refused alone for a setting that its log could not be opened with."""
+        topics = []
         for new in event.topics:
             try:
                 log_config(self.config.settings, new.settings)
             except SettingError as error:
-                results.append(do.TopicResult(new.topic, Error.INVALID_REQUEST, str(error)))
-        if results:
-            self._respond_create_topics(do.RespondCreateTopics(event.request, tuple(results)))
-        else:
-            self.tell(event)
+                new = replace(new, refused=str(error))
+            topics.append(new)
+        self.tell(replace(event, topics=tuple(topics)))
 
     def _stop_replica(self, event: told.StopReplicaRequested) -> None:
         if event.delete_partitions:
@@ -231,24 +343,50 @@ class BrokerShell:
                 self._topic_settings.pop(partition.topic, None)
         self.tell(event)
 
-    async def _leader_and_isr(self, request: int, entity: Any) -> None:
+    async def _leader_and_isr(self, event: told.LeaderAndIsrRequested) -> None:
         """A topic's settings are in the coordination service, not in the request.
 
-        They are read once, when the first of the topic's replicas comes here: as Kafka does. The
+        They are read when the first of the topic's replicas comes here, and given to the logs that
+        were there before: a broker that has just started knows its logs, not their settings. The
         lock keeps the order in which the requests came, whichever has to wait for its settings.
         """
         assert self.coordination is not None
         async with self._leader_and_isr_order:
-            settings = {}
-            for topic in entity.topic_states:
-                name = str(topic.topic)
-                if name not in self._topic_settings:
-                    self._topic_settings[name] = await self.coordination.topic_settings(name)
-                settings[name] = self._topic_settings[name]
-            event = requests.leader_and_isr(
-                request, entity, settings.__getitem__, self.config.inter_broker_listener
+            for topic in dict.fromkeys(state.partition.topic for state in event.partitions):
+                if topic not in self._topic_settings:
+                    self._take_settings(topic, await self._read_settings(topic))
+            partitions = tuple(
+                replace(state, settings=self._topic_settings[state.partition.topic])
+                for state in event.partitions
             )
-            self.tell(event)
+            self.tell(replace(event, partitions=partitions))
+
+    async def _read_settings(self, topic: str) -> Mapping[str, str]:
+        assert self.coordination is not None
+        try:
+            return await self.coordination.topic_settings(topic)
+        except MalformedZnodeError as error:
+            _log.warning("topic %s has the broker's settings: %s", topic, error)
+            return {}
+
+    def on_topic_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """They have changed while this broker runs."""
+        if topic in self._topic_settings and not self._has_ended:
+            self._take_settings(topic, settings)
+            self.tell(told.TopicSettingsChanged(topic, self._topic_settings[topic]))
+
+    def _take_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """What is no setting is left out, with a line in the log: others of its topic are good."""
+        usable = dict(settings)
+        for name in settings:
+            try:
+                log_config(self.config.settings, {name: settings[name]})
+                topic_settings({name: settings[name]}, self.config.replication)
+            except (SettingError, InvalidSettingError) as error:
+                _log.warning("topic %s: %s", topic, error)
+                del usable[name]
+        self._topic_settings[topic] = usable
+        self.logs.reconfigure(topic, usable)
 
     def _answer_metadata(self, connection: Connection, header: Header, entity: Any) -> None:
         known = self._broker.metadata
@@ -264,22 +402,31 @@ class BrokerShell:
             topics,
             listener=connection.listener,
             cluster_id=self.coordination.cluster_id if self.coordination else None,
-            being_created=frozenset(self._being_created),
+            being_created=self._being_created,
         )
         connection.respond(encode_response(answer, header.correlation_id))
 
     def _want(self, topic: str) -> None:
         """Auto-creation, where the broker may do it."""
         may_create = self.config.replication.auto_create_topics_enable
-        if may_create and topic not in self._broker.metadata.topics and is_topic_name(topic):
-            self._being_created.add(topic)
+        if not may_create or topic in self._broker.metadata.topics or not is_topic_name(topic):
+            return
+        now = self._loop.time()
+        being_created = self._being_created
+        while being_created and next(iter(being_created.values())) < now:
+            del being_created[next(iter(being_created))]  # it came to nothing
+        if topic not in being_created and len(being_created) < _BEING_CREATED_MAX:
+            being_created[topic] = now + _CREATION_WAITED_FOR_S
             self.tell(told.TopicWanted(topic))
 
     def _bytes_available(self, topic_partition: TopicPartition, offset: int) -> int:
         log = self.logs.logs.get(topic_partition)
         if log is None or not log.log_start_offset <= offset <= log.log_end_offset:
             return 0
-        return log.bytes_from(offset)
+        try:
+            return log.bytes_from(offset)
+        except RecordBatchError:  # who reads there is answered with an error
+            return 0
 
     # --- answers ---------------------------------------------------------------------------------
 
@@ -296,11 +443,12 @@ class BrokerShell:
             waiting.connection.respond(frame)
 
     def _respond_produce(self, effect: do.RespondProduce) -> None:
-        if effect.acks != 0:
-            self._respond(effect.request, lambda header: responses.produce(header.version, effect))
-            return
         waiting = self._take(effect.request)
         if waiting is None:
+            return
+        if effect.acks != 0:
+            answer = responses.produce(waiting.header.version, effect, waiting.append_times)
+            waiting.connection.respond(encode_response(answer, waiting.header.correlation_id))
             return
         failed = [result for result in effect.results if result.error is not Error.NONE]
         if failed:
@@ -314,36 +462,93 @@ class BrokerShell:
         waiting = self._take(effect.request)
         if waiting is None:
             return
-        budget = waiting.max_bytes
+        budget = min(waiting.max_bytes, self.config.fetch_max_bytes)
+        if not self._crowd.may_answer_at_length:
+            budget = 0
         nothing_yet = True
-
-        def read(topic_partition: TopicPartition, wanted: do.LogSlice) -> bytes:
-            """The first partition with records may exceed its limit by one batch, no other may."""
-            nonlocal budget, nothing_yet
-            limit = min(wanted.max_bytes, budget)
-            if limit <= 0 and not nothing_yet:
-                return b""
-            try:
-                records = self.logs.logs[topic_partition].read(
-                    wanted.offset, wanted.end, max(0, limit), nothing_yet
-                )
-            except OffsetOutOfRangeError:
-                return b""
-            budget -= len(records)
-            nothing_yet = nothing_yet and not records
-            return records
-
-        answer = responses.fetch(waiting.header.version, effect, read)
+        results = []
+        read: dict[TopicPartition, bytes] = {}
+        for result in effect.results:
+            wanted = result.records
+            if wanted is None:
+                results.append(result)
+                continue
+            # The first partition with records may exceed its limit by one batch, no other may.
+            limit = max(0, min(wanted.max_bytes, budget))
+            if limit or nothing_yet:
+                records, error = self._read(result.partition, wanted, limit, nothing_yet)
+                budget -= len(records)
+                nothing_yet = nothing_yet and not records
+                read[result.partition] = records
+                result = result if error is Error.NONE else replace(result, error=error)
+            results.append(result)
+        answer = responses.fetch(
+            waiting.header.version, replace(effect, results=tuple(results)), read
+        )
         waiting.connection.respond(encode_response(answer, waiting.header.correlation_id))
 
-    def _respond_list_offsets(self, effect: do.RespondListOffsets) -> None:
-        def look_up(topic_partition: TopicPartition, timestamp: int, end: int) -> tuple[int, int]:
-            found = self.logs.logs[topic_partition].offset_for_timestamp(timestamp)
-            return found if found is not None and found[1] < end else NOTHING_FOUND
+    def _read(
+        self, topic_partition: TopicPartition, wanted: do.LogSlice, limit: int, at_least_one: bool
+    ) -> tuple[bytes, Error]:
+        """What is damaged on disk is an error of its partition."""
+        try:
+            log = self.logs.logs[topic_partition]
+            return log.read(wanted.offset, wanted.end, limit, at_least_one), Error.NONE
+        except OffsetOutOfRangeError:
+            return b"", Error.NONE
+        except RecordBatchError as error:
+            _log.warning(
+                "%s cannot be read at offset %s: %s", topic_partition, wanted.offset, error
+            )
+            return b"", Error.CORRUPT_MESSAGE
 
+    def _respond_list_offsets(self, effect: do.RespondListOffsets) -> None:
+        """A look-up may have to open large batches, and there may be many: nobody waits for it."""
+        wanted = [result for result in effect.results if result.look_up is not None]
+        if wanted:
+            self._spawn_answer(effect.request, self._look_up_all(effect, wanted))
+        else:
+            self._respond_found(effect, {})
+
+    async def _look_up_all(
+        self, effect: do.RespondListOffsets, wanted: list[do.OffsetResult]
+    ) -> None:
+        found = {}
+        for asked in wanted:
+            await asyncio.sleep(0)
+            found[asked.partition] = await self._look_up(asked)
+        self._respond_found(effect, found)
+
+    async def _look_up(self, asked: do.OffsetResult) -> Found:
+        """The first record that is not older. What is damaged is an error of its partition."""
+        assert asked.look_up is not None
+        offset = -1
+        try:
+            while True:
+                log = self.logs.logs.get(asked.partition)
+                if log is None:
+                    return Found(Error.UNKNOWN_TOPIC_OR_PARTITION)
+                start = log.log_start_offset
+                candidate = log.batch_for_timestamp(asked.look_up, max(offset, start))
+                if candidate is None:
+                    return Found()
+                batch, header = candidate
+                find = partial(first_at_or_after, batch, header, asked.look_up, start)
+                is_short = header.compression == NONE and header.record_count <= RECORDS_AT_ONCE
+                record = find() if is_short else await asyncio.to_thread(find)
+                if record is not None:
+                    timestamp, found = record
+                    return Found(Error.NONE, timestamp, found) if found < asked.end else Found()
+                offset = header.next_offset
+        except RecordBatchError as error:
+            _log.warning("%s cannot be searched from %s on: %s", asked.partition, offset, error)
+            return Found(Error.CORRUPT_MESSAGE)
+
+    def _respond_found(
+        self, effect: do.RespondListOffsets, found: Mapping[TopicPartition, Found]
+    ) -> None:
         self._respond(
-            effect.request,
-            lambda header: responses.list_offsets(header.version, effect, look_up),
+            effect.request, lambda header: responses.list_offsets(header.version, effect, found)
         )
 
     def _respond_epochs(self, effect: do.RespondOffsetForLeaderEpoch) -> None:
@@ -439,6 +644,23 @@ class BrokerShell:
         self._tasks.add(task)
         task.add_done_callback(self._see_end)
         return task
+
+    def _spawn_answer(self, request: int, work: Coroutine[Any, Any, None]) -> None:
+        """A task whose failure is that of the connection that waits for its answer."""
+
+        async def guarded() -> None:
+            waiting = self._waiting.get(request)
+            try:
+                await work
+            except StorageError:
+                raise
+            except Exception as error:
+                self._take(request)
+                if waiting is not None:
+                    _log.exception("no answer to %s could be made", waiting.header.api.name)
+                    waiting.connection.refuse(error)
+
+        self.spawn(guarded())
 
     def _see_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

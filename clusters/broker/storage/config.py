@@ -14,7 +14,9 @@ from typing import Final
 
 from neaptide.clusters.errors import UsageError
 
+INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+LOG_APPEND_TIME: Final = "LogAppendTime"
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 
@@ -40,14 +42,28 @@ class _Setting:
     topic_name: str
     # The broker's names with the factor that gives the topic's unit; the first that is set wins.
     broker_names: tuple[tuple[str, int], ...]
-    is_number: bool = True
+    least: int = 0
+    most: int = LONG_MAX
+    one_of: tuple[str, ...] = ()  # not a number, but some of these words
 
 
 _SETTINGS: Final = (
-    _Setting("segment_bytes", "segment.bytes", (("log.segment.bytes", 1),)),
-    _Setting("segment_ms", "segment.ms", (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))),
-    _Setting("segment_index_bytes", "segment.index.bytes", (("log.index.size.max.bytes", 1),)),
-    _Setting("index_interval_bytes", "index.interval.bytes", (("log.index.interval.bytes", 1),)),
+    _Setting("segment_bytes", "segment.bytes", (("log.segment.bytes", 1),), 14, INT_MAX),
+    _Setting("segment_ms", "segment.ms", (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)), 1),
+    _Setting(
+        "segment_index_bytes",
+        "segment.index.bytes",
+        (("log.index.size.max.bytes", 1),),
+        4,
+        INT_MAX,
+    ),
+    _Setting(
+        "index_interval_bytes",
+        "index.interval.bytes",
+        (("log.index.interval.bytes", 1),),
+        0,
+        INT_MAX,
+    ),
     _Setting("flush_messages", "flush.messages", (("log.flush.interval.messages", 1),)),
     _Setting(
         "flush_ms",
@@ -62,16 +78,22 @@ _SETTINGS: Final = (
             ("log.retention.minutes", _MINUTE_MS),
             ("log.retention.hours", _HOUR_MS),
         ),
+        -LONG_MAX,
     ),
-    _Setting("retention_bytes", "retention.bytes", (("log.retention.bytes", 1),)),
-    _Setting("cleanup_policy", "cleanup.policy", (("log.cleanup.policy", 1),), is_number=False),
+    _Setting("retention_bytes", "retention.bytes", (("log.retention.bytes", 1),), -LONG_MAX),
+    _Setting(
+        "cleanup_policy",
+        "cleanup.policy",
+        (("log.cleanup.policy", 1),),
+        one_of=("delete", "compact"),
+    ),
     _Setting(
         "message_timestamp_type",
         "message.timestamp.type",
         (("log.message.timestamp.type", 1),),
-        is_number=False,
+        one_of=("CreateTime", LOG_APPEND_TIME),
     ),
-    _Setting("max_message_bytes", "max.message.bytes", (("message.max.bytes", 1),)),
+    _Setting("max_message_bytes", "max.message.bytes", (("message.max.bytes", 1),), 0, INT_MAX),
 )
 
 
@@ -97,12 +119,26 @@ def _value(
         text = settings.get(name)
         if text is None or text == "":
             continue
-        return _number(name, text) * factor if setting.is_number else text
+        return (
+            _words(setting, name, text) if setting.one_of else _number(setting, name, text, factor)
+        )
     return None
 
 
-def _number(name: str, text: str) -> int:
+def _words(setting: _Setting, name: str, text: str) -> str:
+    """One of the words; of policies there may be several."""
+    words = [word.strip() for word in text.split(",")]
+    may_be_several = setting.field == "cleanup_policy"
+    if not set(words) <= set(setting.one_of) or (len(words) > 1 and not may_be_several):
+        raise SettingError(f"Set {name} to {' or '.join(setting.one_of)}, not to {text!r}.")
+    return text
+
+
+def _number(setting: _Setting, name: str, text: str, factor: int) -> int:
     try:
-        return int(text)
+        number = int(text) * factor
     except ValueError:
         raise SettingError(f"Set {name} to a whole number, not to {text!r}.") from None
+    if not setting.least <= number <= setting.most:
+        raise SettingError(f"{name} cannot be {text}.")
+    return number

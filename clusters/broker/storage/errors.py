@@ -38,6 +38,12 @@ class InvalidRecordError(RecordBatchError):
     kafka_error = "INVALID_RECORD"
 
 
+class InvalidTimestampError(RecordBatchError):
+    """A sound batch with a time that a producer may not set, or that no number can hold."""
+
+    kafka_error = "INVALID_TIMESTAMP"
+
+
 class UnsupportedCompressionError(RecordBatchError):
     """The compression type is unknown."""
 

@@ -3,6 +3,7 @@
 Entries are kept in memory and appended to their files on `save` (at a flush, a roll and a close):
 after a crash the indexes of unflushed segments are rebuilt anyhow, so nothing is lost by that.
 Kafka preallocates the file of an active segment with zeros; reading ignores such a tail.
+An offset that the four bytes of its entry cannot hold has none: the indexes are sparse anyhow.
 Rule: an entry (offset, position) says that the batch at `position` ends with `offset`; an entry
 (timestamp, offset) says that no batch up to `offset` is younger than `timestamp`.
 """
@@ -62,6 +63,8 @@ class OffsetIndex:
         return OffsetPosition(self._offsets[-1], self._positions[-1])
 
     def append(self, offset: int, position: int) -> None:
+        if max(offset - self._base_offset, position) > MAX_RELATIVE_OFFSET:
+            return
         self._offsets.append(offset)
         self._positions.append(position)
 
@@ -136,7 +139,7 @@ class TimeIndex:
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Only a younger timestamp makes an entry."""
-        if timestamp > self.last.timestamp:
+        if timestamp > self.last.timestamp and offset - self._base_offset <= MAX_RELATIVE_OFFSET:
             self._timestamps.append(timestamp)
             self._offsets.append(offset)
 

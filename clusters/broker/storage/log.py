@@ -27,7 +27,7 @@ from neaptide.clusters.broker.storage.errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from neaptide.clusters.broker.storage.record_batch import BatchHeader, Bytes
+from neaptide.clusters.broker.storage.record_batch import BatchHeader, Bytes, first_at_or_after
 from neaptide.clusters.broker.storage.segment import LOG_SUFFIX, Segment
 
 DELETED_SUFFIX: Final = "-delete"
@@ -186,10 +186,14 @@ class Log:
         self.recovery_point = self.log_end_offset
         self._last_flush_ms = self._clock()
 
+    @property
+    def flush_due_in_ms(self) -> int:
+        """Until `flush.ms` has passed; negative: it has."""
+        return self._last_flush_ms + self.config.flush_ms - self._clock()
+
     def maybe_flush(self) -> bool:
         """For a timer: flush what `flush.ms` says may not wait longer."""
-        is_due = self._clock() - self._last_flush_ms >= self.config.flush_ms
-        if not is_due or self.recovery_point == self.log_end_offset:
+        if self.flush_due_in_ms > 0 or self.recovery_point == self.log_end_offset:
             return False
         self.flush()
         return True
@@ -240,11 +244,30 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record that is not older; None where there is none."""
-        for segment in self._segments:
-            if segment.max_timestamp >= timestamp_ms:
-                found = segment.first_at_or_after(timestamp_ms, self.log_start_offset)
-                if found is not None:
-                    return found
+        offset = self.log_start_offset
+        while (candidate := self.batch_for_timestamp(timestamp_ms, offset)) is not None:
+            batch, header = candidate
+            found = first_at_or_after(batch, header, timestamp_ms, self.log_start_offset)
+            if found is not None:
+                return found
+            offset = header.next_offset
+        return None
+
+    def batch_for_timestamp(
+        self, timestamp_ms: int, start_offset: int
+    ) -> tuple[bytes, BatchHeader] | None:
+        """The first batch from `start_offset` on that may hold a record that is not older.
+
+        Raises RecordBatchError where what is on disk is no batch.
+        """
+        try:
+            for segment in self._segments[self._segment_number(start_offset) :]:
+                if segment.max_timestamp >= timestamp_ms:
+                    found = segment.batch_for_timestamp(timestamp_ms, start_offset)
+                    if found is not None:
+                        return found
+        except OSError as error:
+            raise self._failed(error) from error
         return None
 
     def _require_in_range(self, offset: int) -> None:
@@ -258,8 +281,7 @@ class Log:
         """The segment that an offset belongs to; the first one for offsets before it."""
         if offset >= self._segments[-1].base_offset:
             return len(self._segments) - 1
-        bases = [segment.base_offset for segment in self._segments]
-        return max(0, bisect_right(bases, offset) - 1)
+        return max(0, bisect_right(self._segments, offset, key=lambda one: one.base_offset) - 1)
 
     # --- cutting -------------------------------------------------------------------------------
 

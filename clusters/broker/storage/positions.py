@@ -7,6 +7,7 @@ Kafka (versions 1 and 3 of the value are written, 0 to 3 read).
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -18,16 +19,23 @@ from neaptide.clusters.broker.replication.committed import (
     with_committed,
 )
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.storage.errors import CorruptBatchError
+from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
 from neaptide.clusters.broker.storage.log import Log
-from neaptide.clusters.broker.storage.record_batch import parse_batches, records
+from neaptide.clusters.broker.storage.record_batch import (
+    BatchHeader,
+    parse_header,
+    records,
+    validate_checksum,
+)
 from neaptide.clusters.broker.storage.record_writer import KeyAndValue
 
+_log = logging.getLogger("broker")
 _KEY_VERSION: Final = 1
 _KEYS_OF_POSITIONS: Final = (0, 1)
 _WITH_EXPIRY, _WITH_EPOCH = 1, 3
 _EXPIRES_AFTER_MS: Final = 24 * 3_600_000  # offsets.retention.minutes of before 2.0
 _READ_BYTES: Final = 1 << 20
+_UNCOMPRESSED_BYTES_MAX: Final = 1 << 24  # of one batch: what brokers write here is small
 
 
 def encode(committed: Committed, now_ms: int, *, with_epoch: bool) -> KeyAndValue:
@@ -82,19 +90,52 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def positions_of(log: Log) -> Positions:
-    """What a log says of groups, from its start to its end."""
+    """What a log says of groups, from its start to its end, as far as it can be read."""
     return with_committed({}, _committed_in(log))
 
 
 def _committed_in(log: Log) -> Iterator[Committed]:
+    """A record that nobody understands, or a batch that is damaged, costs itself alone."""
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
-        data = log.read(offset, end, _READ_BYTES, True)
+        try:
+            data = log.read(offset, end, _READ_BYTES, True)
+            headers = _headers(data)
+        except RecordBatchError as error:
+            _log.warning("%s cannot be read from %s on: %s", log.topic_partition, offset, error)
+            return
+        if not headers:
+            return
         at = 0
-        for header in parse_batches(data):
-            for record in () if header.is_control else records(data, at, header):
-                committed = decode(record.key, record.value)
-                if committed is not None:
-                    yield committed
+        for header in headers:
+            yield from _committed_by(log.topic_partition, data, at, header)
             at += header.size
             offset = header.next_offset
+
+
+def _headers(data: bytes) -> list[BatchHeader]:
+    headers = []
+    at = 0
+    while at < len(data):
+        headers.append(parse_header(data, at))
+        at += headers[-1].size
+    return headers
+
+
+def _committed_by(
+    log: TopicPartition, data: bytes, at: int, header: BatchHeader
+) -> Iterator[Committed]:
+    if header.is_control:
+        return
+    try:
+        validate_checksum(data, at, header)
+        for record in records(data, at, header, _UNCOMPRESSED_BYTES_MAX):
+            try:
+                committed = decode(record.key, record.value)
+            except CorruptBatchError as error:
+                _log.warning("%s, offset %s is left out: %s", log, record.offset, error)
+                continue
+            if committed is not None:
+                yield committed
+    except RecordBatchError as error:
+        _log.warning("%s, batch at offset %s is left out: %s", log, header.base_offset, error)

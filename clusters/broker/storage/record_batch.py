@@ -1,11 +1,12 @@
 """Record batches of format v2: headers, checksum, offsets in place, and their records.
 
-Not a codec for producers: batches are taken as clients made them and pass through unopened. Only
-the base offset and the partition leader epoch are ever written, which the checksum leaves out for
-that reason; a log append time is covered by it, so the checksum is made anew. Records are decoded
-to look into a log (a replica's log after a run, an offset for a timestamp).
+Not a codec for producers: batches are taken as clients made them and stay as they are. Only the
+base offset and the partition leader epoch are ever written, which the checksum leaves out for that
+reason; a time is covered by it, so the checksum is made anew. Records are decoded to look into a
+log (a replica's log after a run, an offset for a timestamp), and walked over before they get there.
 kio's own record reader is not used because it cuts timestamps to seconds.
-Source: KIP-98, "Record Batch" in Kafka's documentation of its message format.
+Source: KIP-98, "Record Batch" in Kafka's documentation of its message format; what is asked of a
+producer's batch is what LogValidator and ProduceRequest of Kafka ask.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from kio.serial.errors import BufferUnderflow
+from kio.serial.errors import SerialError
 from kio.serial.readers import read_signed_varint, read_signed_varlong
 
-from neaptide.clusters.broker.storage.compression import decompress
+from neaptide.clusters.broker.storage.compression import (
+    NONE,
+    UNCOMPRESSED_BYTES_MAX,
+    decompress,
+    is_known,
+)
 from neaptide.clusters.broker.storage.errors import (
     BatchTooLargeError,
     CorruptBatchError,
     InvalidRecordError,
+    InvalidTimestampError,
     TruncatedBatchError,
+    UnsupportedCompressionError,
 )
+from neaptide.clusters.broker.storage.record_walk import walk
 
 Bytes = bytes | bytearray | memoryview
 
@@ -42,6 +51,9 @@ _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_SMALLEST_RECORD: Final = 7  # bytes: its length, attributes, two deltas, and three times nothing
+_INT64_MAX: Final = 2**63 - 1
+_INT64_MIN: Final = -(2**63)
 
 
 class BatchHeader(NamedTuple):
@@ -156,29 +168,79 @@ def parse_batches(buffer: Bytes, max_batch_size: int | None = None) -> list[Batc
 
 def validate_produced(header: BatchHeader) -> None:
     """What a leader asks of a client's batch beyond soundness: its count and its offsets agree."""
+    if header.base_offset != 0:
+        raise InvalidRecordError(f"a produced batch begins at offset {header.base_offset}")
     if header.record_count == 0 or header.offset_count != header.record_count:
         raise InvalidRecordError(
             f"a batch of {header.record_count} records takes {header.offset_count} offsets"
         )
+    if header.record_count * _SMALLEST_RECORD > header.size and header.compression == NONE:
+        raise InvalidRecordError(f"{header.size} bytes cannot be {header.record_count} records")
+    if header.uses_log_append_time:
+        raise InvalidTimestampError("a producer may not set the time of the append")
+    if not is_known(header.compression):
+        raise UnsupportedCompressionError(f"compression type {header.compression} is not known")
     if header.is_control:
         raise InvalidRecordError("a producer may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecordError("a batch with a producer id has no sequence number")
 
 
+def walk_records(
+    buffer: bytes, position: int, header: BatchHeader, limit: int = UNCOMPRESSED_BYTES_MAX
+) -> int:
+    """See that a batch's records are what its header says; the largest timestamp among them.
+
+    They are as many as it counts, with offsets that follow each other, each as long as it claims,
+    and nothing lies behind the last one. Raises InvalidRecordError, InvalidTimestampError, what
+    `decompress` raises, and BatchTooLargeError beyond `limit` bytes.
+    """
+    data, at, end = buffer, position + HEADER_SIZE, position + header.size
+    if header.compression != NONE:
+        data = decompress(header.compression, memoryview(buffer)[at:end], limit)
+        at, end = 0, len(data)
+    if header.record_count * _SMALLEST_RECORD > end - at:
+        raise InvalidRecordError(f"{end - at} bytes cannot be {header.record_count} records")
+    try:
+        at, earliest, latest = walk(data, at, end, header.record_count)
+    except (IndexError, ValueError) as error:
+        raise InvalidRecordError(f"its records are not what they claim to be: {error}") from error
+    if at != end:
+        raise InvalidRecordError(f"{end - at} bytes lie behind the last record")
+    base = header.base_timestamp
+    if base + earliest < _INT64_MIN or base + latest > _INT64_MAX:
+        raise InvalidTimestampError("a record has a time that no number of 64 bits can hold")
+    return base + latest
+
+
+def with_max_timestamp(batch: bytes, header: BatchHeader, max_timestamp: int) -> bytes:
+    """One batch with the largest timestamp of its records in its header, as Kafka puts it right."""
+    if header.max_timestamp == max_timestamp:
+        return batch
+    buffer = bytearray(batch)
+    struct.pack_into(">q", buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    _renew_checksum(buffer, 0, header)
+    return bytes(buffer)
+
+
+def with_append_time(batch: bytes, header: BatchHeader, append_time_ms: int) -> bytes:
+    """One batch whose records all have the time of their append."""
+    buffer = bytearray(batch)
+    attributes = header.attributes | _LOG_APPEND_TIME
+    struct.pack_into(">h", buffer, _CHECKSUMMED_FROM, attributes)
+    struct.pack_into(">q", buffer, _MAX_TIMESTAMP_POSITION, append_time_ms)
+    _renew_checksum(buffer, 0, header)
+    return bytes(buffer)
+
+
 def assign(
-    buffer: bytearray | memoryview,
-    base_offset: int,
-    leader_epoch: int,
-    log_append_time_ms: int | None = None,
+    buffer: bytearray | memoryview, base_offset: int, leader_epoch: int
 ) -> list[BatchHeader]:
     """Give the batches consecutive offsets and an epoch, in place; their new headers."""
     headers = []
     position = 0
     while position < len(buffer):
         header = parse_header(buffer, position)
-        if log_append_time_ms is not None:
-            _stamp(buffer, position, header, log_append_time_ms)
         struct.pack_into(">q", buffer, position, base_offset)
         struct.pack_into(">i", buffer, position + _SIZE_OVERHEAD, leader_epoch)
         header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
@@ -188,28 +250,38 @@ def assign(
     return headers
 
 
-def _stamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, ms: int) -> None:
-    struct.pack_into(
-        ">h", buffer, position + _CHECKSUMMED_FROM, header.attributes | _LOG_APPEND_TIME
-    )
-    struct.pack_into(">q", buffer, position + _MAX_TIMESTAMP_POSITION, ms)
+def _renew_checksum(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> None:
     covered = memoryview(buffer)[position + _CHECKSUMMED_FROM : position + header.size]
     struct.pack_into(">I", buffer, position + _CHECKSUM_POSITION, crc32c(covered))
 
 
-def records(buffer: Bytes, position: int, header: BatchHeader) -> Iterator[Record]:
-    """The records of one batch, decompressed where they must be."""
+def records(
+    buffer: Bytes, position: int, header: BatchHeader, limit: int = UNCOMPRESSED_BYTES_MAX
+) -> Iterator[Record]:
+    """The records of one batch, decompressed where they must be, up to `limit` bytes."""
     body = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    data = decompress(header.compression, body)
+    data = decompress(header.compression, body, limit)
     at = 0
     try:
         for _ in range(header.record_count):
             record, at = _read_record(data, at, header)
+            if not _INT64_MIN <= record.timestamp_ms <= _INT64_MAX or record.offset > _INT64_MAX:
+                raise ValueError("a record has a time or an offset that no number can hold")
             yield record
-    except (BufferUnderflow, ValueError, IndexError) as error:
+    except (SerialError, ValueError, IndexError, OverflowError) as error:
         raise CorruptBatchError(
             f"the records of the batch at offset {header.base_offset} end early: {error}"
         ) from error
+
+
+def first_at_or_after(
+    buffer: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> tuple[int, int] | None:
+    """(timestamp, offset) of a batch's first record from `start_offset` on that is not older."""
+    for record in records(buffer, 0, header):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+            return record.timestamp_ms, record.offset
+    return None
 
 
 def _read_record(data: bytes, at: int, header: BatchHeader) -> tuple[Record, int]:

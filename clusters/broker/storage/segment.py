@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.model import EpochEntry
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
 from neaptide.clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from neaptide.clusters.broker.storage.open_files import OPEN_SEGMENTS
 from neaptide.clusters.broker.storage.record_batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -24,7 +25,6 @@ from neaptide.clusters.broker.storage.record_batch import (
     Bytes,
     parse_header,
     read_header,
-    records,
     validate_checksum,
 )
 from neaptide.clusters.broker.storage.scan import scan
@@ -49,9 +49,21 @@ class Segment:
         self.time_index = TimeIndex(directory / f"{name}.timeindex", base_offset, index_bytes)
         self.config = config
         self._created_ms = now_ms
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
-        self.size = os.fstat(self._descriptor).st_size
+        self._descriptor: int | None = None
+        self.size = os.fstat(self._file(os.O_CREAT)).st_size
         self._forget_contents()
+
+    def _file(self, flags: int = 0) -> int:
+        """Its descriptor; the file is opened where it is not, and closed when others need it."""
+        if self._descriptor is None:
+            OPEN_SEGMENTS.add(self)
+            self._descriptor = os.open(self.path, os.O_RDWR | flags, 0o644)
+        return self._descriptor
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def _forget_contents(self) -> None:
         self.next_offset = self.base_offset
@@ -73,9 +85,9 @@ class Segment:
         if len(self.offset_index) and last >= self.size:
             self.recover()
             return
-        if self.size:
-            self._first_timestamp = next(self.headers_from(0))[1].max_timestamp
         try:
+            if self.size:
+                self._first_timestamp = next(self.headers_from(0))[1].max_timestamp
             for position, header in self.headers_from(last):
                 if position + header.size > self.size:
                     raise CorruptBatchError(f"{self.path} ends inside of a batch")
@@ -96,14 +108,14 @@ class Segment:
         end, self.size = self.size, 0
         epochs: list[EpochEntry] = []
         try:
-            for _, header, _, _ in scan(self._descriptor, end, _parse_sound):
+            for _, header, _, _ in scan(self._file(), end, _parse_sound):
                 if header.base_offset < self.next_offset:
                     raise CorruptBatchError(f"offset {header.base_offset} comes twice")
                 self._index(header)
                 if not epochs or header.leader_epoch > epochs[-1].epoch:
                     epochs.append(EpochEntry(header.leader_epoch, header.base_offset))
         except RecordBatchError:
-            os.ftruncate(self._descriptor, self.size)
+            os.ftruncate(self._file(), self.size)
         self.offset_index.save()
         self.time_index.save()
         return end - self.size, epochs
@@ -130,10 +142,10 @@ class Segment:
         return newest - self._first_timestamp
 
     def append(self, batches: Bytes, headers: Sequence[BatchHeader]) -> None:
-        written = os.pwrite(self._descriptor, batches, self.size)
+        written = os.pwrite(self._file(), batches, self.size)
         while written < len(batches):
             rest = memoryview(batches)[written:]
-            written += os.pwrite(self._descriptor, rest, self.size + written)
+            written += os.pwrite(self._file(), rest, self.size + written)
         for header in headers:
             self._index(header)
 
@@ -167,7 +179,7 @@ class Segment:
             at = position - start
             if at + HEADER_SIZE > len(chunk):
                 start, at = position, 0
-                chunk = os.pread(self._descriptor, _WALK_BYTES, position)
+                chunk = os.pread(self._file(), _WALK_BYTES, position)
             header = read_header(chunk, at)
             yield position, header
             position += header.size
@@ -208,19 +220,17 @@ class Segment:
         return first, end
 
     def read(self, start: int, end: int) -> bytes:
-        return os.pread(self._descriptor, end - start, start)
+        return os.pread(self._file(), end - start, start)
 
-    def first_at_or_after(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record from `start_offset` on that is not older."""
+    def batch_for_timestamp(
+        self, timestamp_ms: int, start_offset: int
+    ) -> tuple[bytes, BatchHeader] | None:
+        """The first batch from `start_offset` on whose header names a time that is not older."""
         begin = max(self.time_index.offset_before(timestamp_ms), start_offset)
         position, _ = self.position_of(begin)
         for at, header in self.headers_from(position):
-            if header.max_timestamp < timestamp_ms or header.next_offset <= start_offset:
-                continue
-            batch = self.read(at, at + header.size)
-            for record in records(batch, 0, header):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return record.timestamp_ms, record.offset
+            if header.max_timestamp >= timestamp_ms and header.next_offset > start_offset:
+                return self.read(at, at + header.size), header
         return None
 
     # --- ending --------------------------------------------------------------------------------
@@ -228,7 +238,7 @@ class Segment:
     def truncate_to(self, offset: int) -> int:
         """Cut off the batch that contains `offset` and all later ones; the new end offset."""
         position, base_offset = self.position_of(offset)
-        os.ftruncate(self._descriptor, position)
+        os.ftruncate(self._file(), position)
         self.size = position
         self._tail.truncate_to_position(position)
         self.offset_index.truncate_to_position(position)
@@ -250,7 +260,7 @@ class Segment:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
 
     def flush(self) -> None:
-        os.fdatasync(self._descriptor)
+        os.fdatasync(self._file())
         self.save_indexes(sync=True)
 
     def save_indexes(self, sync: bool = False) -> None:
@@ -258,7 +268,8 @@ class Segment:
         self.time_index.save(sync)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        OPEN_SEGMENTS.discard(self)
+        self.release()
 
     def delete(self) -> None:
         self.close()

@@ -22,6 +22,7 @@ from kio.static.primitive import i16, i32
 
 from neaptide.clusters.broker.wire import control
 from neaptide.clusters.broker.wire.apis import Api, Versions
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
 
 LENGTH_BYTES: Final = 4
 _MODULES_OF_OUR_OWN: Final = {Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA}
@@ -146,6 +147,8 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
     try:
         if cls.__header_schema__ is not RequestHeaderV1:
             _, size = _reader(cls.__header_schema__)(frame, 0)
+        # A controller speaks of all partitions that there are, a client does not.
+        check_arrays(cls, frame, size, None if api in _MODULES_OF_OUR_OWN else ELEMENTS_MAX)
         entity, body_size = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"{api.name} v{version}: {error}") from error
@@ -178,6 +181,7 @@ def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
     cls: Any = response_class(api, version)
     try:
         header, size = _reader(cls.__header_schema__)(frame, 0)
+        check_arrays(cls, frame, size, None)
         entity, _ = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"response to {api.name} v{version}: {error}") from error

@@ -1,0 +1,31 @@
+"""Flushes each log when its flush.ms has passed, no later (Kafka's log flusher).
+
+log.flush.scheduler.interval.ms says how often all logs are looked at. Where it is not set, a log is
+looked at as often as its own flush.ms needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+
+_LONGEST_S: Final = 1.0  # a log with a shorter flush.ms may come at any time
+_SHORTEST_S: Final = 0.01
+
+
+async def keep_flushed(logs: LogDirectory, scheduler_interval_ms: int | None) -> None:
+    """Until it is cancelled. Raises StorageError."""
+    while True:
+        await asyncio.sleep(_pause_s(logs, scheduler_interval_ms))
+        logs.flush_dirty_logs()
+
+
+def _pause_s(logs: LogDirectory, scheduler_interval_ms: int | None) -> float:
+    if scheduler_interval_ms is not None:
+        return max(_SHORTEST_S, scheduler_interval_ms / 1000)
+    soonest_ms = min((log.flush_due_in_ms for log in logs.logs.values()), default=None)
+    if soonest_ms is None:
+        return _LONGEST_S
+    return min(_LONGEST_S, max(_SHORTEST_S, soonest_ms / 1000))

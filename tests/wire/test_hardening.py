@@ -1,0 +1,429 @@
+"""A client's bytes end no broker (A10): the shell with a real log directory, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from kio.schema.types import BrokerId, TopicName
+from kio.static.constants import EntityType
+from kio.static.primitive import i32, i64
+
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX
+from neaptide.clusters.broker.wire.codec import (
+    MalformedMessageError,
+    decode_request,
+    decode_response,
+    encode_request,
+    entity_class,
+    request_class,
+)
+from tests.hardening.poison import POISONED, SOUND, record, sealed
+from tests.live.raw import fetch_request, fetched, produce_request
+from tests.storage.batches import NOW_MS, batch
+from tests.wire.strategies import REPLICATION_APIS
+from tests.wire.test_shell import World, turns
+
+NULL = struct.pack(">i", -1)
+TEXT = struct.pack(">h", 1) + b"t"
+ONE = struct.pack(">i", 1)
+HEADS = {
+    # What comes before the array in question.
+    "Produce topics": (Api.PRODUCE, 3, struct.pack(">hhi", -1, 1, 1000)),
+    "Produce partitions": (Api.PRODUCE, 3, struct.pack(">hhi", -1, 1, 1000) + ONE + TEXT),
+    "Fetch topics": (Api.FETCH, 4, struct.pack(">iiiib", -1, 0, 0, 1, 0)),
+    "Fetch partitions": (Api.FETCH, 4, struct.pack(">iiiib", -1, 0, 0, 1, 0) + ONE + TEXT),
+    "ListOffsets topics": (Api.LIST_OFFSETS, 1, struct.pack(">i", -1)),
+    "ListOffsets partitions": (Api.LIST_OFFSETS, 1, struct.pack(">i", -1) + ONE + TEXT),
+    "OffsetCommit topics": (
+        Api.OFFSET_COMMIT,
+        2,
+        TEXT + struct.pack(">i", -1) + TEXT + struct.pack(">q", -1),
+    ),
+    "OffsetFetch topics": (Api.OFFSET_FETCH, 1, TEXT),
+    "OffsetFetch partitions": (Api.OFFSET_FETCH, 1, TEXT + ONE + TEXT),
+    "OffsetForLeaderEpoch topics": (Api.OFFSET_FOR_LEADER_EPOCH, 2, b""),
+    "CreateTopics topics": (Api.CREATE_TOPICS, 2, b""),
+    "CreateTopics assignments": (Api.CREATE_TOPICS, 2, ONE + TEXT + struct.pack(">ih", 1, 1)),
+    "Metadata topics": (Api.METADATA, 0, b""),
+}
+
+
+def frame(api: Api, version: int, body: bytes) -> bytes:
+    return struct.pack(">hhih", api, version, 7, 1) + b"c" + body
+
+
+@pytest.mark.parametrize("what", HEADS)
+def test_a10_null_array_where_none_is_allowed_is_malformed(what: str) -> None:
+    api, version, head = HEADS[what]
+    with pytest.raises(MalformedMessageError, match="has the length -1"):
+        decode_request(frame(api, version, head + NULL + bytes(8)), REPLICATION_APIS)
+
+
+@pytest.mark.parametrize("what", HEADS)
+@pytest.mark.parametrize("count", [2**31 - 1, 10_000])
+def test_a10_array_that_claims_more_than_follows_is_malformed(what: str, count: int) -> None:
+    api, version, head = HEADS[what]
+    body = head + struct.pack(">i", count) + bytes(100)
+    with pytest.raises(MalformedMessageError, match=f"claims {count} elements"):
+        decode_request(frame(api, version, body), REPLICATION_APIS)
+
+
+def test_a10_array_length_of_metadata_is_not_believed() -> None:
+    """21 bytes, for which kio would ask for 17 GB."""
+    asked = frame(Api.METADATA, 1, b"\x7f\xff\xff\xff")
+    with pytest.raises(MalformedMessageError, match="claims 2147483647 elements"):
+        decode_request(asked, REPLICATION_APIS)
+
+
+def test_a10_null_array_that_is_allowed_means_all_topics() -> None:
+    header, entity = decode_request(frame(Api.METADATA, 1, NULL), REPLICATION_APIS)
+    assert (header.api, entity.topics) == (Api.METADATA, None)
+
+
+def test_a10_arrays_together_have_a_limit_too() -> None:
+    half = struct.pack(">i", ELEMENTS_MAX // 2 + 1) + bytes(12 * (ELEMENTS_MAX // 2 + 1))
+    body = struct.pack(">i", -1) + struct.pack(">i", 2) + TEXT + half + TEXT + half
+    with pytest.raises(MalformedMessageError, match="elements"):
+        decode_request(frame(Api.LIST_OFFSETS, 1, body), REPLICATION_APIS)
+
+
+# --- a leader alone -------------------------------------------------------------------------------
+
+
+class Asked:
+    """Stands for a connection: keeps the frames that it is given."""
+
+    def __init__(self) -> None:
+        self.listener = "CLIENT"
+        self.frames: list[bytes] = []
+        self.refused: Exception | None = None
+
+    def respond(self, frame: bytes | None) -> None:
+        assert frame is not None
+        self.frames.append(frame)
+
+    def refuse(self, error: Exception) -> None:
+        self.refused = error
+
+    def close(self) -> None:
+        pass
+
+
+class Leader(World):
+    """Broker 7 leads t-0 alone."""
+
+    def __init__(self, directory: Path, generation: str = "4.0", **settings: str) -> None:
+        super().__init__(directory, neaptide_generation=generation, **settings)
+
+    async def lead(self) -> Leader:
+        self.coordination.may_tell["t"] = asyncio.Event()
+        self.coordination.may_tell["t"].set()
+        self.ask(self.connection(), self.leader_and_isr("t", 0), 1)
+        await turns()
+        return self
+
+    async def answer(self, entity: Any) -> Any:
+        """The response, as soon as it is there; waits for threads too."""
+        asked = Asked()
+        connection = cast(Connection, asked)
+        self.shell.on_opened(connection)
+        wire = encode_request(entity, correlation_id=5, client_id="test")
+        self.shell.handle(connection, wire[4:])
+        while not asked.frames:
+            assert asked.refused is None, asked.refused
+            assert not self.failures, self.failures
+            await asyncio.sleep(0.001)
+        cls = type(entity)
+        return decode_response(asked.frames[0][4:], Api(cls.__api_key__), cls.__version__)[1]
+
+    async def produce(self, records: bytes, version: int = 7) -> tuple[str, int]:
+        answer = await self.answer(produce_request("t", records, acks=1, version=version))
+        partition = answer.responses[0].partition_responses[0]
+        return partition.error_code.name, int(partition.base_offset)
+
+    async def look_up(self, timestamp: int) -> tuple[str, int, int]:
+        api, version = Api.LIST_OFFSETS, 1
+        partition = entity_class(api, version, EntityType.request, "ListOffsetsPartition")(
+            partition_index=i32(0), timestamp=i64(timestamp)
+        )
+        topic = entity_class(api, version, EntityType.request, "ListOffsetsTopic")(
+            name=TopicName("t"), partitions=(partition,)
+        )
+        answer = await self.answer(
+            request_class(api, version)(replica_id=BrokerId(-1), topics=(topic,))
+        )
+        found = answer.topics[0].partitions[0]
+        return found.error_code.name, int(found.timestamp), int(found.offset)
+
+    async def read(self, offset: int = 0) -> Any:
+        return fetched(await self.answer(fetch_request("t", offset)))
+
+    @property
+    def log(self) -> Any:
+        return self.logs.logs[TopicPartition("t", 0)]
+
+
+def play(work: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(work)
+
+
+@pytest.mark.parametrize("what", POISONED)
+def test_a10_poisoned_batch_is_refused_and_the_next_sound_one_taken(
+    tmp_path: Path, what: str
+) -> None:
+    records, error = POISONED[what]
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        assert await leader.produce(records) == (error, -1)
+        assert leader.log.log_end_offset == 0
+        assert await leader.produce(SOUND) == ("none", 0)
+        assert leader.log.log_end_offset == 3
+        assert await leader.look_up(NOW_MS + 1) == ("none", NOW_MS + 1, 1)
+
+    play(run())
+
+
+@pytest.mark.parametrize("generation", ["0.11", "2.1"])
+def test_a10_poisoned_batch_is_a_corrupt_message_before_kip_467(
+    tmp_path: Path, generation: str
+) -> None:
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data", generation).lead()
+        records, _ = POISONED["more records than it has"]
+        assert await leader.produce(records, version=5) == ("corrupt_message", -1)
+
+    play(run())
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "snappy-java", "lz4", "zstd"])
+def test_a10_sound_batches_of_every_compression_are_taken(tmp_path: Path, compression: str) -> None:
+    values = [b"v" * size for size in (0, 1, 63, 64, 100, 8191, 8192, 70_000)] + [None]
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        times = 4 if compression == "none" else 20  # others are large only when they are opened
+        produced = batch(0, values * times, compression=compression)
+        assert await leader.produce(produced) == ("none", 0)
+        assert await leader.look_up(NOW_MS + 20) == ("none", NOW_MS + 20, 20)
+        assert bytes((await leader.read()).records)[:8] == bytes(8)
+
+    play(run())
+
+
+def test_a10_zstd_needs_the_version_of_produce_that_has_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        produced = batch(0, [b"a"], compression="zstd")
+        assert await leader.produce(produced, 6) == ("unsupported_compression_type", -1)
+        assert await leader.produce(produced, 7) == ("none", 0)
+
+    play(run())
+
+
+def test_a10_a_large_batch_is_validated_beside_all_else_and_keeps_its_place(
+    tmp_path: Path,
+) -> None:
+    """It is answered, and who asks meanwhile is answered before it."""
+    many = sealed(
+        SOUND,
+        last_offset_delta=29_999,
+        count=30_000,
+        body=b"".join(record(number) for number in range(30_000)),
+    )
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        large = asyncio.ensure_future(leader.produce(many))
+        await asyncio.sleep(0)
+        assert await leader.produce(SOUND) == ("none", 0)
+        assert not large.done()
+        assert await large == ("none", 3)
+        assert leader.log.log_end_offset == 30_003
+
+    play(run())
+
+
+def test_a10_the_largest_time_of_a_batch_is_that_of_its_records(tmp_path: Path) -> None:
+    """As Kafka puts it right: else a look-up by time would pass it by, or open it in vain."""
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        assert await leader.produce(sealed(SOUND, max_timestamp=NOW_MS + 10**9)) == ("none", 0)
+        assert leader.log.headers().__next__().max_timestamp == NOW_MS + 2
+        assert await leader.look_up(NOW_MS + 3) == ("none", -1, -1)
+
+    play(run())
+
+
+# --- what is damaged on disk ----------------------------------------------------------------------
+
+
+async def damaged(directory: Path, position: int, data: bytes) -> Leader:
+    """A leader with two batches, of which bytes of the first are others now."""
+    leader = await Leader(directory).lead()
+    assert await leader.produce(SOUND) == ("none", 0)
+    assert await leader.produce(SOUND) == ("none", 3)
+    with leader.log._segments[0].path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+    return leader
+
+
+def test_a10_damaged_records_are_an_error_of_a_look_up_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await damaged(tmp_path / "data", 61, b"\xff" * 30)
+        assert await leader.look_up(NOW_MS + 1) == ("corrupt_message", -1, -1)
+        assert await leader.produce(SOUND) == ("none", 6)
+        assert not leader.failures
+
+    play(run())
+
+
+def test_a10_unknown_codec_on_disk_is_an_error_of_a_look_up_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await damaged(tmp_path / "data", 22, b"\x07")
+        assert await leader.look_up(NOW_MS + 1) == ("corrupt_message", -1, -1)
+        assert not leader.failures
+
+    play(run())
+
+
+def test_a10_damaged_header_is_an_error_of_its_partition_alone(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await damaged(tmp_path / "data", 8, b"\xff" * 9)
+        leader.log._segments[0].become_inactive()  # what is remembered of the tail is gone
+        assert (await leader.read()).error_code.name == "corrupt_message"
+        assert await leader.look_up(NOW_MS) == ("corrupt_message", -1, -1)
+        assert not leader.failures
+
+    play(run())
+
+
+def test_a10_broker_starts_with_a_damaged_log(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await damaged(tmp_path / "data", 8, b"\xff" * 9)
+        leader.shell.shut_down()
+        again = await Leader(tmp_path / "data").lead()
+        assert not again.failures
+        assert (await again.answer(fetch_request("t", 0))).responses
+
+    play(run())
+
+
+def test_a10_what_cannot_be_answered_costs_its_connection_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a look into a log raises, the event loop never sees it."""
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        assert await leader.produce(SOUND) == ("none", 0)
+
+        def broken(*_: object) -> None:
+            raise struct.error("nobody thought of this")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(leader.log, "read", broken)
+            asked = Asked()
+            leader.shell.on_opened(cast(Connection, asked))
+            wire = encode_request(fetch_request("t", 0), correlation_id=5, client_id="test")
+            leader.shell.handle(cast(Connection, asked), wire[4:])
+            assert isinstance(asked.refused, struct.error)
+        assert not leader.failures
+        assert (await leader.read()).error_code.name == "none"
+
+    play(run())
+
+
+def test_a10_a_partition_named_twice_in_list_offsets_is_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        api, version = Api.LIST_OFFSETS, 1
+        partition = entity_class(api, version, EntityType.request, "ListOffsetsPartition")(
+            partition_index=i32(0), timestamp=i64(NOW_MS)
+        )
+        topic = entity_class(api, version, EntityType.request, "ListOffsetsTopic")(
+            name=TopicName("t"), partitions=(partition, partition)
+        )
+        answer = await leader.answer(
+            request_class(api, version)(replica_id=BrokerId(-1), topics=(topic,))
+        )
+        errors = [one.error_code.name for one in answer.topics[0].partitions]
+        assert errors == ["invalid_request", "invalid_request"]
+
+    play(run())
+
+
+@pytest.mark.parametrize(("name", "partition"), [("../t", 0), ("..", 0), ("", 0), ("t", -1)])
+def test_a10_no_replica_gets_a_directory_outside(tmp_path: Path, name: str, partition: int) -> None:
+    """Not even from whoever speaks as a controller."""
+
+    async def run() -> None:
+        world = World(tmp_path / "data")
+        connection = world.connection()
+        with pytest.raises(MalformedMessageError):
+            world.ask(connection, world.leader_and_isr(name, 0, partition), 1)
+        assert not world.failures
+
+    play(run())
+
+
+def test_a11_a_fetch_is_answered_up_to_fetch_max_bytes(tmp_path: Path) -> None:
+    """Whatever its max_bytes; a batch that is larger comes alone."""
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data", fetch_max_bytes="1000").lead()
+        size = len(batch(0, [b"x" * 300]))
+        for offset in range(5):
+            assert await leader.produce(batch(0, [b"x" * 300])) == ("none", offset)
+        assert len(bytes((await leader.read()).records)) == 1000 // size * size
+        assert await leader.produce(batch(0, [b"x" * 3000])) == ("none", 5)
+        assert len(bytes((await leader.read(5)).records)) > 3000
+
+    play(run())
+
+
+def test_a11_while_many_answers_are_not_read_a_fetch_gets_one_batch(tmp_path: Path) -> None:
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        size = len(batch(0, [b"x"]))
+        for offset in range(5):
+            assert await leader.produce(batch(0, [b"x"])) == ("none", offset)
+        leader.shell._crowd.keep_unread(1 << 27)
+        assert len(bytes((await leader.read()).records)) == size
+        leader.shell._crowd.keep_unread(-(1 << 27))
+        assert len(bytes((await leader.read()).records)) == 5 * size
+
+    play(run())
+
+
+def test_a11_names_of_topics_being_created_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came to nothing are forgotten; as many as are waited for are enough."""
+
+    async def run() -> None:
+        leader = await Leader(tmp_path / "data").lead()
+        wanted: list[str] = []
+        monkeypatch.setattr(leader.shell, "tell", lambda event: wanted.append(event.topic))
+        now = 1_000.0
+        monkeypatch.setattr(leader.shell._loop, "time", lambda: now)
+        for number in range(3_000):
+            leader.shell._want(f"t{number}")
+            leader.shell._want(f"t{number}")
+        assert len(leader.shell._being_created) == len(wanted) == 1_000
+        now += 31.0
+        leader.shell._want("another")
+        assert list(leader.shell._being_created) == ["another"]
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        runner.run(run())
