@@ -197,3 +197,51 @@ def test_a_broker_that_survives_its_kill_is_said(
     finally:
         if escapes:
             os.kill(int(pid.read_text()), signal.SIGKILL)
+
+
+GATE = {broker: f"127.0.0.1:{2000 + broker}" for broker in (1, 2, 3)}
+PAST = "127.0.0.1:9092"
+
+
+@pytest.mark.parametrize(
+    ("client", "replication", "coordinated", "says"),
+    [
+        ({}, {}, {1, 2, 3}, ""),
+        ({2: PAST}, {}, {1, 2, 3}, f"broker 2 advertises {PAST} on its client listener, past"),
+        ({}, {3: PAST}, {1, 2, 3}, f"broker 3 advertises {PAST} on its replication listener"),
+        ({1: None}, {}, {1, 2, 3}, "broker 1 advertises nothing on its client listener"),
+        ({}, {}, {1, 3}, r"broker 2 does not come to the coordination .* \{quorum\}\.$"),
+    ],
+)
+def test_a_link_that_leads_past_the_gate_is_refused(
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    client: dict[int, str | None],
+    replication: dict[int, str | None],
+    coordinated: set[int],
+    says: str,
+) -> None:
+    """`client`, `replication`: what brokers advertise on these listeners, if not the gate."""
+    system = load_system(written(directory, MANAGED))
+    assert isinstance(system, Managed)
+    spec = ClusterSpec((1, 2, 3), {}, TopicSpec("t", {0: (1, 2, 3)}, {}))
+    host = LocalHost(Ledger(directory / "ledger"))
+    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    # A port for each broker and listener: 2001, 2002, … and 3001, 3002, …
+    through = {b: Listeners(2000 + b, 3000 + b, 0) for b in (1, 2, 3)}
+
+    def advertised(address: str) -> dict[int, str]:
+        is_client = address == GATE[1]
+        first, wrong = (2000, client) if is_client else (3000, replication)
+        there = {b: wrong.get(b, f"127.0.0.1:{first + b}") for b in (1, 2, 3)}
+        return {broker: at for broker, at in there.items() if at is not None}
+
+    monkeypatch.setattr(own_cluster, "advertised_at", advertised)
+    check = cluster.check_links(through, frozenset(coordinated))
+    if says:
+        with pytest.raises(UsageError, match=says):
+            asyncio.run(check)
+    else:
+        asyncio.run(check)
+    cluster.close()
+    host.close_now()
