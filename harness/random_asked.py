@@ -25,6 +25,7 @@ from neaptide.nemesis.drawn.schedule import (
 from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
+from neaptide.workloads.roles.role import transactional_id
 
 # Where one more record at the end of each partition disturbs nothing.
 _OF_USED: Final = ("append", "txn", "bank", "groups", "rebalance")
@@ -84,7 +85,7 @@ class RandomRun:
         if workload.group is not None:
             return str(self.options.get("group", workload.group)), "group"
         if workload.transactional_id is not None:
-            return workload.transactional_id, "transaction"
+            return transactional_id(workload.transactional_id, self.seed, 0), "transaction"
         return None
 
     def schedule(self) -> Schedule:

@@ -59,7 +59,7 @@ class Workload:
     broker_settings: Mapping[str, str] = field(default_factory=dict)
     idempotence: bool = False  # its producers always are
     group: str | None = None  # whose members share the partitions
-    transactional_id: str | None = None  # of its first producer
+    transactional_id: str | None = None  # the kind of it that its producers have
     # What is said of each partition before it begins: rows with `f` "setting", by key; of one topic
     # alone where a key begins with its name and a colon.
     said: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda options: {}
@@ -174,7 +174,7 @@ _ALL: Final = (
         frozenset({TRANSACTIONS}),
         broker_settings=_OF_TRANSACTIONS,
         idempotence=True,
-        transactional_id="txn-0",
+        transactional_id="txn",
         said=_timeout_said,
     ),
     Workload(
@@ -191,7 +191,7 @@ _ALL: Final = (
         named=("in", "out"),
         broker_settings=_OF_TRANSACTIONS,
         idempotence=True,
-        transactional_id="stream-0",
+        transactional_id="stream",
         said=_stream_said,
     ),
     Workload(
@@ -206,7 +206,7 @@ _ALL: Final = (
         frozenset({TRANSACTIONS}),
         broker_settings=_OF_TRANSACTIONS,
         idempotence=True,
-        transactional_id="teller-0",
+        transactional_id="teller",
         said=_timeout_said,
     ),
     Workload(

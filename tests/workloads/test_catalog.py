@@ -90,3 +90,12 @@ def test_a_run_says_how_to_repeat_it() -> None:
 def test_the_document_prints_the_table() -> None:
     document = Path(__file__).parents[2] / "docs" / "workloads.md"
     assert table() in document.read_text(encoding="utf-8")
+
+
+def test_whose_coordinator_is_a_target_is_what_the_first_client_is_called() -> None:
+    """As the client of that number calls itself."""
+    group = replace(asked("groups"), options={"group": "mine"})
+    assert group.coordinated == ("mine", "group")
+    for workload, kind in (("txn", "txn"), ("stream", "stream"), ("bank", "teller")):
+        assert asked(workload).coordinated == (f"neaptide-1-{kind}-0", "transaction")
+    assert asked("append").coordinated is None

@@ -32,6 +32,11 @@ DRAIN_S: Final = 30.0
 _POLL_RECORDS: Final = 1_000
 
 
+def transactional_id(kind: str, seed: int, index: int) -> str:
+    """Of the client with this number: one that follows a killed one has the same."""
+    return f"neaptide-{seed}-{kind}-{index}"
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What one client is to do (as JSON): one of `of` clients with the same role."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from neaptide.workloads.libraries.model import LibraryError, Place, Producer, Record
-from neaptide.workloads.roles.role import POLL_S, Role, fields_of
+from neaptide.workloads.roles.role import POLL_S, Role, fields_of, transactional_id
 
 _INIT_S: Final = 5.0
 _END_S: Final = 5.0
@@ -227,7 +227,7 @@ class TxnClient(Transactor):
             self._consumer.close()
 
     def transactional_id(self) -> str:
-        return f"neaptide-{self.task.seed}-txn-{self.task.index}"
+        return transactional_id("txn", self.task.seed, self.task.index)
 
     def opened(self) -> None:
         """Each process has a group of its own: what of an unknown end was committed is not known,
@@ -304,7 +304,7 @@ class StreamTask(Transactor):
         self._ends: dict[Place, int] = {}
 
     def transactional_id(self) -> str:
-        return f"neaptide-{self.task.seed}-stream-{self.task.index}"
+        return transactional_id("stream", self.task.seed, self.task.index)
 
     def opened(self) -> None:
         if not self._positions:
@@ -408,7 +408,7 @@ class Teller(Transactor):
         self._gap_s = 1.0 / self.task.rate
 
     def transactional_id(self) -> str:
-        return f"neaptide-{self.task.seed}-teller-{self.task.index}"
+        return transactional_id("teller", self.task.seed, self.task.index)
 
     def one(self) -> None:
         chance, options = self.chance, self.task.options
