@@ -19,6 +19,8 @@ from typing import Any, Final
 from neaptide.results.cases import Case, cases, evidence
 from neaptide.results.errors import NeaptideError
 from neaptide.results.report import mermaid_of
+from neaptide.results.report.fate import fates
+from neaptide.results.report.rows import load
 
 _DIAGRAMS_MAX: Final = 5
 _SENTENCES_MAX: Final = 5
@@ -100,11 +102,18 @@ def _annotated(finding: Finding) -> tuple[str, int, str, str]:
     name = case.name if case.run is None else f"{case.run.name} on {case.run.system}"
     word = "no evidence" if case.unknown else case.outcome
     expected = f", expected {finding.expected}" if finding.expected else ""
-    sentences = [*evidence(case, _SENTENCES_MAX), *case.reasons]
+    sentences = [*_how(case), *evidence(case, _SENTENCES_MAX), *case.reasons]
     repeat = [f"repeat: {case.run.repeat}"] if case.run is not None and case.run.repeat else []
     file = "" if finding.file is None else str(finding.file)
     title = f"{name}: {word}{expected}"
     return file, finding.line, title, "\n".join([*sentences, *repeat]) or title
+
+
+def _how(case: Case) -> list[str]:
+    try:
+        return [str(fate) for fate in fates(load(case.directory), 1)]
+    except NeaptideError:
+        return []  # the reasons say so
 
 
 def markdown(findings: Sequence[Finding]) -> str:

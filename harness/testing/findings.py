@@ -15,6 +15,7 @@ from neaptide.results.cases import cases, evidence
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.report import REPORT_FILE
 from neaptide.results.report.closeup import close_up
+from neaptide.results.report.fate import fates
 from neaptide.results.report.rows import load
 from neaptide.results.report.story import Arrow, Badge, Line, Moment, Story
 
@@ -75,7 +76,7 @@ def _lines(judged: Judged) -> Iterator[str]:
         yield f"  {textwrap.shorten(sentence, _SENTENCE_CHARACTERS, placeholder=' …')}"
     yield from (f"  not proved: {reason}" for reason in judged.reasons)
     if not judged.valid:
-        yield from _rounds(judged.run)
+        yield from _how(judged.run)
     if run is not None and run.repeat:
         yield f"  repeat: {run.repeat}"
     yield f"  report: {judged.run / REPORT_FILE}"
@@ -91,13 +92,14 @@ def _verdict(judged: Judged) -> Mapping[str, Any]:
     }
 
 
-def _rounds(run: Path) -> Iterator[str]:
-    """The fetch rounds around the first record that was acknowledged and is gone."""
+def _how(run: Path) -> Iterator[str]:
+    """How the first record was lost, and the fetch rounds around it."""
     try:
         data = load(run)
-        found = close_up(data)
     except RunUnreadableError:
         return
+    yield from (f"  {fate}" for fate in fates(data, 1))
+    found = close_up(data)
     if found is None:
         return
     moments = Story(data.names, found.partition).tell(found.operations, found.rounds)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from neaptide.results.report import evidence, lag, over_time, plots
 from neaptide.results.report.closeup import close_up
 from neaptide.results.report.diagram import draw
+from neaptide.results.report.fate import fates
 from neaptide.results.report.layout import lay_out
 from neaptide.results.report.mermaid import sequence_diagram
 from neaptide.results.report.rows import Row, RunData, load
@@ -29,6 +30,7 @@ REPORT_FILE: Final = "report.html"
 _STORY_OPERATIONS_MAX: Final = 400
 _STORY_ROUNDS_MAX: Final = 5_000
 _GONE_MAX: Final = 5
+_FATES_MAX: Final = 5
 
 
 def write_report(run_directory: Path) -> Path:
@@ -78,6 +80,7 @@ def _page(data: RunData) -> dict[str, Any]:
         "counts": evidence.anomaly_counts(data),
         "records": shown,
         "more_records": more,
+        "fates": [str(fate) for fate in fates(data, _FATES_MAX)],
         "diagram": diagram,
         "left_out": left_out,
         "closeup": _closeup(data) if under_load else None,

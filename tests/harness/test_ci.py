@@ -57,7 +57,8 @@ def test_a_bad_run_is_an_annotation_at_the_line_that_expects_otherwise(
     assert out == ""
     [line] = err.splitlines()
     assert line.startswith(f"::error file={scenario},line=5,title=hw-truncation-loss on neaptide")
-    assert "expected held::lost-write: 'm2' in t-0 at offset 1" in line
+    assert "expected held::m2 (offset 1, acknowledged at 4.812 s by C, acks=all) was lost" in line
+    assert "%0Alost-write: 'm2' in t-0 at offset 1" in line
     assert "%0Arepeat: neaptide run hw-truncation-loss" in line
 
 
