@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from neaptide.clusters.cluster import PartitionView
-from neaptide.clusters.errors import UsageError
+from neaptide.clusters.errors import HostError, UsageError
 from neaptide.harness.aimed import MissedError, bring_back
 from neaptide.harness.faults import Faults
 from neaptide.harness.stage import Stage
@@ -81,9 +81,16 @@ class MachineNemesis:
         for broker in self._resolve(fault.target):
             if self._is_there(broker):
                 self._check_replica(broker, fault.partition)
-                await self._faults.inject(broker, fault.fault, fault.file, fault.partition)
+                await self._inject(broker, fault)
                 return [partial(self._end_calls, broker, fault)]
         return []
+
+    async def _inject(self, broker: int, fault: CallsFault) -> None:
+        try:
+            await self._faults.inject(broker, fault.fault, fault.file, fault.partition)
+        except HostError as error:  # it may not be traced, or has ended meanwhile
+            await self._faults.end_injections(broker)
+            raise MissedError(str(error)) from None
 
     async def _end_calls(self, broker: int, fault: CallsFault) -> str | None:
         """Who has met an error may be about to end: it is killed, and started again."""

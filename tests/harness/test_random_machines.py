@@ -23,7 +23,7 @@ from neaptide.clusters.broker.storage.damage import damage
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.replica_reader import read_entries
 from neaptide.clusters.cluster import PartitionView
-from neaptide.clusters.errors import MissingPartError, UsageError
+from neaptide.clusters.errors import HostError, MissingPartError, UsageError
 from neaptide.clusters.hosts import faketime
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import parse_place
@@ -198,6 +198,7 @@ class Disks:
         self.isr, self.met = isr, met
         self.up = {0, 1, 2}
         self.lives = lives
+        self.traceable = True
         self.paused: set[int] = set()
         self.severed: set[int] = set()
         self.done: list[tuple[Any, ...]] = []
@@ -228,9 +229,13 @@ class Disks:
     async def inject(self, node: int, *what: Any) -> None:
         self.done.append(("inject", node, *what))
         self.severed.add(node)
+        if not self.traceable:
+            raise HostError("strace could not attach: Operation not permitted")
 
-    async def end_injections(self, node: int, *, watched: bool) -> int:
+    async def end_injections(self, node: int, *, watched: bool = True) -> int:
         self.done.append(("end", node, watched))
+        if watched:
+            self.severed.discard(node)
         if not self.lives:
             self.up.discard(node)
         return self.met
@@ -274,6 +279,15 @@ def test_who_has_no_replica_of_it_is_left_alone() -> None:
         assert disks.done == []
 
 
+def test_a_broker_that_may_not_be_traced_is_a_miss_and_watched_again() -> None:
+    disks = Disks(isr=(0, 1))
+    disks.traceable = False
+    with pytest.raises(MissedError, match="strace could not attach"):
+        played(disks, FAILS)
+    assert [one[0] for one in disks.done] == ["inject", "end"]
+    assert disks.severed == set()
+
+
 @pytest.mark.parametrize(
     ("fault", "met", "lives", "after", "why"),
     [
@@ -290,7 +304,7 @@ def test_who_has_met_an_error_is_started_again_and_nobody_else(
     assert played(disks, fault) == why
     assert [one[0] for one in disks.done] == ["inject", "end", *after]
     assert disks.up == {0, 1, 2}
-    assert disks.severed == (set() if fault is FAILS else {2})
+    assert disks.severed == set()
 
 
 @pytest.mark.parametrize("seed", range(20))

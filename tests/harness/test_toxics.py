@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil
 import pyarrow.parquet as pq
@@ -16,6 +18,8 @@ import pytest
 
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
+from neaptide.clusters.hosts.toxiproxy import Toxic
+from neaptide.harness.faults import Faults
 from tests.harness.command import COMMAND, neaptide
 
 pytestmark = pytest.mark.live
@@ -182,3 +186,76 @@ def test_a_host_that_cannot_says_so_before_anything_starts(
     assert done.returncode == 64, done.stderr
     assert says in " ".join(done.stderr.split())
     assert not (tmp_path / "runs").exists()
+
+
+class Links:
+    """A stage of which only the links are there, and what was done to them."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[Any, ...]] = []
+        self.noted: list[dict[str, Any]] = []
+        self.connections = {"client-0": 5, "controller-1": 0, "controller-2": 0}
+        self.paused: set[int] = set()
+        self.recorder = SimpleNamespace(now_ns=lambda: 0)
+        self.toxics = SimpleNamespace(begin=self._doing("begin"), end=self._doing("end"))
+        self.gate = SimpleNamespace(sever=self._doing("sever"), bury=self._doing("bury"))
+        self.cluster = SimpleNamespace(kill=self._doing("kill"), forget_session=self._doing("gone"))
+
+    def _doing(self, what: str) -> Any:
+        async def do(*given: Any) -> None:
+            self.done.append((what, *given))
+
+        return do
+
+    def links_of(self, broker: int, purpose: str) -> tuple[str, ...]:
+        return ("controller-1", "controller-2") if purpose == "coordination" else ("client-0",)
+
+    def sever(self, broker: int) -> None:
+        """It is about to die."""
+
+    def note_nemesis(self, value: dict[str, Any], _: int) -> None:
+        self.noted.append(value)
+
+
+SLOW = Toxic("latency", "upstream", {"latency_ms": 5, "jitter_ms": 0})
+
+
+def on_links(links: Links) -> Faults:
+    return Faults(cast(Any, links), {0: "A"})
+
+
+def test_what_waits_in_a_toxic_is_not_delivered_when_its_broker_dies() -> None:
+    links = Links()
+    faults = on_links(links)
+
+    async def story() -> None:
+        await faults.kill(0, "delivered")
+        await faults.add_toxic("slow", 0, "client", SLOW)
+        await faults.kill(0, "delivered")
+        await faults.end_toxic("slow")
+        await faults.kill(0, "delivered")
+
+    asyncio.run(story())
+    buried = [one[2] for one in links.done if one[0] == "bury"]
+    assert buried == ["delivered", "discarded", "delivered"]
+    assert [one["kill"]["in_flight"] for one in links.noted if "kill" in one] == buried
+
+
+def test_a_toxic_on_the_coordination_service_is_on_the_link_to_every_controller() -> None:
+    links = Links()
+    faults = on_links(links)
+
+    async def story() -> None:
+        await faults.add_toxic("slow", 0, "coordination", SLOW)
+        assert faults.idle_toxics() == ["slow"]
+        links.connections["controller-2"] += 2
+        assert faults.idle_toxics() == []
+        assert await faults.end_toxic("slow") == 2
+
+    asyncio.run(story())
+    assert [one[:3] for one in links.done] == [
+        ("begin", "controller-1", "slow on controller-1"),
+        ("begin", "controller-2", "slow on controller-2"),
+        ("end", "slow on controller-1"),
+        ("end", "slow on controller-2"),
+    ]
