@@ -38,6 +38,8 @@ class MachineNemesis:
         self._stage = stage
         self._faults = faults
         self._resolve = resolve
+        self._ahead_ms: dict[int, int] = {}  # by broker, now
+        self._most_ahead_ms: dict[int, int] = {}  # since it was started
 
     async def begin(self, fault: ClockFault | DiskFault) -> list[Undo]:
         """What undoes it; nothing where nobody is there to do it to. Raises MissedError."""
@@ -65,13 +67,26 @@ class MachineNemesis:
             await asyncio.sleep(after_s - begun_s)
             begun_s = after_s
             for broker in brokers:
-                await self._faults.set_clock(broker, ahead_ms)
+                await self._set_clock(broker, ahead_ms)
+
+    async def _set_clock(self, broker: int, ahead_ms: int) -> None:
+        self._ahead_ms[broker] = ahead_ms
+        self._most_ahead_ms[broker] = max(ahead_ms, self._most_ahead_ms.get(broker, 0))
+        await self._faults.set_clock(broker, ahead_ms)
+
+    def is_set_back(self, broker: int) -> bool:
+        """Whether its clock has shown a later time than the one that it shows now."""
+        return self._ahead_ms.get(broker, 0) < self._most_ahead_ms.get(broker, 0)
+
+    def was_restarted(self, broker: int) -> None:
+        """It has seen no other time."""
+        self._most_ahead_ms[broker] = self._ahead_ms.get(broker, 0)
 
     async def _put_right(self, brokers: list[int], moving: asyncio.Task[None]) -> None:
         moving.cancel()
         await asyncio.wait((moving,))
         for broker in brokers:
-            await self._faults.set_clock(broker, 0)
+            await self._set_clock(broker, 0)
         if not moving.cancelled():
             moving.result()
 

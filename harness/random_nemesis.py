@@ -120,14 +120,28 @@ class RandomNemesis:
 
     async def _restart_withdrawn(self) -> None:
         """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it is
-        registered and runs, and listens no longer. It would never come back."""
+        registered and runs, and listens no longer. It would never come back. Nor would, in the
+        time of a run, who waits for its clock."""
         for broker in self._stage.spec.brokers:
-            registered = broker in self._stage.observer.registered
-            if not registered or not self._stage.is_reachable(broker):
+            if not self._stage.is_reachable(broker):
                 continue
-            if not await self._stage.is_listening(broker):
+            registered = broker in self._stage.observer.registered
+            withdrawn = registered and not await self._stage.is_listening(broker)
+            if withdrawn or self._may_wait_for_its_clock(broker):
+                self._machines.was_restarted(broker)
                 await self._faults.kill(broker, "discarded")
                 await self._faults.restart(broker)
+
+    def _may_wait_for_its_clock(self, broker: int) -> bool:
+        """A Kafka that has lost a connection connects anew some time after it last tried, by the
+        time of day: where that has gone back, when it is as late again."""
+        views = [
+            self._stage.view(partition)
+            for partition, brokers in self._stage.spec.topic.assignment.items()
+            if broker in brokers
+        ]
+        lacking = any(view is None or broker not in view.isr for view in views)
+        return lacking and self._machines.is_set_back(broker)
 
     # --- a phase ---------------------------------------------------------------------------------
 

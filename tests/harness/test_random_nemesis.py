@@ -22,6 +22,7 @@ from neaptide.nemesis.drawn.faults import (
     KillFault,
     PartitionFault,
 )
+from neaptide.nemesis.drawn.machines import ClockFault
 from neaptide.nemesis.drawn.schedule import Phase, Schedule, TimedFault
 from neaptide.nemesis.drawn.targets import Target
 from neaptide.results.run import Run, read_run
@@ -78,6 +79,9 @@ class Cluster:
     async def resume(self, node: int) -> None:
         self.done.append(("resume", node))
         self.paused.discard(node)
+
+    async def set_clock(self, node: int, ahead_ms: int) -> None:
+        self.done.append(("clock", node, ahead_ms))
 
     async def cut(self, source: Any, destination: Any, purpose: str, *, both: bool) -> None:
         self.done.append(("cut", source, destination, purpose, both))
@@ -146,6 +150,23 @@ def test_who_has_given_up_is_started_again_before_the_next_fault() -> None:
     cluster.observer.registered = {0, 1}  # 2 has been started and does not listen yet
     played(cluster, phase(DownFault("pause", Target("one", (0, 1, 2)))))
     assert cluster.done[:3] == [("kill", 1, "discarded"), ("restart", 1), ("pause", 0)]
+
+
+@pytest.mark.parametrize(
+    ("broker", "ahead_ms", "restarted"),
+    [(0, 5_000, True), (0, -5_000, False), (2, 5_000, False)],
+)
+def test_who_may_wait_for_its_clock_and_is_in_no_isr_is_started_again(
+    broker: int, ahead_ms: int, restarted: bool
+) -> None:
+    """Broker 0 is out of the ISR, 2 in it; one that was behind has seen no later time than now."""
+    cluster = Cluster()
+    cluster.down = {1}
+    moves = ((0.0, ahead_ms),)
+    fault = ClockFault("jump", Target("one", (broker,)), moves)
+    played(cluster, phase(fault), phase(DownFault("pause", Target("one", (1,)))))
+    again = [("kill", broker, "discarded"), ("restart", broker)] if restarted else []
+    assert cluster.done == [("clock", broker, ahead_ms), ("clock", broker, 0), *again]
 
 
 def test_a_cut_and_a_partition_are_healed() -> None:
