@@ -9,7 +9,7 @@ import pytest
 from tests.hardening.frames import hurt
 
 pytestmark = pytest.mark.live
-FRAMES = 6_000
+FRAMES = 2_500
 
 
 def test_a10_malformed_frames_end_no_broker(
@@ -26,4 +26,4 @@ def test_a10_malformed_frames_end_no_broker(
         "wrong length",
         "broken control",
     }
-    assert found["neighbour"]["served"] >= 4
+    assert found["neighbour"]["served"] >= 3

@@ -16,6 +16,7 @@ from kio.static.primitive import i16, i32
 
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import entity_class, make, request_class
+from tests.hardening.poison import ONE, sealed, zeros
 from tests.live.cluster import LiveCluster, until
 from tests.live.raw import (
     RawConnection,
@@ -130,6 +131,30 @@ def test_a11_peers_that_never_read_take_a_bounded_part_of_memory(cluster: LiveCl
                 neighbour.ask(ApiVersionsRequest())
         assert process.memory_info().rss - before < 300 * MIB
         assert cluster.brokers.is_up(0)
+
+
+def test_a10_bombs_of_zstd_make_the_broker_neither_deaf_nor_large(cluster: LiveCluster) -> None:
+    """A dozen at once, each of a few kilobytes: as many zeros as a batch may come to, and more."""
+    topic = cluster.create_topic("bombed", [[0]])
+    port = cluster.client_port(0)
+    process = _process(port)
+    before = peak = process.memory_info().rss
+    bombs = [sealed(ONE, attributes=4, body=zeros(size)) for size in (100 * MIB, 200 * MIB)]
+    with ExitStack() as opened:
+        peers = [opened.enter_context(RawConnection(port)) for _ in range(12)]
+        requests = [produce_request(topic, bombs[n % 2], acks=1, version=7) for n in range(12)]
+        for peer, request in zip(peers, requests, strict=True):
+            peer.send_request(request)
+        with RawConnection(port) as neighbour:
+            for _ in range(200):
+                neighbour.ask(ApiVersionsRequest())
+                peak = max(peak, process.memory_info().rss)
+        answers = {
+            produced(peer.receive(request)[1])[0]
+            for peer, request in zip(peers, requests, strict=True)
+        }
+    assert answers == {"corrupt_message", "message_too_large"}
+    assert peak - before < 700 * MIB
 
 
 def _process(port: int) -> psutil.Process:

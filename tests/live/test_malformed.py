@@ -14,6 +14,7 @@ from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
 from tests.live.raw import RawConnection, fetch_request, produce_request
 from tests.storage.batches import batch
+from tests.wire.test_hardening import HEADS, NULL
 
 pytestmark = pytest.mark.live
 BROKER = 0
@@ -44,6 +45,10 @@ MALFORMED = {
     "an array of a negative length": framed(
         header(Api.LIST_OFFSETS, 1) + struct.pack(">ii", 0, -9)
     ),
+    **{
+        f"a10 null array, {what}": framed(header(api, version) + head + NULL + bytes(8))
+        for what, (api, version, head) in HEADS.items()
+    },
 }
 
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar, get_args
@@ -57,6 +58,7 @@ from neaptide.clusters.broker.wire.names import is_topic_name
 _log = logging.getLogger("broker")
 ANSWERS: Final = frozenset(get_args(do.Answer))
 T = TypeVar("T")
+_THREADS: Final = 2
 _BEING_CREATED_MAX: Final = 1_000
 _CREATION_WAITED_FOR_S: Final = 30.0
 
@@ -103,6 +105,8 @@ class BrokerShell:
         self._tasks: set[asyncio.Task[None]] = set()
         self._topic_settings: dict[str, Mapping[str, str]] = {}
         self._leader_and_isr_order = asyncio.Lock()
+        # Each may need twice the 100 MiB that a batch may come to: so there are few.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="beside")
         self._peers = PeerEffects(
             config, self.tell, self.spawn, self._follower_address, self._controlled_address
         )
@@ -324,7 +328,9 @@ class BrokerShell:
 
     async def _produce(self, request: int, header: Header, entity: Any) -> None:
         """Large batches are validated by a thread; their connection waits, nobody else does."""
-        self.tell(await asyncio.to_thread(self._produced, request, header, entity, at_once=False))
+        self.tell(
+            await self._beside(partial(self._produced, request, header, entity, at_once=False))
+        )
 
     def _create_topics(self, event: told.CreateTopicsRequested) -> None:
         """A topic is refused alone for a setting that its log could not be opened with."""
@@ -535,7 +541,7 @@ class BrokerShell:
                 batch, header = candidate
                 find = partial(first_at_or_after, batch, header, asked.look_up, start)
                 is_short = header.compression == NONE and header.record_count <= RECORDS_AT_ONCE
-                record = find() if is_short else await asyncio.to_thread(find)
+                record = find() if is_short else await self._beside(find)
                 if record is not None:
                     timestamp, found = record
                     return Found(Error.NONE, timestamp, found) if found < asked.end else Found()
@@ -645,6 +651,10 @@ class BrokerShell:
         task.add_done_callback(self._see_end)
         return task
 
+    async def _beside(self, work: Callable[[], T]) -> T:
+        """What takes long, and changes nothing: by a thread, so that nobody else has to wait."""
+        return await self._loop.run_in_executor(self._threads, work)
+
     def _spawn_answer(self, request: int, work: Coroutine[Any, Any, None]) -> None:
         """A task whose failure is that of the connection that waits for its answer."""
 
@@ -678,6 +688,7 @@ class BrokerShell:
         self._timers.clear()
         for task in tuple(self._tasks):
             task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._peers.close()
         self._stepping = True
         self._carry_out(shut_down(self._broker))
