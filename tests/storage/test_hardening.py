@@ -162,8 +162,9 @@ def test_a10_what_is_damaged_in_the_positions_of_groups_costs_itself_alone(
     log.close()
 
 
+@pytest.mark.parametrize("length", [3, -1, 1 << 20, INT32_MAX])
 def test_a10_a_header_without_a_batch_is_an_error_that_says_so(
-    open_log: OpenLog, tmp_path: Path
+    open_log: OpenLog, tmp_path: Path, length: int
 ) -> None:
     log = open_log()
     log.append(*with_headers(batch(0, [b"x"])))
@@ -171,7 +172,7 @@ def test_a10_a_header_without_a_batch_is_an_error_that_says_so(
     [file] = (tmp_path / "t-0").glob("*.log")
     with file.open("r+b") as opened:
         opened.seek(8)
-        opened.write(struct.pack(">i", 3))
+        opened.write(struct.pack(">i", length))
     with pytest.raises(RecordBatchError):
         list(log.headers())
     with pytest.raises(RecordBatchError):

@@ -88,9 +88,7 @@ class Segment:
         try:
             if self.size:
                 self._first_timestamp = next(self.headers_from(0))[1].max_timestamp
-            for position, header in self.headers_from(last):
-                if position + header.size > self.size:
-                    raise CorruptBatchError(f"{self.path} ends inside of a batch")
+            for _, header in self.headers_from(last):
                 self._note(header)
         except RecordBatchError:
             self.recover()
@@ -181,6 +179,8 @@ class Segment:
                 start, at = position, 0
                 chunk = os.pread(self._file(), _WALK_BYTES, position)
             header = read_header(chunk, at)
+            if position + header.size > self.size:
+                raise CorruptBatchError(f"{self.path} ends inside of a batch")
             yield position, header
             position += header.size
 
