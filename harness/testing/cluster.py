@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,7 +22,7 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
 from neaptide.harness.faults import Faults
-from neaptide.harness.guard import guarded
+from neaptide.harness.guard import IncidentError, guarded
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
@@ -31,8 +30,10 @@ from neaptide.harness.systems import System, client_settings
 from neaptide.harness.testing.findings import NeaptideFailure
 from neaptide.harness.testing.loop import Loop
 from neaptide.harness.testing.recorded import RECORDER, History, RecordedProducer, Send
+from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint, Rule
 from neaptide.results.run import Aim, Run
+from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.recorder import TABLE, Recorder, writer_label
 
 T = TypeVar("T")
@@ -123,24 +124,27 @@ class LiveCluster:
         self._history: History
         self._ready = asyncio.Event()
         self._end = asyncio.Event()
-        self._task: Future[tuple[Path, Run]] = loop.start(
-            record(asked.record(), asked.system, self._work)
-        )
         self._is_over = False
-        loop.call(self._begun())
+        self._running: asyncio.Task[tuple[Path, Run]]
+        loop.call(self._begin())
 
     # --- beginning and ending --------------------------------------------------------------------
 
-    async def _begun(self) -> None:
-        running = asyncio.wrap_future(self._task)
-        ready = asyncio.ensure_future(self._ready.wait())
+    async def _begin(self) -> None:
+        self._running = asyncio.create_task(
+            record(self._asked.record(), self._asked.system, self._work)
+        )
+        ready = asyncio.create_task(self._ready.wait())
         try:
-            await asyncio.wait((running, ready), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((self._running, ready), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:  # nobody waits for it any more
+            await self._cancel()
+            raise
         finally:
             ready.cancel()
-        if running.done():
-            directory, run = running.result()  # raises what no cluster could start with
-            raise self._ended(directory, run)
+        if self._running.done():
+            # Raises what no cluster could start with.
+            raise self._ended(*self._running.result())
 
     async def _work(self, directory: Path, account: Account) -> Finished:
         asked = self._asked
@@ -170,9 +174,12 @@ class LiveCluster:
 
     def _ended(self, directory: Path, run: Run) -> NeaptideFailure:
         why = run.aim.why if run.aim is not None else ""
+        return self._failed(why or run.status, directory)
+
+    def _failed(self, why: str, directory: Path) -> NeaptideFailure:
         return NeaptideFailure(
             f"neaptide: the cluster {self._asked.name} on {self._asked.system} has ended:"
-            f" {why or run.status}; logs are in {directory}",
+            f" {why.rstrip('.')}; logs are in {directory}",
             directory,
             unknown=True,
         )
@@ -180,25 +187,23 @@ class LiveCluster:
     def finish(self) -> Path:
         """Heals, reads all to the end, reads the replicas' logs, ends; the run to judge."""
         self._is_over = True
-
-        async def ask() -> None:
-            self._end.set()
-
-        self._loop.call(ask())
-        directory, _ = self._task.result()
+        directory, _ = self._loop.call(self._finish())
         return directory
+
+    async def _finish(self) -> tuple[Path, Run]:
+        self._end.set()
+        return await self._running
 
     def drop(self) -> None:
         """Ends it without any reading. Idempotent."""
         if not self._is_over:
             self._is_over = True
-            self._task.cancel()
-            self._loop.call(self._gone())
+            self._loop.call(self._cancel())
 
-    async def _gone(self) -> None:
-        """The task has closed its stage."""
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        await asyncio.gather(*others, return_exceptions=True)
+    async def _cancel(self) -> None:
+        """Returns when all that the cluster had started has ended."""
+        self._running.cancel()
+        await asyncio.wait((self._running,))
 
     @property
     def is_over(self) -> bool:
@@ -328,12 +333,15 @@ class LiveCluster:
     # --- inside ----------------------------------------------------------------------------------
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._is_over or self._task.done():
+        if self._is_over or self._running.done():
             work.close()
             if self._is_over:
                 raise RuntimeError("The cluster has been ended by this test.")
-            raise self._ended(*self._task.result())
-        return self._loop.call(work)
+            raise self._ended(*self._running.result())
+        try:
+            return self._loop.call(work)
+        except (IncidentError, GateError, ClientsError) as error:
+            raise self._failed(str(error), self._stage.run) from error
 
     def _id(self, broker: str) -> int:
         if broker not in self._ids:

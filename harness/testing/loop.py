@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,15 +18,12 @@ class Loop:
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Its result, or what it raised. Ctrl-C while one waits cancels the work."""
-        future = self.start(work)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
-
-    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         """Ends the thread. What still runs is cancelled, and waited for."""
