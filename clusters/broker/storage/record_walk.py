@@ -8,6 +8,7 @@ by one, with the varints of one and of two bytes, which most are, read in place.
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 _VARINT_BYTES_MAX: Final = 10
@@ -36,6 +37,8 @@ def walk(data: bytes, at: int, end: int, count: int) -> Walked:
 
     Raises ValueError, or IndexError where the bytes end.
     """
+    if count < _FEW:
+        return _walk_apart(data, at, end, 0, count)
     index = 0
     times: list[int] = []
     while index < count:
@@ -46,7 +49,7 @@ def walk(data: bytes, at: int, end: int, count: int) -> Walked:
         index += many
         at = walked.at
         times += (walked.earliest, walked.latest)
-    return Walked(at, min(times, default=0), max(times, default=0))
+    return Walked(at, min(times), max(times))
 
 
 def _walk_apart(  # noqa: C901 (one loop, without a call in it)
@@ -115,7 +118,7 @@ def _walk_apart(  # noqa: C901 (one loop, without a call in it)
             at += 1
         if at != record_end:
             raise ValueError(f"record {offset_delta} is not as long as it claims")
-    return Walked(at, min(times), max(times))
+    return Walked(at, min(times, default=0), max(times, default=0))
 
 
 def _walk_headers(data: bytes, at: int, end: int) -> int:
@@ -243,5 +246,11 @@ def _extremes(times: list[bytes]) -> tuple[int, int] | None:
     low, high = times
     if low.translate(None, _PLAIN_LOW) or max(high) > 0x7F:
         return None
-    raw = [one & 0x7F | two << 7 for one, two in zip(low, high, strict=True)]
-    return min(raw) >> 1, max(raw) >> 1
+    both = bytearray(2 * len(low))
+    both[::2], both[1::2] = low, high
+    pairs = struct.unpack(f"<{len(low)}H", both)  # in the order of the varints
+    return _of_pair(min(pairs)), _of_pair(max(pairs))
+
+
+def _of_pair(pair: int) -> int:
+    return (pair & 0x7F | pair >> 8 << 7) >> 1

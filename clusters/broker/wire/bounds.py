@@ -73,12 +73,12 @@ def check_arrays(
 def _walk(plan: _Plan, frame: bytes, at: int, budget: list[int]) -> int:
     """Where the entity ends. What ends early is for kio to find."""
     for step in plan:
-        if isinstance(step, int):
+        if type(step) is int:
             at += step
-        elif isinstance(step, _Bytes):
+        elif type(step) is _Bytes:
             behind = at + step.length_bytes
             at = behind + max(0, int.from_bytes(frame[at:behind], "big", signed=True))
-        else:
+        elif type(step) is _Array:
             at = _walk_array(step, frame, at, budget)
     return at
 
