@@ -54,6 +54,12 @@ def shrink_(
     asked, wanted = read_run(directory), _outcome(directory)
     schedule = load_schedule(directory, tuple(asked.brokers.values()), 1000)
     tried: list[Tried] = []
+    saved = directory / SCHEDULE_FILE
+
+    def keep(smaller: Schedule) -> None:
+        """Whoever is interrupted has what was found so far."""
+        write_json(saved, {"schedule": [phase.to_json() for phase in smaller]})
+
     with tempfile.TemporaryDirectory() as scratch, output.telling(plays + confirm) as teller:
         file = Path(scratch) / "schedule.json"
 
@@ -63,10 +69,9 @@ def shrink_(
             tried.append(_play(asked, candidate, file))
             return tried[-1].outcome == wanted
 
-        shrunk = shrink(schedule, loses, plays, attempts)
+        shrunk = shrink(schedule, loses, plays, attempts, keep)
         lost = sum(loses(shrunk.schedule) for _ in range(confirm))
-    saved = directory / SCHEDULE_FILE
-    write_json(saved, {"schedule": [phase.to_json() for phase in shrunk.schedule]})
+    keep(shrunk.schedule)
     repeat = shlex.join(["neaptide", *command(asked, shrunk.schedule, saved)])
     if json:
         output.print_json(

@@ -27,8 +27,17 @@ class Shrunk:
     complete: bool
 
 
-def shrink(schedule: Schedule, loses: Loses, plays_max: int, attempts: int = 2) -> Shrunk:
-    """`loses` plays a schedule once. At most `plays_max` plays."""
+def shrink(
+    schedule: Schedule,
+    loses: Loses,
+    plays_max: int,
+    attempts: int = 2,
+    keep: Callable[[Schedule], None] = lambda _: None,
+) -> Shrunk:
+    """`loses` plays a schedule once. At most `plays_max` plays.
+
+    `keep` is given each smaller schedule that loses, as soon as it is known to.
+    """
     plays = 0
     found = True
     while found:
@@ -43,6 +52,7 @@ def shrink(schedule: Schedule, loses: Loses, plays_max: int, attempts: int = 2) 
                     break
             if found:
                 schedule = candidate
+                keep(schedule)
                 break
     return Shrunk(schedule, plays, complete=True)
 

@@ -61,6 +61,15 @@ def test_a_candidate_that_loses_at_the_second_play_is_taken() -> None:
     assert shrink(schedule, now_and_then, 10_000, attempts=1).schedule == schedule
 
 
+def test_each_smaller_one_is_kept_at_once() -> None:
+    schedule, kept = drawn(6), list[Schedule]()
+    first = kinds(schedule)[0]
+    shrunk = shrink(schedule, lambda one: first in kinds(one), 10_000, keep=kept.append)
+    assert kept[-1] == shrunk.schedule
+    assert all(first in kinds(one) for one in kept)
+    shrink(schedule, lambda _: False, 10_000, keep=lambda _: pytest.fail("it did not lose"))
+
+
 def test_it_stops_when_there_were_enough_plays_and_says_so() -> None:
     shrunk = shrink(drawn(4), lambda _: False, plays_max=3)
     assert shrunk.plays == 3
