@@ -25,10 +25,14 @@ Count = Annotated[int, typer.Option(min=0, help="Bound of --exhaustive and --pri
 
 def explore(
     system: Annotated[str, typer.Option(help="As neaptide:0.10.")] = "neaptide:0.10",
-    seeds: Annotated[int | None, typer.Option(min=1, help="So many seeds, then the end.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Stop after so many seeds.")] = None,
     time_s: Annotated[
         float | None,
-        typer.Option("--time", min=1, help="Seconds; 30 where nothing is said. Of each mutant."),
+        typer.Option(
+            "--time",
+            min=1,
+            help="Seconds to search, 30 by default; of each mutant, with --mutants.",
+        ),
     ] = None,
     first: Annotated[bool, typer.Option("--first", help="End with the first find.")] = False,
     acks: Annotated[str, typer.Option(help="1 or all.")] = "all",
@@ -164,7 +168,7 @@ def _print_found(found: dict[str, Any]) -> None:
         )
     rows = [
         (
-            output.coloured(one["outcome"]),
+            one["outcome"],
             str(one["seed"]),
             f"{one['steps']} → {one['shrunk_steps']}",
             one["schedule"],

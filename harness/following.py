@@ -80,5 +80,5 @@ def follow_run(spark: SparkSession, run: Path, *, stop: bool, say: Say) -> list[
         while not followed.is_over():
             time.sleep(_LOOK_S)
     if followed.is_quiet():
-        say(f"{run.name} has written nothing for {QUIET_S:g} s: it is taken for dead.")
+        say(f"{run.name} has written nothing for {QUIET_S:g} s: it seems to have died.")
     return reported

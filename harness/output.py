@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -40,7 +41,7 @@ err = Console(
 
 def coloured(word: str) -> str:
     colour = _COLOURS.get(word)
-    return f"[{colour}]{word}[/]" if colour else word
+    return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
 
 class Teller:
@@ -64,7 +65,11 @@ def telling(total: float) -> Iterator[Teller]:
     if not err.is_terminal:
         yield Teller(None, None)
         return
-    columns = (BarColumn(bar_width=24), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     with Progress(*columns, console=err, transient=True) as progress:
         yield Teller(progress, progress.add_task("", total=total))
 
@@ -94,7 +99,7 @@ def print_matrix(matrix: Matrix) -> None:
     table = Table("scenario", *matrix.systems, title_justify="left")
     for name, _ in matrix.scenarios:
         cells = [matrix.cell(name, system) for system in matrix.systems]
-        texts = [f"[{_STATUS_COLOURS[c.status]}]{c.text}[/]" if c else "" for c in cells]
+        texts = [f"[{_STATUS_COLOURS[c.status]}]{escape(c.text)}[/]" if c else "" for c in cells]
         table.add_row(name, *texts)
     wide = max(160, 40 + 24 * len(matrix.systems))
     Console(highlight=False, width=None if out.is_terminal else wide).print(table)

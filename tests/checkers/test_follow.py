@@ -313,7 +313,7 @@ def test_who_follows_a_run_that_was_killed_says_that_it_is_taken_for_dead(
     following.await_said("lost-write")
     monkeypatch.setattr("neaptide.harness.following.QUIET_S", -1.0)
     assert "lost-write" in following.end()
-    assert "is taken for dead" in following.said[-1]
+    assert "seems to have died" in following.said[-1]
 
 
 def test_a_request_to_stop_needs_no_reason(tmp_path: Path) -> None:

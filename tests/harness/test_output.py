@@ -1,9 +1,13 @@
-"""What is told on standard error reaches it, whatever is done to descriptor 2 meanwhile."""
+"""What people see is what was said: on standard error, and in tables."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+import pytest
+
+from neaptide.harness import output
 
 WHILE_SPARK_STARTS = """
 import os
@@ -17,3 +21,13 @@ def test_an_error_while_spark_starts_is_not_lost() -> None:
     command = [sys.executable, "-c", WHILE_SPARK_STARTS]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stderr == "neaptide: one sentence\n"
+
+
+def test_a_table_shows_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(
+        ("part", "there"), [("pip install 'neaptide[docker]'", "no"), ("[red]", "yes")]
+    )
+    shown = capsys.readouterr().out
+    assert "pip install 'neaptide[docker]'" in shown
+    assert "[red]" in shown
+    assert "no" in shown
