@@ -24,7 +24,19 @@ from neaptide.clusters.hosts.place import Place, check_place, parse_place
 from neaptide.harness import cli_check, cli_replay, cli_scenarios, cli_search, cli_shrink, output
 from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
-from neaptide.harness.options import Host, Image, Json, KafkaHome, Matrix, Nemesis, Nodes, Seed
+from neaptide.harness.options import (
+    CLUSTER,
+    LOAD,
+    VERDICT,
+    Host,
+    Image,
+    Json,
+    KafkaHome,
+    Matrix,
+    Nemesis,
+    Nodes,
+    Seed,
+)
 from neaptide.harness.version import VERSION
 from neaptide.results.run import read_run
 
@@ -115,40 +127,88 @@ def repro(
 
 @app.command()
 def run(
-    workload: Annotated[str, typer.Argument(help="append, or a scenario: FILE.toml, or its name.")],
+    workload: Annotated[
+        str,
+        typer.Argument(help="A workload, as append; or a scenario: FILE.toml, or its name."),
+    ],
     system: Annotated[
-        str, typer.Option(help="What to test, as neaptide:0.11, or a file: my-cluster.toml.")
+        str,
+        typer.Option(
+            help="What to test, as neaptide:0.11 or kafka:3.9.1, or a file: my-cluster.toml.",
+            rich_help_panel=CLUSTER,
+        ),
     ] = "neaptide:0.11",
     nemesis: Nemesis = "none",
-    time_s: Annotated[float, typer.Option("--time", min=1, help="Seconds of load.")] = 60,
-    rate: Annotated[float, typer.Option(min=1, help="Records to send a second.")] = 5000,
-    acks: Annotated[str, typer.Option(help="0, 1 or all.")] = "all",
+    time_s: Annotated[
+        float, typer.Option("--time", min=1, help="Seconds of load.", rich_help_panel=LOAD)
+    ] = 60,
+    rate: Annotated[
+        float, typer.Option(min=1, help="Records to send a second.", rich_help_panel=LOAD)
+    ] = 5000,
+    acks: Annotated[str, typer.Option(help="0, 1 or all.", rich_help_panel=LOAD)] = "all",
     idempotence: Annotated[
-        bool, typer.Option("--idempotence", help="Producers send again, and are idempotent.")
+        bool,
+        typer.Option(
+            "--idempotence",
+            help="Producers are idempotent, and send again what failed.",
+            rich_help_panel=LOAD,
+        ),
     ] = False,
     brokers: Annotated[
-        int | None, typer.Option(min=1, max=9, help="3; of a file of your own, all of it.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=9,
+            help="How many, 3 by default; a file of your own names them.",
+            rich_help_panel=CLUSTER,
+        ),
     ] = None,
-    partitions: Annotated[int, typer.Option(min=1, max=1000)] = 4,
+    partitions: Annotated[
+        int, typer.Option(min=1, max=1000, help="Of each topic.", rich_help_panel=LOAD)
+    ] = 4,
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A broker setting, as min.insync.replicas=1.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A broker setting, as min.insync.replicas=1; repeatable.",
+            rich_help_panel=CLUSTER,
+        ),
     ] = None,
     host: Host = "local",
     image: Image = None,
     nodes: Nodes = None,
     kafka_home: KafkaHome = None,
     client: Annotated[
-        str, typer.Option(help="The client library: confluent-kafka, kafka-python, aiokafka, java.")
+        str,
+        typer.Option(
+            help="The client library: confluent-kafka, kafka-python, aiokafka, java.",
+            rich_help_panel=LOAD,
+        ),
     ] = "confluent-kafka",
-    producers: Annotated[int, typer.Option(min=1, max=50, help="Each a process of its own.")] = 1,
-    consumers: Annotated[int, typer.Option(min=1, max=50, help="Each a process of its own.")] = 1,
-    topics: Annotated[int, typer.Option(min=1, max=50)] = 1,
+    producers: Annotated[
+        int,
+        typer.Option(min=1, max=50, help="Each is a process of its own.", rich_help_panel=LOAD),
+    ] = 1,
+    consumers: Annotated[
+        int,
+        typer.Option(min=1, max=50, help="Each is a process of its own.", rich_help_panel=LOAD),
+    ] = 1,
+    topics: Annotated[int, typer.Option(min=1, max=50, help="How many.", rich_help_panel=LOAD)] = 1,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", help="Of the workload, as commit=async: docs/workloads.md."),
+        typer.Option(
+            "--option",
+            help="An option of the workload, as commit=async; repeatable (docs/workloads.md).",
+            rich_help_panel=LOAD,
+        ),
     ] = None,
     min_acked: Annotated[
-        int, typer.Option(min=0, help="Fewer acknowledged sends prove nothing: unknown.")
+        int,
+        typer.Option(
+            min=0,
+            help="A run with fewer acknowledged records is unknown.",
+            rich_help_panel=VERDICT,
+        ),
     ] = 1,
     seed: Seed = None,
     json: Json = False,

@@ -20,71 +20,133 @@ SEED_MAX = 2**31
 DEFAULT_TIME_S = 30.0
 
 
-Count = Annotated[int, typer.Option(min=0, help="Bound of --exhaustive and --priorities.")]
+_WHAT, _HOW, _BOUNDS, _RESULT = "What is searched", "How", "Bounds", "Result"
+
+
+def _bound(of: str) -> Any:
+    return typer.Option(
+        min=0, help=f"{of}, with --exhaustive and --priorities.", rich_help_panel=_BOUNDS
+    )
 
 
 def explore(
-    system: Annotated[str, typer.Option(help="As neaptide:0.10.")] = "neaptide:0.10",
-    seeds: Annotated[int | None, typer.Option(min=1, help="Stop after so many seeds.")] = None,
+    system: Annotated[
+        str, typer.Option(help="As neaptide:0.10.", rich_help_panel=_WHAT)
+    ] = "neaptide:0.10",
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Stop after so many seeds.", rich_help_panel=_BOUNDS)
+    ] = None,
     time_s: Annotated[
         float | None,
         typer.Option(
             "--time",
             min=1,
             help="Seconds to search, 30 by default; of each mutant, with --mutants.",
+            rich_help_panel=_BOUNDS,
         ),
     ] = None,
-    first: Annotated[bool, typer.Option("--first", help="End with the first find.")] = False,
-    acks: Annotated[str, typer.Option(help="1 or all.")] = "all",
+    first: Annotated[
+        bool,
+        typer.Option("--first", help="Stop at the first find.", rich_help_panel=_BOUNDS),
+    ] = False,
+    acks: Annotated[str, typer.Option(help="1 or all.", rich_help_panel=_WHAT)] = "all",
     nemesis: Annotated[
         str,
         typer.Option(
-            help="Faults: kill,hold,cut,pause,wait,stop,zombie,stale,consume,commit,power_off."
+            help="Faults, separated by commas: kill, hold, cut, pause, wait, stop, zombie, stale, consume, commit, power_off.",
+            rich_help_panel=_WHAT,
         ),
     ] = "kill,hold,cut,pause,wait",
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, as min.insync.replicas=1.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A setting, as min.insync.replicas=1; repeatable.",
+            rich_help_panel=_WHAT,
+        ),
     ] = None,
     outcome: Annotated[
-        str | None, typer.Option(help="Look for this alone, as diverged; any if not given.")
+        str | None,
+        typer.Option(help="Look for this outcome only, as diverged.", rich_help_panel=_WHAT),
     ] = None,
-    save: Annotated[Path, typer.Option(help="Where found schedules go.")] = Path("schedules"),
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core.")] = None,
+    save: Annotated[
+        Path, typer.Option(help="Where found schedules are saved.", rich_help_panel=_RESULT)
+    ] = Path("schedules"),
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes, one for each core by default.", rich_help_panel=_HOW),
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="The first seed; drawn and printed if not given.")
+        int | None,
+        typer.Option(help="The first seed; drawn and printed if you give none."),
     ] = None,
     master: Annotated[
-        str | None, typer.Option(help="Search on Spark's executors, as spark://HOST:7077.")
+        str | None,
+        typer.Option(
+            help="Search on Spark's executors, as spark://HOST:7077.", rich_help_panel=_HOW
+        ),
     ] = None,
     histories: Annotated[
         Path | None,
-        typer.Option(help="With --master: what is found comes back as runs too, to here."),
+        typer.Option(
+            help="With --master: where to write what is found as runs.", rich_help_panel=_RESULT
+        ),
     ] = None,
     idempotence: Annotated[
-        bool, typer.Option("--idempotence", help="Producers send again, and are idempotent.")
+        bool,
+        typer.Option(
+            "--idempotence",
+            help="Producers are idempotent, and send again what failed.",
+            rich_help_panel=_WHAT,
+        ),
     ] = False,
     invariants: Annotated[
-        bool, typer.Option("--invariants", help="Ask the invariants after every event.")
+        bool,
+        typer.Option(
+            "--invariants", help="Check the invariants after every event.", rich_help_panel=_HOW
+        ),
     ] = False,
     mutants: Annotated[
-        bool, typer.Option("--mutants", help="Search the core with one rule broken, each in turn.")
+        bool,
+        typer.Option(
+            "--mutants",
+            help="Search the core with one rule broken at a time.",
+            rich_help_panel=_HOW,
+        ),
     ] = False,
     exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Every order of messages, within bounds.")
+        bool,
+        typer.Option(
+            "--exhaustive", help="Try every order of messages, within bounds.", rich_help_panel=_HOW
+        ),
     ] = False,
     priorities: Annotated[
-        bool, typer.Option("--priorities", help="Message by message, by drawn priorities (PCT).")
+        bool,
+        typer.Option(
+            "--priorities",
+            help="Order messages by priorities that are drawn (PCT).",
+            rich_help_panel=_HOW,
+        ),
     ] = False,
-    produces: Count = 1,
-    kills: Count = 1,
-    restarts: Count = 0,
-    timers: Count = 0,
-    expiries: Count = 0,
+    produces: Annotated[int, _bound("Records")] = 1,
+    kills: Annotated[int, _bound("Kills")] = 1,
+    restarts: Annotated[int, _bound("Restarts")] = 0,
+    timers: Annotated[int, _bound("Timers that fire")] = 0,
+    expiries: Annotated[int, _bound("Sessions that expire")] = 0,
     fetches_only: Annotated[
-        bool, typer.Option("--fetches-only", help="All but fetches arrives at once.")
+        bool,
+        typer.Option(
+            "--fetches-only",
+            help="Messages other than fetches arrive at once.",
+            rich_help_panel=_BOUNDS,
+        ),
     ] = False,
-    states: Annotated[int, typer.Option(min=1, help="So many states, then the end.")] = 1_000_000,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document only.")] = False,
+    states: Annotated[
+        int, typer.Option(min=1, help="Stop after so many states.", rich_help_panel=_BOUNDS)
+    ] = 1_000_000,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document, and nothing else.")
+    ] = False,
 ) -> None:
     """Search the simulation for schedules that lose, shrink them, save them as scenario files."""
     from neaptide.harness.explore import Asked, parse_search_faults
