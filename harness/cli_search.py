@@ -53,7 +53,8 @@ def explore(
     nemesis: Annotated[
         str,
         typer.Option(
-            help="Faults, separated by commas: kill, hold, cut, pause, wait, stop, zombie, stale, consume, commit, power_off.",
+            help="Faults, separated by commas: kill, hold, cut, pause, wait, stop, zombie, stale,"
+            " consume, commit, power_off.",
             rich_help_panel=_WHAT,
         ),
     ] = "kill,hold,cut,pause,wait",
