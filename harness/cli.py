@@ -35,6 +35,7 @@ from neaptide.harness.options import (
     Matrix,
     Nemesis,
     Nodes,
+    RetriesUnknown,
     Seed,
 )
 from neaptide.harness.version import VERSION
@@ -77,6 +78,7 @@ def repro(
         bool, typer.Option("--resume", help="Count what is in the runs directory already.")
     ] = False,
     kafka_home: KafkaHome = None,
+    retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
@@ -108,7 +110,15 @@ def repro(
     output.err.print(f"seed {number}")
     spark = SparkStart()
     with output.telling(len(todo)) as teller:
-        results = run_cells(todo, number, spark, teller.tell, place, resume=resume)
+        results = run_cells(
+            todo,
+            number,
+            spark,
+            teller.tell,
+            place,
+            resume=resume,
+            retries_unknown=retries_unknown,
+        )
     spark.stop()
     report_to_ci(results)
     agrees = bool(results) and all(result.agrees for result in results)

@@ -16,7 +16,7 @@ from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import check_place, parse_place
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
-from neaptide.harness.options import Host, Image, Json, KafkaHome, Nodes, Seed
+from neaptide.harness.options import Host, Image, Json, KafkaHome, Nodes, RetriesUnknown, Seed
 
 
 def replay(
@@ -30,6 +30,7 @@ def replay(
     twice: Annotated[
         bool, typer.Option("--twice", help="In the simulation: see that both runs are the same.")
     ] = False,
+    retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
@@ -57,7 +58,9 @@ def replay(
     todo = [Cell(scenario, str(file), one) for one in systems for _ in range(repeat)]
     spark = SparkStart()
     with output.telling(len(todo)) as teller:
-        results = run_cells(todo, number, spark, teller.tell, place)
+        results = run_cells(
+            todo, number, spark, teller.tell, place, retries_unknown=retries_unknown
+        )
     spark.stop()
     report_to_ci(results)
     is_expected = {str(one): expected_outcome(scenario, one.like) for one in systems}

@@ -41,6 +41,15 @@ KafkaHome = Annotated[
         help="An unpacked Apache Kafka (libs/*.jar), run as kafka:home.", rich_help_panel=CLUSTER
     ),
 ]
+RetriesUnknown = Annotated[
+    int,
+    typer.Option(
+        "--retries-unknown",
+        min=0,
+        help="Play what proved nothing again, so often at most. Never an anomaly.",
+        rich_help_panel=VERDICT,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(help="Of every random choice; drawn and printed if you give none."),

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.hosts.place import LOCAL, Place
-from neaptide.clusters.own.parsing import SUFFIX
 from neaptide.harness.checking import SparkStart, check_and_report
 from neaptide.harness.matrix import finished_runs
 from neaptide.harness.play import Played, play, refused_by_own
-from neaptide.harness.systems import KNOWN, System, fetch, parse_system, parse_systems
+from neaptide.harness.systems import KNOWN, System, fetch, like_of, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
 from neaptide.results.outcomes import observed
@@ -112,12 +111,8 @@ def not_served(chosen: list[tuple[Path, Scenario]], systems: list[str]) -> list[
         {"scenario": scenario.name, "system": system, "lacks": what}
         for _, scenario in chosen
         for system in systems or KNOWN
-        if (what := lacks(scenario, _like(system))) is not None
+        if (what := lacks(scenario, like_of(system))) is not None
     ]
-
-
-def _like(system: str) -> str:
-    return parse_system(system).like if system.endswith(SUFFIX) else system
 
 
 def run_cells(
@@ -128,11 +123,34 @@ def run_cells(
     place: Place = LOCAL,
     *,
     resume: bool = False,
+    retries_unknown: int = 0,
 ) -> list[Result]:
     """Plays each cell, then judges all runs in one Spark job.
 
     `resume`: a cell that an earlier command has played to its end is not played again.
+    `retries_unknown`: so often what proved nothing is played again. An anomaly never is.
     """
+    results = _played_and_judged(todo, seed, spark, tell, place, resume=resume)
+    for _ in range(retries_unknown):
+        again = [n for n, result in enumerate(results) if result.observed == "unknown"]
+        if not again:
+            break
+        tell(f"{len(again)} proved nothing: once more", len(todo))
+        replayed = _played_and_judged([todo[n] for n in again], seed, spark, tell, place)
+        for n, result in zip(again, replayed, strict=True):
+            results[n] = result
+    return results
+
+
+def _played_and_judged(
+    todo: list[Cell],
+    seed: int,
+    spark: SparkStart,
+    tell: Callable[[str, float], None],
+    place: Place,
+    *,
+    resume: bool = False,
+) -> list[Result]:
     played: list[tuple[Cell, Played, float]] = []
     saved: dict[tuple[str, str], list[Path]] = {}
     for number, cell in enumerate(todo):

@@ -140,6 +140,11 @@ def parse_system(text: str, home: Home | None = None) -> System:
     return System(kind, version)
 
 
+def like_of(text: str) -> str:
+    """By what name scenarios speak of it: of a file of the user's own, what it behaves like."""
+    return parse_system(text).like if text.endswith(SUFFIX) else text
+
+
 def brokers_of(system: System) -> tuple[int, ...]:
     """Their ids, where the system has its own: empty where whoever asks chooses them.
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from neaptide.harness.ci import line_of
-from neaptide.harness.systems import KNOWN, check_system_on, parse_system
+from neaptide.harness.systems import KNOWN, check_system_on, like_of, parse_system
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text
 from neaptide.harness.testing.lab import Settings
 from neaptide.nemesis.fields import ScenarioError
@@ -48,7 +48,7 @@ def systems_of(scenario: Scenario, asked: Sequence[str]) -> list[str]:
     """What is asked for; else the own generations of which the file expects something, or the
     newest. A system that does not serve the scenario is left out."""
     chosen = asked or [name for name in KNOWN if expected_outcome(scenario, name) is not None]
-    return [name for name in chosen or KNOWN[-1:] if lacks(scenario, name) is None]
+    return [name for name in chosen or KNOWN[-1:] if lacks(scenario, like_of(name)) is None]
 
 
 class ScenarioItem(pytest.Item):
@@ -67,7 +67,7 @@ class ScenarioItem(pytest.Item):
 
     @property
     def expected(self) -> str | None:
-        return expected_outcome(self.scenario, self.name)
+        return expected_outcome(self.scenario, like_of(self.name))
 
     def runtest(self) -> None:
         if self.judged is None:
