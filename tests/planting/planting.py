@@ -310,6 +310,17 @@ def _processed_twice(d: _Draft) -> tuple[Planted, ...]:
     return (p.at_offset("processed-twice", p.at),)
 
 
+def _skipped_by_commit(d: _Draft) -> tuple[Planted, ...]:
+    """A group that promises at most once has committed past a record that nobody processed."""
+    p, group = d.place, f"group-{d.place.partition}-{d.place.at}"
+    setting = {**p.row("setting", None, "at-most-once"), "key": "delivery"}
+    done = {**p.row("process", p.at, None), "key": group}
+    position = {**p.row("commit", p.at + 2, None), "key": group}
+    d.before.append(Op(-1, (setting,), "info"))
+    d.polls += [Op(_STRANGERS + p.at, (row,)) for row in (done, position)]
+    return (p.at_offset("skipped-by-commit", p.at + 1),)
+
+
 def _owned_twice(d: _Draft) -> tuple[Planted, ...]:
     p = d.place
 
@@ -348,6 +359,7 @@ PLANTS: Final[Mapping[str, Callable[[_Draft], tuple[Planted, ...]]]] = {
     "G1c": _g1c,
     "torn-transaction": _torn_transaction,
     "processed-twice": _processed_twice,
+    "skipped-by-commit": _skipped_by_commit,
     "owned-twice": _owned_twice,
 }
 UNSEEN: Final = "unseen"
