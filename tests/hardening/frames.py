@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -133,9 +134,10 @@ class Broker:
         """The one that listens on the client port."""
         port = self.cluster.client_port(0)
         for process in psutil.Process().children(recursive=True):
-            for connection in process.net_connections("tcp"):
-                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                    return process
+            with suppress(psutil.Error):  # one that has just ended
+                for connection in process.net_connections("tcp"):
+                    if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                        return process
         raise HardeningError("the broker has ended")
 
     def serve(self, seen: Seen) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import psutil
@@ -159,9 +159,10 @@ def test_a10_bombs_of_zstd_make_the_broker_neither_deaf_nor_large(cluster: LiveC
 
 def _process(port: int) -> psutil.Process:
     for process in psutil.Process().children(recursive=True):
-        for connection in process.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
-                return process
+        with suppress(psutil.Error):  # one that has just ended
+            for connection in process.net_connections("tcp"):
+                if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
+                    return process
     raise AssertionError(f"nobody listens on {port}")
 
 

@@ -69,7 +69,7 @@ def test_a_fault_is_done_when_its_method_returns(lab: Lab) -> None:
 def test_a_cluster_that_ends_by_itself_says_so(lab: Lab, tmp_path: Path) -> None:
     cluster = lab.cluster(brokers=1)
     for process in started(tmp_path):
-        if "neaptide.nemesis.gate" in process.cmdline():
+        if "neaptide.nemesis.gate" in process.info["cmdline"]:
             process.kill()
     with pytest.raises(NeaptideFailure, match="has ended: ") as failure:
         cluster.wait_until(lambda: False, 30, "something that never is")

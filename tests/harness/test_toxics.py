@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -131,13 +132,16 @@ def test_a_server_that_dies_ends_the_run_and_is_named(tmp_path: Path) -> None:
     with subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, **stores}, stdout=subprocess.DEVNULL
     ) as process:
-        server = server_of(process.pid)
-        progress = tmp_path / "runs"
-        while len(list(progress.glob("20*/logs/broker-*.log"))) < 3:  # the run is under way
-            assert process.poll() is None
-            time.sleep(0.05)
-        os.kill(server.pid, signal.SIGKILL)
-        assert process.wait(120) == 2
+        try:
+            server = server_of(process.pid)
+            progress = tmp_path / "runs"
+            while len(list(progress.glob("20*/logs/broker-*.log"))) < 3:  # the run is under way
+                assert process.poll() is None
+                time.sleep(0.05)
+            os.kill(server.pid, signal.SIGKILL)
+            assert process.wait(120) == 2
+        finally:
+            process.terminate()  # else a failure would wait for as long as the scenario does
     [incident] = json.loads((progress / "latest" / "run.json").read_text())["incidents"]
     assert "toxiproxy" in incident["why"]
     assert "was ended by SIGKILL" in incident["why"]
@@ -147,8 +151,9 @@ def test_a_server_that_dies_ends_the_run_and_is_named(tmp_path: Path) -> None:
 def server_of(pid: int) -> psutil.Process:
     while True:
         for process in psutil.Process(pid).children(recursive=True):
-            if "-port" in process.cmdline() and TOKEN_VARIABLE in process.environ():
-                return process
+            with suppress(psutil.Error):  # one that has just ended has neither
+                if "-port" in process.cmdline() and TOKEN_VARIABLE in process.environ():
+                    return process
         time.sleep(0.05)
 
 
