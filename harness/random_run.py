@@ -158,6 +158,7 @@ async def _do_faults(
             await asyncio.sleep(_PROGRESS_S)
 
     telling = asyncio.create_task(tell())
+    telling.add_done_callback(lambda _: nemesis.stopping.set())  # its failure ends the load
     try:
         await nemesis.play(asked.time_s)
     finally:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,12 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def processes(what: str = "") -> list[psutil.Process]:
     """Those of runs that this process has started, by what they run."""
-    return [
-        process
-        for process in psutil.Process().children()
-        if TOKEN_VARIABLE in process.environ() and what in " ".join(process.cmdline())
-    ]
+    found = []
+    for process in psutil.Process().children():
+        with suppress(psutil.Error):  # one that has just ended has neither
+            if TOKEN_VARIABLE in process.environ() and what in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 def sends(number: signal.Signals, what: str) -> Mischief:
