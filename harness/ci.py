@@ -1,9 +1,8 @@
 """What a CI system shows of runs: annotations and a summary on GitHub.
 
 GitHub reads lines that begin with `::error` (on standard error, too, so that `--json` stays one
-document), and the Markdown file that
-GITHUB_STEP_SUMMARY names; where it is not GitHub, nothing is written. JUnit files, which all
-systems read, are `neaptide.results.junit`.
+document), and the Markdown file that GITHUB_STEP_SUMMARY names; where it is not GitHub, nothing is
+written. JUnit files, which all systems read, are `neaptide.results.junit`.
 """
 
 from __future__ import annotations
@@ -59,6 +58,10 @@ def line_of(lines: Sequence[str], outcome: str | None) -> int:
     return next(iter(expects), 1)
 
 
+def is_github(environ: Mapping[str, str] = os.environ) -> bool:
+    return environ.get("GITHUB_ACTIONS") == "true"
+
+
 def judged(
     runs: Sequence[tuple[Path, Mapping[str, Any]]],
     good: Sequence[bool],
@@ -80,15 +83,18 @@ def judged(
 
 def report(findings: Sequence[Finding], environ: Mapping[str, str] = os.environ) -> None:
     """On GitHub: an annotation for each run that is not good, and all of them in the summary."""
-    if environ.get("GITHUB_ACTIONS") != "true":
+    if not is_github(environ):
         return
     for finding in findings:
         if not finding.good:
             print(annotation(*_annotated(finding)), file=sys.stderr, flush=True)
     summary = environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(markdown(findings))
+        try:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(markdown(findings))
+        except OSError as error:  # the verdicts stand
+            print(f"There is no summary: {summary}: {error.strerror}.", file=sys.stderr)
 
 
 def annotation(file: str, line: int, title: str, text: str) -> str:

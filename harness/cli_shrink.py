@@ -25,7 +25,7 @@ from neaptide.nemesis.drawn.schedule import Schedule, load_schedule
 from neaptide.nemesis.drawn.shrinking import length_s, shrink
 from neaptide.results.run import Run, read_run
 from neaptide.results.store import find_run, write_json
-from neaptide.results.verdicts import read_verdict
+from neaptide.results.verdicts import read_verdict, why_not_believed
 
 SCHEDULE_FILE = "shrunk.json"
 
@@ -109,6 +109,9 @@ def _outcome(directory: Path) -> str:
     run, verdict = read_run(directory), read_verdict(directory)
     if run.kind != "random" or not isinstance(run.schedule, list) or not run.schedule:
         raise UsageError(f"{directory.name} is no random run with faults: there is no schedule.")
+    doubt = why_not_believed(directory, verdict)
+    if doubt is not None:
+        raise UsageError(f"{directory.name} cannot be made smaller: {doubt}.")
     if verdict is None or verdict["verdict"] != "anomalous":
         raise UsageError(
             f"{directory.name} has no anomaly; name a run that has, as `neaptide check` says."
@@ -127,18 +130,26 @@ def command(run: Run, schedule: Schedule, file: Path) -> list[str]:
 
 def _play(run: Run, schedule: Schedule, file: Path) -> Tried:
     write_json(file, {"schedule": [phase.to_json() for phase in schedule]})
-    done = subprocess.run(
-        [sys.executable, "-m", "neaptide.harness.cli", *command(run, schedule, file), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [sys.executable, "-m", "neaptide.harness.cli", *command(run, schedule, file), "--json"]
     try:
-        verdict: dict[str, Any] = json_.loads(done.stdout)
+        verdict: dict[str, Any] = json_.loads(output_of(words))
     except ValueError:
         verdict = {}
     outcome = str(verdict.get("outcome", "failed"))
     return Tried(len(schedule), _count(schedule), outcome, str(verdict.get("run", "")))
+
+
+def output_of(words: list[str]) -> str:
+    """What a command prints. Who is interrupted lets it end in order: it has brokers to stop."""
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            return process.communicate()[0]
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
 
 
 def _count(schedule: Schedule) -> int:

@@ -88,6 +88,13 @@ def test_elsewhere_nothing_is_written(
     assert not summary.exists()
 
 
+def test_a_summary_that_cannot_be_written_takes_nothing_away(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ci.report(ci.judged([(run, LOST)], [True]), github(tmp_path / "nowhere" / "summary.md"))
+    assert "There is no summary: " in capsys.readouterr().err
+
+
 def test_the_summary_draws_the_rounds_of_what_is_bad(run: Path, tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,27 @@ def test_where_another_play_loses_nothing_the_schedule_stays_and_the_status_says
     assert result.exit_code == 2
     assert "there may be smaller ones" in result.stdout
     assert load_schedule(lost / "shrunk.json", (0, 1, 2), 1) == SCHEDULE
+
+
+def test_a_run_that_other_rules_have_judged_is_judged_again_first(lost: Path) -> None:
+    old = {"verdict": "anomalous", "outcome": "lost", "made_by": {"rules": RULES_VERSION - 1}}
+    write_json(lost / "verdict.json", old)
+    result = CliRunner().invoke(app, ["shrink", str(lost)])
+    assert "judge it again" in str(result.exception)
+
+
+def test_who_is_interrupted_lets_the_run_end_in_order(tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    child = (
+        "import signal, sys, time, pathlib, os\n"
+        f"ended = pathlib.Path({str(ended)!r})\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (ended.write_text('x'), os._exit(0)))\n"
+        "os.kill(os.getppid(), signal.SIGINT)\n"
+        "time.sleep(60)\n"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        cli_shrink.output_of([sys.executable, "-c", child])
+    assert ended.exists()
 
 
 @pytest.mark.parametrize(
