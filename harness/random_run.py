@@ -29,18 +29,18 @@ from neaptide.workloads.catalog import WORKLOADS
 Progress = Callable[[str, float, Mapping[str, int]], None]
 _PROGRESS_S: Final = 0.5
 # So that a fault of seconds is a fault, and not one long hiccup.
-_DEFAULT_SETTINGS: Final = {
+SHORT_TIMES: Final = {
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.backoff.ms": "100",
     "replica.fetch.wait.max.ms": "100",
     "replica.socket.timeout.ms": "3000",
     "zookeeper.session.timeout.ms": "2000",
-    "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
 }
+_DEFAULT_SETTINGS: Final = {**SHORT_TIMES, "min.insync.replicas": "2"}
 # A fault that is aimed at fetch rounds holds for as long as a session lasts, and no follower leaves
 # the ISR for that.
-_AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
+AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 
 def producer_options(asked: RandomRun) -> ProducerOptions:
@@ -82,7 +82,7 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
                 asked.system,
                 {
                     **_DEFAULT_SETTINGS,
-                    **(_AIMED_SETTINGS if "rounds" in names else {}),
+                    **(AIMED_SETTINGS if "rounds" in names else {}),
                     **brokers_settings(asked.workload, len(brokers)),
                 },
             ),

@@ -2,3 +2,9 @@
 
 Loaded by pytest alone, by the entry point `pytest11`; docs/pytest.md says how it is used.
 """
+
+from __future__ import annotations
+
+from typing import Final
+
+SUFFIX: Final = ".neaptide.toml"  # of scenario files that are tests

@@ -24,6 +24,7 @@ from neaptide.harness.ending import end, heal_all
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import IncidentError, guarded
 from neaptide.harness.observed import StageObserved
+from neaptide.harness.random_run import AIMED_SETTINGS, SHORT_TIMES
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, client_settings
@@ -39,15 +40,6 @@ from neaptide.workloads.recorder import TABLE, Recorder, writer_label
 T = TypeVar("T")
 NAMES: Final = "ABCDEFGHI"
 _WITHIN_S: Final = 60.0
-# So that a fault of seconds is a fault, and not one long hiccup.
-_SETTINGS: Final = {
-    "replica.lag.time.max.ms": "5000",
-    "replica.fetch.backoff.ms": "100",
-    "replica.fetch.wait.max.ms": "100",
-    "zookeeper.session.timeout.ms": "2000",
-    "unclean.leader.election.enable": "false",
-}
-
 # librdkafka reports each connection that is refused, also when the cluster is gone with its test.
 _QUIET: Final = {"log_level": 2}
 
@@ -82,7 +74,9 @@ class ClusterAsked:
             )
             for topic, partitions in self.topics.items()
         )
-        return ClusterSpec(ids, {**_SETTINGS, **self.settings}, first, more=tuple(more))
+        return ClusterSpec(
+            ids, {**SHORT_TIMES, **AIMED_SETTINGS, **self.settings}, first, more=tuple(more)
+        )
 
     def record(self) -> Run:
         run = new_run(self.name, self.system, self.seed, "random")

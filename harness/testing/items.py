@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from neaptide.harness.ci import line_of
 from neaptide.harness.systems import KNOWN, check_system_on, like_of, parse_system
+from neaptide.harness.testing import SUFFIX
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text
 from neaptide.harness.testing.lab import Settings
 from neaptide.nemesis.fields import ScenarioError
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks, parse_scenario
 from neaptide.results.outcomes import observed
-
-SUFFIX: Final = ".neaptide.toml"
 
 
 class ScenarioFile(pytest.File):

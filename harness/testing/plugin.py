@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from neaptide.harness.testing import SUFFIX
+
 if TYPE_CHECKING:
     from neaptide.harness.testing.items import ScenarioFile
     from neaptide.harness.testing.lab import Lab, Settings
-
-_SUFFIX: Final = ".neaptide.toml"
 
 
 _SETTINGS: Final = pytest.StashKey["Settings"]()
@@ -87,7 +87,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
-    if not file_path.name.endswith(_SUFFIX):
+    if not file_path.name.endswith(SUFFIX):
         return None
     from neaptide.harness.testing.items import ScenarioFile
 
@@ -155,11 +155,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report: pytest.TestReport = outcome.get_result()
     if report.when == "call":
         item.stash[_FAILED] = report.failed
-    error = call.excinfo.value if call.excinfo is not None else None
-    if error is None or "neaptide.harness" not in type(error).__module__:
+    if call.excinfo is None or _SETTINGS not in item.config.stash:
         return
     from neaptide.harness.testing.findings import NeaptideFailure
 
+    error = call.excinfo.value
     if isinstance(error, NeaptideFailure):
         report.longrepr = str(error)
         report.user_properties.append(("neaptide_run", str(error.run)))
