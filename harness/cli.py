@@ -243,6 +243,8 @@ def run(
         )
         from neaptide.workloads.catalog import find_workload
 
+        if ":" in workload:
+            sys.path.insert(0, str(Path.cwd()))  # as with `python -m`, which finds modules here
         found = find_workload(workload)
         faults, saved = parse_nemesis(nemesis, chosen, place, _tell_line)
         ids = brokers_of(chosen)

@@ -22,10 +22,11 @@ from neaptide.nemesis.drawn.schedule import (
     load_schedule,
     parse_faults,
 )
-from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, WORKLOADS, Workload
+from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, Workload, find_workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
 from neaptide.workloads.roles.role import transactional_id
+from neaptide.workloads.roles.table import find_role
 
 # Where one more record at the end of each partition disturbs nothing.
 _OF_USED: Final = ("append", "txn", "bank", "groups", "rebalance")
@@ -81,7 +82,7 @@ class RandomRun:
     @property
     def coordinated(self) -> tuple[str, CoordinatorKind] | None:
         """Whose coordinator is a target: of the workload's group, or of a transactional id."""
-        workload = WORKLOADS[self.workload]
+        workload = find_workload(self.workload)
         if workload.group is not None:
             return str(self.options.get("group", workload.group)), "group"
         if workload.transactional_id is not None:
@@ -118,7 +119,7 @@ class RandomRun:
             *(
                 f"--option {shlex.quote(f'{name}={value}')}"
                 for name, value in self.options.items()
-                if value != WORKLOADS[self.workload].options[name].default
+                if value != find_workload(self.workload).options[name].default
             ),
             *([f"--min-acked {self.min_acked}"] if self.min_acked != 1 else []),
             *(
@@ -128,7 +129,7 @@ class RandomRun:
             f"--seed {self.seed}",
             *self.place.options,
         ]
-        return f"neaptide run {self.workload} {' '.join(options)}"
+        return f"neaptide run {shlex.quote(self.workload)} {' '.join(options)}"
 
 
 # --- checks --------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ def check_idempotence(asked: RandomRun) -> RandomRun:
 
 def check_load(asked: RandomRun) -> RandomRun:
     """Raises UsageError where a workload, a client library and a system do not go together."""
-    workload = WORKLOADS[asked.workload]
+    workload = find_workload(asked.workload)
     if asked.client not in LIBRARIES:
         raise UsageError(
             f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
@@ -269,6 +270,7 @@ def check_load(asked: RandomRun) -> RandomRun:
             f"--client {asked.client}: the settings of [client] in {used.file} are librdkafka's;"
             f" choose --client {DEFAULT}."
         )
+    _check_roles(workload)
     for what in sorted(workload.needs):
         _check_served(workload.name, what, asked.system)
     _check_protocol(asked)
@@ -278,6 +280,14 @@ def check_load(asked: RandomRun) -> RandomRun:
     if workload.named and asked.topics != 1:
         raise UsageError(f"The workload {workload.name} has topics of its own: leave out --topics.")
     return asked
+
+
+def _check_roles(workload: Workload) -> None:
+    for clients in workload.clients:
+        try:
+            find_role(clients.role)
+        except (LookupError, TypeError) as error:
+            raise UsageError(f"The workload {workload.name} cannot be run: {error}") from None
 
 
 def _check_served(workload: str, what: str, system: System) -> None:

@@ -13,7 +13,7 @@ from neaptide.harness.ending import READ_WITHIN_S
 from neaptide.harness.random_asked import RandomRun
 from neaptide.harness.stage import NEMESIS_PROCESS, Stage
 from neaptide.results.run import Incident
-from neaptide.workloads.catalog import WORKLOADS, Clients
+from neaptide.workloads.catalog import Clients, find_workload
 from neaptide.workloads.clients import Clients as ClientsProcess
 from neaptide.workloads.libraries.table import LIBRARIES
 from neaptide.workloads.pool import ClientPool
@@ -29,7 +29,7 @@ _REPLICAS: Final = 3
 
 def topics_of(asked: RandomRun, brokers: Sequence[int]) -> tuple[TopicSpec, ...]:
     """At least one."""
-    workload = WORKLOADS[asked.workload]
+    workload = find_workload(asked.workload)
     replicas = min(_REPLICAS, len(brokers))
     return tuple(
         TopicSpec(
@@ -43,7 +43,7 @@ def topics_of(asked: RandomRun, brokers: Sequence[int]) -> tuple[TopicSpec, ...]
 
 def names_of(asked: RandomRun) -> tuple[str, ...]:
     """Of the topics; on a cluster with others' topics they are named apart from those."""
-    names = WORKLOADS[asked.workload].topics(asked.topics)
+    names = find_workload(asked.workload).topics(asked.topics)
     if asked.system.used is None:
         return names
     return tuple(f"neaptide-{asked.seed}-{name}" for name in names)
@@ -51,7 +51,7 @@ def names_of(asked: RandomRun) -> tuple[str, ...]:
 
 def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
     """As many replicas of Kafka's own topics as there can be."""
-    settings = WORKLOADS[workload].broker_settings
+    settings = find_workload(workload).broker_settings
     return {
         name: str(min(int(value), brokers)) if name.endswith(("factor", "min.isr")) else value
         for name, value in settings.items()
@@ -60,7 +60,7 @@ def brokers_settings(workload: str, brokers: int) -> dict[str, str]:
 
 def tasks_of(asked: RandomRun) -> list[tuple[Task, bool]]:
     """What each client does, and whether it is never killed; those that may be come first."""
-    workload = WORKLOADS[asked.workload]
+    workload = find_workload(asked.workload)
     names = names_of(asked)
     tasks = []
     for clients in sorted(workload.clients, key=lambda one: one.lives):
@@ -106,7 +106,7 @@ class RandomLoad:
         stage, asked = self.stage, self.asked
         await asyncio.to_thread(LIBRARIES[asked.client]().prepare)
         await stage.start_clients(ProducerOptions())
-        _say_settings(stage, WORKLOADS[asked.workload].said(asked.options))
+        _say_settings(stage, find_workload(asked.workload).said(asked.options))
 
         async def start(number: int) -> ClientsProcess:
             journal = asked.kills_clients

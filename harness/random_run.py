@@ -24,7 +24,7 @@ from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
-from neaptide.workloads.catalog import WORKLOADS
+from neaptide.workloads.catalog import find_workload
 
 Progress = Callable[[str, float, Mapping[str, int]], None]
 _PROGRESS_S: Final = 0.5
@@ -45,7 +45,7 @@ AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 def producer_options(asked: RandomRun) -> ProducerOptions:
     """As many in flight as the leader knows again: five, but on our 0.11 one."""
-    if not (asked.idempotence or WORKLOADS[asked.workload].idempotence):
+    if not (asked.idempotence or find_workload(asked.workload).idempotence):
         return ProducerOptions()
     rules = generation_of(asked.system)
     return ProducerOptions(True, in_flight_of(rules) if rules else MAX_IN_FLIGHT_IDEMPOTENT)
@@ -67,8 +67,8 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
             "client": asked.client,
             "acks": asked.acks,
             "rate": asked.rate,
-            "idempotence": asked.idempotence or WORKLOADS[asked.workload].idempotence,
-            "subscribe": WORKLOADS[asked.workload].group is not None,
+            "idempotence": asked.idempotence or find_workload(asked.workload).idempotence,
+            "subscribe": find_workload(asked.workload).group is not None,
             "producers": asked.producers,
             "consumers": asked.consumers,
             "options": dict(asked.options),

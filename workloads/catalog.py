@@ -1,13 +1,16 @@
 """The workloads by name: which clients there are, on which topics, with which options.
 
-Who adds a workload adds a row here, and roles where those that exist do not do. What is recorded is
-in results.schema, what is checked in checkers.anomalies; docs/workloads.md prints these tables.
+Who adds a workload adds a row here, and roles where those that exist do not do. A workload outside
+of this project is a `Workload` of a module, named as `shop.load:ORDERS`. What is recorded is in
+results.schema, what is checked in checkers.anomalies; docs/workloads.md prints these tables.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final, Literal
 
 from neaptide.clusters.errors import UsageError
@@ -37,7 +40,10 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """So many clients of one role: as --producers or --consumers says, or one."""
+    """So many clients of one role: as --producers or --consumers says, or one.
+
+    `role`: a name of workloads.roles.table, or the class of one, as `shop.load:OrderClient`.
+    """
 
     role: str
     many: Literal["producers", "consumers", "one"]
@@ -234,14 +240,33 @@ _ALL: Final = (
 WORKLOADS: Final[Mapping[str, Workload]] = {workload.name: workload for workload in _ALL}
 
 
+@cache
 def find_workload(name: str) -> Workload:
-    """Raises UsageError."""
+    """One of the table, or of a module of somebody's own: `shop.load:ORDERS`. Raises UsageError."""
+    if ":" in name:
+        return _find_own(name)
     if name not in WORKLOADS:
         raise UsageError(
             f"There is no workload {name!r}; it must be one of {', '.join(WORKLOADS)},"
+            " or of a module of your own: module:NAME,"
             " or a scenario: one of `neaptide list`, or a file that ends in .toml."
         )
     return WORKLOADS[name]
+
+
+def _find_own(name: str) -> Workload:
+    try:
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"The workload {name} cannot be loaded: {error}. It must be module:NAME, of a module"
+            " in this directory, in an installed package or on PYTHONPATH."
+        ) from None
+    if not isinstance(found, Workload):
+        raise UsageError(
+            f"{name} is a {type(found).__name__}; it must be a neaptide.workloads.catalog.Workload."
+        )
+    return replace(found, name=name)
 
 
 def table() -> str:

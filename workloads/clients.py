@@ -72,7 +72,9 @@ class Clients:
         name = f"clients-{config.number}"
         argv = (sys.executable, "-m", "neaptide.workloads.worker", str(path))
         log = config.directory / "logs" / f"{name}.log"
-        env = {SECRET_SETTINGS: json.dumps(dict(secret))} if secret else {}
+        env = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # roles of somebody's own
+        if secret:
+            env[SECRET_SETTINGS] = json.dumps(dict(secret))
         process = await host.start(
             ProcessSpec(name, argv, config.directory, log, env=env, pipes=True)
         )

@@ -33,7 +33,7 @@ from neaptide.workloads.polling import Poller, read_to_end
 from neaptide.workloads.protocol import SECRET_SETTINGS, ClientsConfig
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.roles.role import Desk, Role, Task
-from neaptide.workloads.roles.table import ROLES
+from neaptide.workloads.roles.table import find_role
 from neaptide.workloads.scripted import ClientConfig, ScriptedClients
 from neaptide.workloads.sending import Sender
 
@@ -234,7 +234,8 @@ class Worker:
             self._config.settings if is_first else {},
             self._config.producer if is_first else {},
         )
-        role = self._library.roles.get(wanted.role, ROLES[wanted.role])(desk, wanted)
+        made = self._library.roles.get(wanted.role) or find_role(wanted.role)
+        role = made(desk, wanted)
         self._roles.append(role)
         role.start()
 

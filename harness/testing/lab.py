@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,11 +65,20 @@ class Judge:
 class Lab:
     """For one test. `close` ends what it has started, and judges what was not judged."""
 
-    def __init__(self, judge: Judge, name: str, system: str, seed: int, place: Place) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        name: str,
+        system: str,
+        seed: int,
+        place: Place,
+        workloads: Mapping[str, str] | None = None,
+    ) -> None:
         self._judge = judge
         self._name = name
         self._seed = seed
         self._place = place
+        self._workloads = workloads or {}
         self._loop: Loop | None = None
         self._clusters: list[LiveCluster] = []
         self.system = system  # what --neaptide-system says
@@ -120,13 +129,16 @@ class Lab:
         time_s: float = 20,
         **asked: Any,
     ) -> Judged:
-        """`neaptide run`, judged. `asked`: fields of RandomRun, as rate, acks, partitions."""
+        """`neaptide run`, judged. `workload`: its name, or what pytest_neaptide_workloads names.
+
+        `asked`: fields of RandomRun, as rate, acks, partitions.
+        """
         from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
         from neaptide.harness.random_run import run_random
         from neaptide.workloads.catalog import find_workload
 
         chosen = self._find(system)
-        found = find_workload(workload)
+        found = find_workload(self._workloads.get(workload, workload))
         faults, saved = parse_nemesis(nemesis, chosen)
         options = found.parse_options(_texts(asked.pop("options", {})))
         full = RandomRun(
@@ -206,10 +218,11 @@ class Settings:
     batch: int
     retries_unknown: int
     judge: Judge
+    workloads: Mapping[str, str] = field(default_factory=dict)  # of one's own: module:NAME
 
     def lab(self, name: str, system: str | None = None) -> Lab:
         chosen = system or (self.systems[0] if self.systems else DEFAULT_SYSTEM)
-        return Lab(self.judge, name, chosen, self.seed, self.place)
+        return Lab(self.judge, name, chosen, self.seed, self.place, self.workloads)
 
 
 def _texts(settings: Mapping[str, Any] | None) -> dict[str, str]:

@@ -121,6 +121,7 @@ def _settings(config: pytest.Config) -> Settings:
         1 if hasattr(config, "workerinput") else max(1, config.getoption("--neaptide-batch")),
         config.getoption("--neaptide-retries-unknown"),
         Judge(lambda run: _own_checks(config, run)),
+        _own_workloads(config),
     )
     config.stash[_SETTINGS] = settings
     return settings
@@ -129,6 +130,14 @@ def _settings(config: pytest.Config) -> Settings:
 def _own_checks(config: pytest.Config, run: Path) -> list[str]:
     found = config.hook.pytest_neaptide_check(run=run)
     return [str(sentence) for sentences in found for sentence in sentences or ()]
+
+
+def _own_workloads(config: pytest.Config) -> dict[str, str]:
+    return {
+        str(name): str(where)
+        for workloads in config.hook.pytest_neaptide_workloads()
+        for name, where in (workloads or {}).items()
+    }
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

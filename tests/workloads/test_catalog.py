@@ -11,8 +11,8 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness.random_asked import RandomRun, check_load
 from neaptide.harness.random_load import tasks_of
 from neaptide.harness.systems import parse_systems
-from neaptide.workloads.catalog import WORKLOADS, find_workload, table
-from neaptide.workloads.roles.table import ROLES
+from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload, table
+from neaptide.workloads.roles.table import ROLES, find_role
 
 OWN, NOW, NEW, OLD, OLDEST = parse_systems(
     ["neaptide:2.1", "kafka:3.9.1", "kafka:4.1.0", "kafka:0.10.2.2", "kafka:0.8.2.2"]
@@ -99,3 +99,51 @@ def test_whose_coordinator_is_a_target_is_what_the_first_client_is_called() -> N
     for workload, kind in (("txn", "txn"), ("stream", "stream"), ("bank", "teller")):
         assert asked(workload).coordinated == (f"neaptide-1-{kind}-0", "transaction")
     assert asked("append").coordinated is None
+
+
+# --- of somebody's own ---------------------------------------------------------------------------
+
+SHOP = Path(__file__).parents[1] / "sample_shop"
+NOT_A_ROLE = Workload("w", "", (Clients(f"{__name__}:SHOP", "producers"),))
+NO_ROLE = Workload("w", "", (Clients("nobody", "producers"),))
+
+
+def test_a_workload_of_a_module_is_found_with_its_options_and_roles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(SHOP)
+    run = check_load(asked("shop.load:ORDERS", options={"customers": 7}))
+    assert run.options == {"customers": 7}
+    assert "neaptide run shop.load:ORDERS " in run.repeat()
+    assert "--option customers=7" in run.repeat()
+    [producer, consumer] = [task for task, _ in tasks_of(run)]
+    assert find_role(producer.role).sends
+    assert consumer.role == "consumer"
+
+
+def test_the_module_of_the_document_is_the_one_that_runs() -> None:
+    document = (Path(__file__).parents[2] / "docs" / "workloads.md").read_text()
+    code = document.split("In `shop/load.py`:\n\n```python\n")[1].split("```")[0]
+    assert (SHOP / "shop" / "load.py").read_text().endswith(code)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("no.such:ORDERS", "cannot be loaded: No module named"),
+        (f"{__name__}:NOTHING", "cannot be loaded: .* has no attribute 'NOTHING'"),
+        (f"{__name__}:SHOP", "must be a neaptide.workloads.catalog.Workload"),
+        ("not a name:at all", "cannot be loaded"),
+    ],
+)
+def test_what_is_no_workload_is_refused_in_one_sentence(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        find_workload(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("NO_ROLE", "no role 'nobody'"), ("NOT_A_ROLE", "must be a class derived")]
+)
+def test_a_workload_whose_clients_are_none_is_refused(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        check_load(asked(f"{__name__}:{name}"))

@@ -1,7 +1,11 @@
-"""The roles by name: what a process of clients can be asked to be."""
+"""The roles by name: what a process of clients can be asked to be.
+
+A role of a workload outside of this project is named by its class: `shop.load:OrderClient`.
+"""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,3 +26,16 @@ ROLES: Final[Mapping[str, type[Role]]] = {
     "stable-watch": StableWatch,
     "member": GroupMember,
 }
+
+
+def find_role(name: str) -> type[Role]:
+    """Raises LookupError for a name that is none, TypeError for a class that is none."""
+    if name in ROLES:
+        return ROLES[name]
+    try:
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise LookupError(f"There is no role {name!r}: {error}") from None
+    if not (isinstance(found, type) and issubclass(found, Role)):
+        raise TypeError(f"{name} must be a class derived from neaptide.workloads.roles.role.Role.")
+    return found

@@ -35,3 +35,8 @@ def test_orders_are_taken_while_a_follower_is_paused(neaptide):
     cluster.resume("C")
     assert len(desk.accepted) == 20
     # Nobody checks the cluster here: neaptide does, at the end of the test.
+
+
+def test_no_order_of_a_load_is_lost_when_brokers_are_killed(neaptide):
+    run = neaptide.run("orders", nemesis="kill", time_s=5, rate=200, options={"customers": 3})
+    neaptide.assert_valid(run)
