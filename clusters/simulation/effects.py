@@ -12,6 +12,7 @@ from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.simulation import fetching, producing
+from neaptide.clusters.simulation.ending import die
 from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE, Entry
 from neaptide.clusters.simulation.parts import TimerDue
 
@@ -23,6 +24,9 @@ def carry_out(world: World, broker_id: int, effects: tuple[do.Effect, ...]) -> E
     """Returns the error with which a controller was refused, if so."""
     refusal: Error | None = None
     for effect in effects:
+        if isinstance(effect, do.Halt):
+            die(world, broker_id)
+            return refusal
         handler = _EFFECTS.get(type(effect))
         if handler is not None:
             handler(world, broker_id, effect)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.step import shut_down
 from neaptide.clusters.simulation import fetching, producing, sessions
 from neaptide.clusters.simulation.blocking import is_matched
 from neaptide.clusters.simulation.effects import carry_out
-from neaptide.clusters.simulation.network import CLIENTS, CONTROL, FETCH, SERVICE, Cut, Entry, Hold
+from neaptide.clusters.simulation.ending import die
+from neaptide.clusters.simulation.network import CLIENTS, FETCH, SERVICE, Cut, Entry, Hold
 from neaptide.clusters.simulation.world import World, start_broker
 
 __all__ = [
@@ -39,12 +39,12 @@ def kill(world: World, broker_id: int, *, delivered: bool = False) -> None:
     """SIGKILL. What it had sent and nobody has received is delivered, or discarded."""
     if delivered:
         _deliver_sent(world, broker_id)
-    _die(world, broker_id)
+    die(world, broker_id)
 
 
 def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int, int]:
     """SIGKILL, and its page cache is gone but for the records before `keep`, by partition."""
-    _die(world, broker_id)
+    die(world, broker_id)
     kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
     lost = world.own_disk(broker_id).lose_page_cache(kept)
     return {tp.partition: count for tp, count in lost.items() if tp.topic == world.spec.topic}
@@ -73,36 +73,6 @@ def _deliver_sent(world: World, broker_id: int) -> None:
 
     for entry in sorted(world.remove(is_sent), key=lambda entry: entry.sequence):
         world.deliver_now(entry)
-
-
-def _die(world: World, broker_id: int) -> None:
-    del world.brokers[broker_id]
-    del world.started_us[broker_id]
-    world.paused -= {broker_id}
-    world.expired -= {broker_id}
-    world.silent_since.pop(broker_id, None)
-    world.positions.pop(broker_id, None)
-    world.fenced -= {broker_id}
-    world.timers = {due: n for due, n in world.timers.items() if due.broker != broker_id}
-    for number, asked in tuple(world.asked.items()):
-        if broker_id in (asked.broker, asked.leader):
-            fetching.fail_request(world, number)
-    gone = world.remove(lambda entry: _dies_with(entry, broker_id))
-    if world.recorder is not None:
-        for entry in gone:
-            world.recorder.dropped(world, entry)
-    producing.broken(world, broker_id)
-    world.send_all(world.service.expire(broker_id))
-    world.unblock()
-
-
-def _dies_with(entry: Entry, broker_id: int) -> bool:
-    """All messages from it and to it, but what a controller goes on trying to tell it."""
-    link = entry.link
-    if link is None or broker_id not in (link.source, link.target):
-        return False
-    is_tried_again = link.channel == CONTROL and link.target == broker_id
-    return not is_tried_again or isinstance(entry.body, told.ControlResponded)
 
 
 def pause(world: World, broker_id: int) -> None:

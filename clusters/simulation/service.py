@@ -140,7 +140,7 @@ class Service:
     ) -> zk.LeaderAndIsrWritten | zk.LeaderAndIsrConflict:
         tp, state = request.partition, request.state
         known = self.states[tp].version if tp in self.states else -1
-        fenced = request.by_controller and state.controller_epoch != self.controller_epoch
+        fenced = request.is_fenced and state.controller_epoch != self.controller_epoch
         if fenced or state.version != known:
             return zk.LeaderAndIsrConflict(tp, state, request.by_controller)
         self._transactions += 1

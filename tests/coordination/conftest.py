@@ -66,7 +66,7 @@ class Participant:
     """A broker's side of the coordination: what it asks, and what it has heard and not yet read."""
 
     def __init__(
-        self, connect: str, broker_id: int, fence: bool, timeout_ms: int, unclean: bool = False
+        self, connect: str, broker_id: int, timeout_ms: int, unclean: bool = False
     ) -> None:
         self.broker_id = broker_id
         self.unread: list[CoordinationEvent] = []
@@ -81,7 +81,6 @@ class Participant:
             ),
             self._hear,
             asyncio.get_running_loop(),
-            fence_controller_writes=fence,
             clock=lambda: 1234,
         )
 
@@ -123,12 +122,11 @@ async def participant(
     connect: str,
     broker_id: int,
     *,
-    fence: bool = True,
     timeout_ms: int = 10_000,
     unclean: bool = False,
 ) -> AsyncIterator[Participant]:
     """A registered broker, and the end of its session."""
-    broker = Participant(connect, broker_id, fence, timeout_ms, unclean)
+    broker = Participant(connect, broker_id, timeout_ms, unclean)
     broker.coordination.start()
     try:
         await broker.hears(SessionStarted)

@@ -86,8 +86,8 @@ def test_C1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
         client = Client(connect, 10_000)
         client.kazoo.start()
         try:  # the zombie has not heard of its successor
-            late = WriteLeaderAndIsr(T0, state(2, 1, known.version, 1), True)
-            answer = StateWriter(client, fence).begin(late, Term(1, term.version))()
+            late = WriteLeaderAndIsr(T0, state(2, 1, known.version, 1), True, fence)
+            answer = StateWriter(client).begin(late, Term(1, term.version))()
         finally:
             client.close()
         expected = LeaderAndIsrConflict if fence else LeaderAndIsrWritten
@@ -107,7 +107,7 @@ def test_C1_a_deposed_controllers_own_driver_refuses_its_writes(connect: str) ->
             )
             await two.hears(ControllerChanged, lambda e: e.controller_id is None)
             await two.becomes_controller()
-            one.ask(WriteLeaderAndIsr(T0, state(1, 1), True))
+            one.ask(WriteLeaderAndIsr(T0, state(1, 1), True, True))
             await one.hears(LeaderAndIsrConflict)
 
     asyncio.run(play())

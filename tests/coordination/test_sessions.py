@@ -119,7 +119,7 @@ def test_C2_a_broker_waits_for_the_end_of_its_own_former_session(
         former = KazooClient(connect)
         await asyncio.to_thread(former.start)
         former.create("/brokers/ids/1", b"{}", ephemeral=True, makepath=True)
-        broker = Participant(connect, 1, fence=True, timeout_ms=10_000)
+        broker = Participant(connect, 1, timeout_ms=10_000)
         broker.coordination.start()
         try:
             settings = await broker.coordination.topic_settings("t")  # a session is there by then
@@ -187,7 +187,7 @@ def test_all_brokers_of_a_cluster_know_the_same_cluster_id(
 
 def test_a_broker_ends_even_where_no_zookeeper_answers(unused_port: int) -> None:
     async def play() -> None:
-        broker = Participant(f"127.0.0.1:{unused_port}", 1, fence=True, timeout_ms=2_000)
+        broker = Participant(f"127.0.0.1:{unused_port}", 1, timeout_ms=2_000)
         broker.coordination.start()
         broker.ask(TryBecomeController())
         broker.coordination.close()

@@ -50,9 +50,9 @@ ALL = {b: BrokerRegistration(b, (), epoch=b) for b in (A, B, C)}
 LED_BY_B = LeaderAndIsr(B, 4, (B, A, C), 1, version=7)
 
 
-def _controller(state: LeaderAndIsr = LED_BY_B) -> Broker:
+def _controller(state: LeaderAndIsr = LED_BY_B, generation: str = "0.11") -> Broker:
     """Broker A, controller of epoch 2, which has looked at everything there is."""
-    one = given.broker()
+    one = given.broker(generation)
     step(one, SessionStarted(1), NOW)
     step(one, ControllerElected(2), NOW)
     topics = {"t": TopicConfiguration({0: (B, A, C)})}
@@ -410,6 +410,105 @@ def test_c9_or_as_the_request_assigns_them() -> None:
     effects = step(one, told.CreateTopicsRequested(9, (new,), 1_000), NOW)
     (request,) = _asked(effects, CreateTopic)
     assert request == CreateTopic(9, "u", TopicConfiguration({0: (C, A), 1: (A, B)}, {}))
+
+
+# --- A4: requests for an earlier registration (KIP-380), leaders that fell after a decision -------
+
+
+def _registered(generation: str, epoch: int = 7) -> Broker:
+    one = given.broker(generation)
+    step(one, SessionStarted(epoch), NOW)
+    return one
+
+
+def _for_epoch(epoch: int) -> tuple[object, ...]:
+    return (
+        replace(given.leader_and_isr(A, 1), broker_epoch=epoch),
+        told.StopReplicaRequested(900, C, 1, True, (T,), broker_epoch=epoch),
+        told.UpdateMetadataRequested(900, C, 1, (), (), broker_epoch=epoch),
+    )
+
+
+@pytest.mark.parametrize("message", _for_epoch(6))
+def test_a4_from_2_2_on_what_was_meant_for_an_earlier_process_is_refused(message: object) -> None:
+    one = _registered("4.0")
+    refusal = do.RespondControl(900, Error.STALE_BROKER_EPOCH)
+    before = one.copy()
+    assert given.did(step(one, message, NOW)) == [refusal]
+    assert one == before
+
+
+@pytest.mark.parametrize("message", _for_epoch(6))
+def test_a4_before_2_2_it_is_obeyed(message: object) -> None:
+    (answer,) = given.did(step(_registered("2.1"), message, NOW), do.RespondControl)
+    assert answer.error is Error.NONE  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("epoch", [-1, 7, 8])
+def test_a4_what_is_meant_for_this_process_is_obeyed(epoch: int) -> None:
+    """-1: the controller does not say. 8: it knows of a registration of which this broker does not
+    know yet."""
+    for message in _for_epoch(epoch):
+        (answer,) = given.did(step(_registered("4.0"), message, NOW), do.RespondControl)
+        assert answer.error is Error.NONE  # type: ignore[union-attr]
+
+
+def test_a4_a_process_that_has_not_registered_waits_to_know_which_requests_are_its_own() -> None:
+    one = given.broker("4.0")
+    early, later = (replace(given.leader_and_isr(A, 1), broker_epoch=e, request=e) for e in (6, 7))
+    assert step(one, early, NOW) == ()
+    assert step(one, later, NOW) == ()
+    answers = given.did(step(one, SessionStarted(7), NOW), do.RespondControl)
+    assert [(answer.request, answer.error) for answer in answers] == [  # type: ignore[union-attr]
+        (6, Error.STALE_BROKER_EPOCH),
+        (7, Error.NONE),
+    ]
+    assert not given.did(step(one, SessionStarted(8), NOW), do.RespondControl)
+
+
+@pytest.mark.parametrize(("generation", "epoch"), [("2.1", -1), ("4.0", B)])
+def test_a4_a_controller_names_the_registration_that_it_speaks_to(
+    generation: str, epoch: int
+) -> None:
+    one = _controller(generation=generation)
+    sent = given.did(step(one, BrokersChanged({A: ALL[A], B: ALL[B]}), NOW), do.SendControl)
+    epochs = {s.broker: s.message.broker_epoch for s in sent}  # type: ignore[union-attr]
+    assert epochs[B] == epoch
+
+
+@pytest.mark.parametrize("generation", ["0.11", "2.1", "4.0"])
+def test_a4_nobody_is_to_follow_a_leader_that_fell_after_the_decision(generation: str) -> None:
+    """B is to lead after C; while that is written, B falls and is back, without its tail."""
+    led_by_c = LeaderAndIsr(C, 4, (B, A, C), 1, version=7)
+    one = _controller(led_by_c, generation)
+    step(one, BrokersChanged({A: ALL[A], B: ALL[B]}), NOW)
+    (decided,) = _decided(one, led_by_c)
+    assert decided.leader == B
+    back = replace(ALL[B], epoch=9, unclean_shutdown=True)
+    step(one, BrokersChanged({A: ALL[A], B: back}), NOW)
+    effects = step(one, LeaderAndIsrWritten(T, replace(decided, version=8), True), NOW)
+    told_to = [e.broker for e in effects if _is_leader_and_isr(e)]
+    assert told_to == []
+    (after,) = _decided(one, replace(decided, version=8))
+    assert after.leader == A
+    effects = step(one, LeaderAndIsrWritten(T, replace(after, version=9), True), NOW)
+    assert {e.broker for e in effects if _is_leader_and_isr(e)} == {A, B}  # type: ignore[union-attr]
+
+
+def _is_leader_and_isr(effect: do.Effect) -> bool:
+    return isinstance(effect, do.SendControl) and isinstance(
+        effect.message, told.LeaderAndIsrRequested
+    )
+
+
+@pytest.mark.parametrize(("generation", "is_fenced"), [("2.0", False), ("2.1", True)])
+def test_a8_writes_of_a_controller_are_fenced_from_2_1_on(generation: str, is_fenced: bool) -> None:
+    """KAFKA-6082. Before, a controller that is none any more needs the version alone."""
+    one = _controller(generation=generation)
+    step(one, BrokersChanged({A: ALL[A], C: ALL[C]}), NOW)
+    effects = step(one, LeaderAndIsrRead((T,), {T: LED_BY_B}), NOW)
+    (write,) = _asked(effects, WriteLeaderAndIsr)
+    assert (write.by_controller, write.is_fenced) == (True, is_fenced)  # type: ignore[attr-defined]
 
 
 # --- CreateTopics: always one answer -------------------------------------------------------------

@@ -70,6 +70,33 @@ def test_f1_the_nine_steps_from_produce_to_the_followers_high_watermark() -> Non
     assert (given.of(follower).log.end_offset, given.of(follower).high_watermark) == (1, 1)
 
 
+def test_a3_an_answer_at_once_carries_the_high_watermark_of_before_its_fetch_was_counted() -> None:
+    """Kafka reads the log, and the high watermark with it, before it counts the fetch."""
+    leader = given.leading(isr=(A, B), records=2)
+    effects = step(leader, given.fetch(B, 1), NOW)
+    result = do.FetchedResult(T, Error.NONE, 0, 0, do.LogSlice(1, 2, 1_048_576))
+    assert given.did(effects, do.RespondFetch) == [do.RespondFetch(500, (result,))]
+    assert given.of(leader).high_watermark == 1
+    effects = step(leader, given.fetch(B, 1, request=501), NOW)
+    assert effects[0].results[0].high_watermark == 1  # type: ignore[union-attr]
+
+
+def test_a3_without_waiting_too() -> None:
+    leader = given.leading(isr=(A, B), records=1)
+    effects = step(leader, given.fetch(B, 1, max_wait_ms=0), NOW)
+    (answer,) = given.did(effects, do.RespondFetch)
+    assert answer.results[0].high_watermark == 0  # type: ignore[union-attr]
+    assert given.of(leader).high_watermark == 1
+
+
+def test_a3_an_answer_that_waited_carries_the_high_watermark_of_when_it_is_given() -> None:
+    leader = given.leading(isr=(A, B), records=1)
+    assert not given.did(step(leader, given.fetch(B, 1), NOW), do.RespondFetch)
+    expired = TimerFired(DelayedOperationExpired(500))
+    (answer,) = given.did(step(leader, expired, NOW + 500), do.RespondFetch)
+    assert answer.results[0].high_watermark == 1  # type: ignore[union-attr]
+
+
 # --- F2, F3, F5 ----------------------------------------------------------------------------------
 
 
@@ -251,8 +278,16 @@ def test_f8_records_that_do_not_continue_the_log_are_never_appended(
 # --- F9, F10, F11 --------------------------------------------------------------------------------
 
 
-def _out_of_range(*, end: int, start: int = 0) -> given.Broker:
-    follower = given.fetching(end=end, high_watermark=2, start=start, epochs={0: start})
+def _out_of_range(
+    *, end: int, start: int = 0, generation: str = "2.0", **settings: object
+) -> given.Broker:
+    epochs = {0: start} if generation not in ("0.8", "0.10") else {}
+    stored = given.stored(end, max(start, end - 1), start=start, epochs=epochs)
+    follower = given.broker(generation, stored)
+    step(follower, given.leader_and_isr(B, **settings), NOW)
+    if epochs:
+        step(follower, given.epochs_answer(follower, end, leader_epoch=0), NOW)
+    end = given.of(follower).log.end_offset
     answer = given.fetch_answer(follower, error=Error.OFFSET_OUT_OF_RANGE)
     assert given.did(step(follower, answer, NOW)) == [
         do.SendListOffsets(LEADER_OF_A, given.in_flight(follower), (told.OffsetAsked(T, -1, 0),))
@@ -288,6 +323,24 @@ def test_f10_b1_a_leader_that_ends_before_the_own_log_start_leaves_nothing_of_it
     effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
     assert effects[0] == do.TruncateFullyAndStartAt(T, 5)
     assert effects[-1].partitions[0].fetch_offset == 5
+
+
+@pytest.mark.parametrize("generation", ["0.8", "0.10", "0.11"])
+def test_a5_up_to_1_1_a_leader_that_is_behind_halts_the_follower(generation: str) -> None:
+    """Unclean elections are off, so it cannot be: to truncate would lose what is committed."""
+    follower = _out_of_range(end=9, generation=generation, unclean_leader_election_enable=False)
+    before = given.of(follower)
+    effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert isinstance(effects[0], do.Halt)
+    assert "t-0: log truncation is not allowed" in effects[0].reason
+    assert given.of(follower) == before
+
+
+@pytest.mark.parametrize("generation", ["0.8", "0.10", "0.11"])
+def test_a5_where_unclean_elections_are_on_it_truncates(generation: str) -> None:
+    follower = _out_of_range(end=9, generation=generation, unclean_leader_election_enable=True)
+    effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert effects[0] == do.TruncateLog(T, 5)
 
 
 def test_f10_b2_where_the_leader_has_grown_past_the_log_nothing_is_cut() -> None:

@@ -7,11 +7,16 @@ import pytest
 from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication import epochs as epoch_cache
 from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.coordination import (
+    LeaderAndIsrConflict,
+    LeaderAndIsrWritten,
+)
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.fetcher import Delayed, Fetching
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.broker.replication.model import EpochEntry
-from neaptide.clusters.broker.replication.step import step
+from neaptide.clusters.broker.replication.model import EpochEntry, LeaderAndIsr
+from neaptide.clusters.broker.replication.settings import replication_settings
+from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.broker.wire.apis import Api, client_apis, replication_apis
 from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
@@ -48,6 +53,98 @@ def test_i5_on_0_8_time_counts_as_well() -> None:
     assert given.did(effects, do.Coordinate)
 
 
+# --- A6: 0.8 is 0.8.2 --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("generation", "leaves"), [("0.8", False), ("0.10", True)])
+def test_a6_on_0_8_who_fetches_at_all_is_not_stuck(generation: str, leaves: bool) -> None:
+    """Always behind, but by less than replica.lag.max.messages."""
+    leader = given.leading(generation, isr=(A, B), records=9)
+    for number in range(1, 4):
+        step(leader, given.fetch(B, number), NOW + number * 5_000)
+        step(leader, given.produce(request=number), NOW + number * 5_000)
+    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 16_000)
+    assert bool(given.did(effects, do.Coordinate)) == leaves
+
+
+@pytest.mark.parametrize(("generation", "every_ms"), [("0.8", 10_000), ("0.10", 5_000)])
+def test_a6_on_0_8_replicas_are_looked_at_every_full_lag_time(
+    generation: str, every_ms: int
+) -> None:
+    timer = do.SetTimer(told.IsrExpiration(), every_ms)
+    assert timer in begin(given.broker(generation))
+    leader = given.leading(generation)
+    assert timer in step(leader, told.TimerFired(told.IsrExpiration()), NOW)
+
+
+@pytest.mark.parametrize(("generation", "high_watermark"), [("0.8", 4), ("0.10", 2)])
+def test_a6_on_0_8_the_high_watermark_waits_for_the_isr_alone(
+    generation: str, high_watermark: int
+) -> None:
+    """B has caught up with what was there and is not in the ISR yet: its place is being written."""
+    leader = given.leading(generation, isr=(A, C), records=2)
+    step(leader, given.fetch(B, 2), NOW)
+    step(leader, given.fetch(C, 2, request=501), NOW)
+    state = given.role(leader).isr.maximal
+    assert B in state
+    refused = LeaderAndIsr(A, 0, (A, C), 1, 0)
+    step(leader, LeaderAndIsrConflict(T, refused, False), NOW)  # it did not get in
+    for request in (1, 2):
+        step(leader, given.produce(acks=1, request=request), NOW)
+    step(leader, given.fetch(C, 4, request=502), NOW)
+    assert given.of(leader).high_watermark == high_watermark
+
+
+@pytest.mark.parametrize(("generation", "reports"), [("0.8", False), ("0.10", True)])
+def test_a6_on_0_8_the_controller_learns_nothing_of_isr_changes(
+    generation: str, reports: bool
+) -> None:
+    timers = [e.timer for e in begin(given.broker(generation)) if isinstance(e, do.SetTimer)]
+    assert (told.IsrChangePropagation() in timers) == reports
+    leader = given.leading(generation, isr=(A, B))
+    (asked,) = given.did(
+        step(leader, told.TimerFired(told.IsrExpiration()), NOW + 40_000), do.Coordinate
+    )
+    written = LeaderAndIsrWritten(T, asked.request.state, False)  # type: ignore[union-attr]
+    step(leader, written, NOW + 40_000)
+    assert bool(leader.isr_changes.partitions) == reports
+
+
+def test_a6_on_0_8_acks_2_waits_for_two_replicas_of_the_isr() -> None:
+    leader = given.leading("0.8")
+    assert not given.did(step(leader, given.produce(acks=2), NOW), do.RespondProduce)
+    effects = step(leader, given.fetch(C, 1), NOW)
+    answer = do.RespondProduce(1, 2, (do.ProducedPartition(T, Error.NONE, 0, 0),))
+    assert given.did(effects, do.RespondProduce) == [answer]
+    assert given.of(leader).high_watermark == 0  # B still has nothing
+
+
+def test_a6_on_0_8_a_replica_outside_the_isr_does_not_count_for_acks_2() -> None:
+    leader = given.leading("0.8", isr=(A, B), records=1, high_watermark=1)
+    step(leader, given.produce(acks=2), NOW)
+    assert not given.did(step(leader, given.fetch(C, 2), NOW), do.RespondProduce)
+    assert given.did(step(leader, given.fetch(B, 2), NOW), do.RespondProduce)
+
+
+def test_a6_on_0_8_acks_3_runs_out_of_time_where_the_isr_is_smaller() -> None:
+    leader = given.leading("0.8", isr=(A, B))
+    step(leader, given.produce(acks=3), NOW)
+    step(leader, given.fetch(B, 1), NOW)
+    expired = told.TimerFired(told.DelayedOperationExpired(1))
+    (answer,) = given.did(step(leader, expired, NOW + 30_000), do.RespondProduce)
+    assert answer.results[0].error is Error.REQUEST_TIMED_OUT  # type: ignore[union-attr]
+
+
+def test_a6_on_0_8_any_acks_below_zero_are_all() -> None:
+    leader = given.leading("0.8", isr=(A, B))
+    step(leader, given.produce(acks=-2), NOW)
+    (answer,) = given.did(step(leader, given.fetch(B, 1), NOW), do.RespondProduce)
+    assert answer.results[0].error is Error.NONE  # type: ignore[union-attr]
+
+
+# --- I5 on both ----------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(("generation", "changes"), [("0.8", 6), ("0.10", 0)])
 def test_i5_every_burst_shrinks_the_isr_and_expands_it_again_on_0_8(
     generation: str, changes: int
@@ -58,7 +155,7 @@ def test_i5_every_burst_shrinks_the_isr_and_expands_it_again_on_0_8(
         slow = world.hold(told.FetchResponded, source=A, target=B)
         for number in range(5):
             world.produce(f"m{burst}-{number}", acks=1)
-        world.advance(5_000)
+        world.advance(10_000)
         assert set(world.isr) == ({A} if changes else {A, B})
         world.holds.remove(slow)
         world.advance(1_000)
@@ -392,3 +489,36 @@ def test_e6_clients_are_offered_leader_epochs_from_2_1_on_only() -> None:
     }
     assert offered.pop("2.1") == offered.pop("4.0") == (True,) * 4
     assert set(offered.values()) == {(False,) * 4}
+
+
+# --- A7: 4.0 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("generation", "leaves"), [("2.1", True), ("4.0", False)])
+def test_a7_on_4_0_a_follower_at_the_leaders_end_is_in_sync_whatever_the_time(
+    generation: str, leaves: bool
+) -> None:
+    leader = given.leading(generation, isr=(A, B), records=3)
+    step(leader, given.fetch(B, 3), NOW)
+    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 40_000)
+    assert bool(given.did(effects, do.Coordinate)) == leaves
+    step(leader, given.produce(acks=1), NOW + 40_000)
+    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 40_000)
+    assert bool(given.did(effects, do.Coordinate)) == (not leaves)  # now it is behind
+
+
+@pytest.mark.parametrize(
+    ("generation", "lag_ms", "message_bytes", "session_ms"),
+    [("2.1", 10_000, 1_000_012, 6_000), ("4.0", 30_000, 1_048_588, 18_000)],
+)
+def test_a7_the_defaults_of_4_0_are_those_from_2_5_on(
+    generation: str, lag_ms: int, message_bytes: int, session_ms: int
+) -> None:
+    rules = GENERATIONS[generation]
+    settings = replication_settings({}, rules)
+    assert settings.replica_lag_time_max_ms == lag_ms
+    assert settings.message_max_bytes == message_bytes
+    assert rules.zookeeper_session_timeout_ms == session_ms
+    named = {"replica.lag.time.max.ms": "5000", "message.max.bytes": "77"}
+    settings = replication_settings(named, rules)
+    assert (settings.replica_lag_time_max_ms, settings.message_max_bytes) == (5_000, 77)

@@ -1,6 +1,6 @@
 """The conditional writes of partition states and topics, with their parents and their fence.
 
-Rule: a controller's write needs the version that `/controller_epoch` got when it was elected; any
+Rule: a fenced write needs the version that `/controller_epoch` got when its writer was elected; any
 write of a state needs the state's own version, or that there is none yet.
 """
 
@@ -31,11 +31,10 @@ _TRANSACTION_BYTES_MAX = 0xFFFFF - 4096
 
 
 class StateWriter:
-    """Writes partition states; `fence` is whether a controller's writes check its epoch."""
+    """Writes partition states."""
 
-    def __init__(self, client: Client, fence: bool) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._fence = fence
         self._parents: set[str] = set()
 
     def forget_parents(self) -> None:
@@ -48,7 +47,7 @@ class StateWriter:
         """Send a write; what comes back waits for its answer."""
         conflict = LeaderAndIsrConflict(request.partition, request.state, request.by_controller)
         check: int | None = None
-        if request.by_controller and self._fence:
+        if request.is_fenced:
             if term is None or term.controller_epoch != request.state.controller_epoch:
                 return lambda: conflict
             check = term.version

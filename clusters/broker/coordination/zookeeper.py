@@ -79,7 +79,6 @@ class ZooKeeperCoordination:
         loop: asyncio.AbstractEventLoop,
         *,
         on_topic_settings: Callable[[str, Mapping[str, str]], None] = lambda _, __: None,
-        fence_controller_writes: bool = True,
         clock: Clock = wall_clock_ms,
     ) -> None:
         self._on_topic_settings = on_topic_settings
@@ -89,7 +88,7 @@ class ZooKeeperCoordination:
         self._clock = clock
         self._new_cluster_id = session.derived_cluster_id(connect)
         self._client = Client(connect, session_timeout_ms)
-        self._writer = StateWriter(self._client, fence_controller_writes)
+        self._writer = StateWriter(self._client)
         self._isr_changes = cluster_view.IsrChanges(self._client)
         self._worker: Worker[tuple[int, WriteLeaderAndIsr]] = Worker(
             f"zookeeper-{registration.broker_id}", self._write_states, self._on_error

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 from neaptide.clusters.broker.replication import partition as partitions
 from neaptide.clusters.broker.replication.committed import Positions
 from neaptide.clusters.broker.replication.controller_state import ControllerState, Standby
-from neaptide.clusters.broker.replication.effects import CancelTimer, Effect, Note, SetTimer
+from neaptide.clusters.broker.replication.effects import (
+    CancelTimer,
+    ControlRequest,
+    Effect,
+    Note,
+    SetTimer,
+)
 from neaptide.clusters.broker.replication.fetcher import Fetcher
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.log import Log
@@ -70,6 +76,9 @@ class Broker:
     watchers: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     metadata: Metadata = field(default_factory=Metadata)
     controller_epoch: int = 0
+    broker_epoch: int | None = None  # of its registration; None: it has not registered yet
+    # Requests of a controller that came before it had (KIP-380): nothing is done about them yet.
+    early_requests: tuple[ControlRequest, ...] = ()
     controller: ControllerState = field(default_factory=Standby)
     isr_changes: IsrChanges = field(default_factory=IsrChanges)
     checkpoints_high_watermarks: bool = False

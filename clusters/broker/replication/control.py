@@ -1,21 +1,26 @@
 """What a broker does when the controller speaks: LeaderAndIsr, StopReplica, UpdateMetadata (C4).
 
 Requests of a controller with an older epoch are refused; a partition's state with an older, or the
-same, leader epoch is left alone.
+same, leader epoch is left alone. From 2.2 on requests for an earlier registration of this broker
+are refused too (KIP-380): a process that has started again must not obey what was meant for the one
+before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from neaptide.clusters.broker.replication import partition as partitions
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.coordination import SessionStarted
 from neaptide.clusters.broker.replication.coordinator import (
     begin_to_coordinate,
     cease_to_coordinate,
 )
 from neaptide.clusters.broker.replication.effects import (
+    ControlRequest,
     CreateLog,
     DeleteLog,
     RespondControl,
@@ -43,6 +48,8 @@ from neaptide.clusters.broker.replication.model import NO_LEADER, BrokerRegistra
 from neaptide.clusters.broker.replication.partition import Follower, Leader, Partition
 from neaptide.clusters.broker.replication.settings import topic_settings
 
+UNKNOWN_BROKER_EPOCH: Final = -1
+
 
 def _is_stale(broker: Broker, controller_epoch: int) -> bool:
     """Notes the newest controller epoch; true where this one is older: a controller of old."""
@@ -56,10 +63,42 @@ def _is_stale(broker: Broker, controller_epoch: int) -> bool:
     return False
 
 
-def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int) -> None:
-    """Makes this broker leader or follower of each partition named."""
+def _is_refused(broker: Broker, event: ControlRequest) -> bool:
+    """Answers a request that must not be obeyed, and keeps one that came too early."""
+    if broker.rules.checks_broker_epochs and event.broker_epoch != UNKNOWN_BROKER_EPOCH:
+        if broker.broker_epoch is None:
+            broker.early_requests = (*broker.early_requests, event)
+            return True
+        if event.broker_epoch < broker.broker_epoch:
+            broker.note(
+                f"refusing a request for broker epoch {event.broker_epoch}:"
+                f" this broker has registered again, in {broker.broker_epoch}"
+            )
+            broker.do(RespondControl(event.request, Error.STALE_BROKER_EPOCH))
+            return True
     if _is_stale(broker, event.controller_epoch):
         broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+        return True
+    return False
+
+
+def on_session_started(broker: Broker, event: SessionStarted, now_ms: int) -> None:
+    """Only now does this broker know which requests are meant for it."""
+    broker.broker_epoch = event.broker_epoch
+    early, broker.early_requests = broker.early_requests, ()
+    for request in early:
+        match request:
+            case LeaderAndIsrRequested():
+                on_leader_and_isr(broker, request, now_ms)
+            case StopReplicaRequested():
+                on_stop_replica(broker, request, now_ms)
+            case UpdateMetadataRequested():
+                on_update_metadata(broker, request, now_ms)
+
+
+def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int) -> None:
+    """Makes this broker leader or follower of each partition named."""
+    if _is_refused(broker, event):
         return
     # The metadata know a broker with all its listeners, a leader's entry here has only one.
     leaders = {leader.broker_id: leader for leader in event.live_leaders}
@@ -186,8 +225,7 @@ def on_topic_settings_changed(broker: Broker, event: TopicSettingsChanged, now_m
 
 def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) -> None:
     """Stops replicas, and deletes their logs only where that is said."""
-    if _is_stale(broker, event.controller_epoch):
-        broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+    if _is_refused(broker, event):
         return
     for topic_partition in event.partitions:
         stop_following(broker, topic_partition)
@@ -207,8 +245,7 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
 
 
 def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: int) -> None:
-    if _is_stale(broker, event.controller_epoch):
-        broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+    if _is_refused(broker, event):
         return
     metadata = with_partitions(broker.metadata, event.partitions)
     broker.metadata = replace(

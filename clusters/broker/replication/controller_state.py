@@ -42,7 +42,9 @@ class Active:
 
     `states` is what it last wrote or read. `reconsidering` holds the partitions whose state is
     being read, or written, because something about their replicas changed; `again` those among
-    them about which something changed once more meanwhile. `fallen` names replicas that went,
+    them about which something changed once more meanwhile; `writing` those whose write has no
+    answer yet, and `unsent` those that were written with them: brokers are informed of all of them
+    in one request. `fallen` names replicas that went,
     be they back or not: they count as dead the next time their partition is decided. `unclean`
     names those that came back without a clean shutdown: they are neither in sync nor eligible then.
     """
@@ -53,6 +55,8 @@ class Active:
     states: Mapping[TopicPartition, LeaderAndIsr]
     reconsidering: frozenset[TopicPartition] = frozenset()
     again: frozenset[TopicPartition] = frozenset()
+    writing: frozenset[TopicPartition] = frozenset()
+    unsent: tuple[TopicPartition, ...] = ()
     fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)

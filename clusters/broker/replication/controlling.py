@@ -223,15 +223,19 @@ def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int)
     if controller is None:
         return
     settled: list[tuple[TopicPartition, LeaderAndIsr | None]] = []
+    writing = set(controller.writing)
     for topic_partition in event.partitions:
         if topic_partition not in controller.reconsidering:
             continue
         state = event.states.get(topic_partition)
         decided = _decide(broker, controller, topic_partition, state)
         if decided is not None:
-            _coordinate(broker, WriteLeaderAndIsr(topic_partition, decided, True))
+            writing.add(topic_partition)
+            is_fenced = broker.rules.fences_controller_writes
+            _coordinate(broker, WriteLeaderAndIsr(topic_partition, decided, True, is_fenced))
         else:
             settled.append((topic_partition, state))
+    broker.controller = replace(controller, writing=frozenset(writing))
     _settle(broker, settled, changed=False)
 
 
@@ -260,8 +264,10 @@ def _decide(
 
 
 def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
-    if active(broker) is None:
+    controller = active(broker)
+    if controller is None:
         return
+    broker.controller = replace(controller, writing=controller.writing - {event.partition})
     broker.note(
         f"{event.partition}: leader {event.state.leader}, epoch {event.state.leader_epoch},"
         f" ISR {list(event.state.isr)}"
@@ -273,7 +279,9 @@ def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) 
     """Somebody else wrote first: read again, and decide anew."""
     controller = active(broker)
     if controller is not None and event.partition in controller.reconsidering:
+        broker.controller = replace(controller, writing=controller.writing - {event.partition})
         _coordinate(broker, ReadLeaderAndIsr((event.partition,)))
+        _send_written(broker)
 
 
 def _settle(
@@ -307,12 +315,32 @@ def _settle(
         unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
     )
     if changed:
-        _tell_replicas(broker, tuple(news), controller.brokers)
-    if news:
+        written = replace(broker.controller, unsent=(*broker.controller.unsent, *news))
+        broker.controller = written
+        _send_written(broker)
+    elif news:
         _tell_metadata(broker, tuple(news), controller.brokers)
     complete_creations(broker)
     if again:
         _reconsider(broker, again)
+
+
+def _send_written(broker: Broker) -> None:
+    """One LeaderAndIsr and one UpdateMetadata a broker for all that was written together.
+
+    A leader that fell after it was decided on is not to lead: the next state comes at once.
+    """
+    controller = active(broker)
+    assert controller is not None
+    if controller.writing or not controller.unsent:
+        return
+    broker.controller = replace(controller, unsent=())
+    unsent = tuple(dict.fromkeys(controller.unsent))
+    states, fallen = controller.states, controller.fallen
+    known = tuple(tp for tp in unsent if tp in states)
+    obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
+    _tell_replicas(broker, obeyed, controller.brokers)
+    _tell_metadata(broker, known, controller.brokers)
 
 
 # --- telling -------------------------------------------------------------------------------------
@@ -351,6 +379,7 @@ def _tell_replicas(
             controller.controller_epoch,
             held,
             tuple(controller.brokers[leader] for leader in leaders),
+            _broker_epoch(broker, controller, receiver),
         )
         broker.do(SendControl(receiver, message))
 
@@ -375,4 +404,10 @@ def _tell_metadata(
         _offsets_partitions(controller),
     )
     for receiver in sorted(set(receivers) & set(controller.brokers)):
-        broker.do(SendControl(receiver, message))
+        epoch = _broker_epoch(broker, controller, receiver)
+        broker.do(SendControl(receiver, replace(message, broker_epoch=epoch)))
+
+
+def _broker_epoch(broker: Broker, controller: Active, receiver: int) -> int:
+    """Of the registration that a request is for (KIP-380)."""
+    return controller.brokers[receiver].epoch if broker.rules.checks_broker_epochs else -1

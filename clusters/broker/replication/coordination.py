@@ -51,14 +51,15 @@ class ReadLeaderAndIsr:
 class WriteLeaderAndIsr:
     """Write a partition's state if its version is still `state.version` (-1: create it).
 
-    Written by a controller, or by a leader that changes its ISR. A write by a controller also
-    requires that `/controller_epoch` still is `state.controller_epoch` (`by_controller`).
+    Written by a controller (`by_controller`), or by a leader that changes its ISR. One that
+    `is_fenced` also requires that `/controller_epoch` still is `state.controller_epoch`.
     Answered by LeaderAndIsrWritten or LeaderAndIsrConflict.
     """
 
     partition: TopicPartition
     state: LeaderAndIsr
     by_controller: bool
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

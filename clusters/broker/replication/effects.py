@@ -289,6 +289,16 @@ class StopSendingControl:
     brokers: tuple[int, ...] | None
 
 
+# --- the end -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The process ends at once, and does nothing more: to go on could lose what it has."""
+
+    reason: str
+
+
 # --- time, and the coordination service ----------------------------------------------------------
 
 
@@ -351,5 +361,6 @@ Effect = (
     | SetTimer
     | CancelTimer
     | Coordinate
+    | Halt
     | Note
 )

@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.effects import (
     AdvanceLogStartOffset,
     AppendToLog,
     CloseFetcher,
+    Halt,
     SendFetch,
     SendListOffsets,
     SendOffsetForLeaderEpoch,
@@ -362,10 +363,25 @@ def _adjust(
             start_afresh(broker, partition, listed.offset)
         # else B2: the leader has grown past this log's end meanwhile; go on from there.
     elif listed.offset < partition.log.end_offset:  # B1: the leader's log is shorter
+        if _must_not_truncate(broker, partition):
+            broker.do(
+                Halt(
+                    f"{topic_partition}: log truncation is not allowed: the log end offset"
+                    f" {listed.offset} of leader {fetcher_id.leader} is below"
+                    f" {partition.log.end_offset}, and unclean.leader.election.enable is false"
+                )
+            )
+            return
         truncate(broker, partition, listed.offset)
     else:
         state = OutOfRange(asks_earliest=True)
     _set_state(broker, fetcher_id, topic_partition, state)
+
+
+def _must_not_truncate(broker: Broker, partition: Partition) -> bool:
+    """Whether a leader behind this replica can only be an unclean one, where none is allowed."""
+    unclean = partition.settings.unclean_leader_election_enable
+    return broker.rules.halts_on_shorter_leader and not unclean
 
 
 def on_request_failed(broker: Broker, event: FetcherRequestFailed, now_ms: int) -> None:

@@ -24,7 +24,7 @@ class CaughtUp(Enum):
     """When a fetch counts as having caught up with the leader (lastCaughtUpTimeMs moves)."""
 
     AT_LOG_END_OFFSET = "at-log-end-offset"  # at the LEO now, or at the LEO of the previous fetch
-    ON_ANY_FETCH = "on-any-fetch"  # a mutant: what seed 001 warns of
+    ON_ANY_FETCH = "on-any-fetch"  # 0.8, which has replica.lag.max.messages for who is slow
 
 
 class EpochAssignment(Enum):
@@ -74,6 +74,25 @@ class Generation:
     same_leader: SameLeader
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
     lag_max_messages: bool
+    # How often in replica.lag.time.max.ms leaders look for replicas that are out of sync: once in
+    # 0.8, twice from 0.9 on.
+    isr_checks_in_lag_time: int
+    # Whether the high watermark also waits for replicas that have caught up and are not yet in the
+    # ISR (KAFKA-4485, from 0.10.2 on).
+    waits_for_caught_up: bool
+    # Whether leaders report ISR changes to the controller (KAFKA-1367, from 0.9 on).
+    reports_isr_changes: bool
+    # acks may be any number of replicas in the ISR (up to 0.8).
+    acks_above_one: bool
+    # A follower whose log is longer than its leader's halts where unclean elections are off, and
+    # does not truncate (up to 1.1).
+    halts_on_shorter_leader: bool
+    # A controller's writes of partition states need its epoch still to be the last one (KAFKA-6082,
+    # from 2.1 on); before, the version alone.
+    fences_controller_writes: bool
+    # A control request names the epoch of the broker that it is for; a broker that has registered
+    # again since refuses it (KIP-380, from 2.2 on).
+    checks_broker_epochs: bool
     # Requests that name the leader epoch which they believe in are refused in any other (KIP-320).
     fences_leader_epochs: bool
     # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
@@ -81,8 +100,15 @@ class Generation:
     eligible_leader_replicas: bool
     # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset.
     isr_needs_epoch_start: bool
-    # unclean.leader.election.enable where nothing is configured: true up to 0.10.
+    # What these settings are where nothing is configured. unclean.leader.election.enable: true up
+    # to 0.10 (KIP-106). replica.lag.time.max.ms: 30 s from 2.5 on (KIP-537). message.max.bytes and
+    # zookeeper.session.timeout.ms: larger from 2.5 on too.
     unclean_leader_election_enable: bool
+    replica_lag_time_max_ms: int
+    message_max_bytes: int
+    zookeeper_session_timeout_ms: int
+    # Whether a follower whose log ends where the leader's does has caught up whatever the time.
+    caught_up_at_log_end: bool
     # Idempotent producers, from 0.11 on; None: sequences are not looked at.
     idempotence: Idempotence | None
     # Whether offsets.commit.required.acks can be set (up to 3.9: KIP-1041).
@@ -114,10 +140,21 @@ _V0_10: Final = Generation(
     caught_up=CaughtUp.AT_LOG_END_OFFSET,
     same_leader=SameLeader.FETCHES_ON,
     lag_max_messages=False,
+    isr_checks_in_lag_time=2,
+    waits_for_caught_up=True,
+    reports_isr_changes=True,
+    acks_above_one=False,
+    halts_on_shorter_leader=True,
+    fences_controller_writes=False,
+    checks_broker_epochs=False,
     fences_leader_epochs=False,
     eligible_leader_replicas=False,
     isr_needs_epoch_start=False,
     unclean_leader_election_enable=True,
+    replica_lag_time_max_ms=10_000,
+    message_max_bytes=1_000_012,
+    zookeeper_session_timeout_ms=6_000,
+    caught_up_at_log_end=False,
     idempotence=None,
     sets_commit_acks=True,
     insists_on_offsets_replicas=False,
@@ -125,7 +162,16 @@ _V0_10: Final = Generation(
     fetch_version=4,
     list_offsets_version=1,
 )
-_V0_8: Final = replace(_V0_10, name="0.8", lag_max_messages=True)
+_V0_8: Final = replace(
+    _V0_10,
+    name="0.8",
+    caught_up=CaughtUp.ON_ANY_FETCH,
+    lag_max_messages=True,
+    isr_checks_in_lag_time=1,
+    waits_for_caught_up=False,
+    reports_isr_changes=False,
+    acks_above_one=True,
+)
 _V0_11: Final = replace(
     _V0_10,
     name="0.11",
@@ -143,6 +189,7 @@ _V2_0: Final = replace(
     truncation=Truncation.UNTIL_HISTORIES_MEET,
     epoch_assignment=EpochAssignment.ON_BECOMING_LEADER,
     same_leader=SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED,
+    halts_on_shorter_leader=False,
     idempotence=Idempotence(5, UnknownProducer.REFUSED, forgets_deleted=True),
     fetch_version=8,
 )
@@ -151,6 +198,7 @@ _V2_1: Final = replace(
     name="2.1",
     same_leader=SameLeader.TRUNCATES,
     fences_leader_epochs=True,
+    fences_controller_writes=True,
     fetch_version=9,
     list_offsets_version=4,
 )
@@ -158,6 +206,11 @@ _V4_0: Final = replace(
     _V2_1,
     name="4.0",
     eligible_leader_replicas=True,
+    checks_broker_epochs=True,
+    replica_lag_time_max_ms=30_000,
+    message_max_bytes=1_048_588,
+    zookeeper_session_timeout_ms=18_000,
+    caught_up_at_log_end=True,
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
     sets_commit_acks=False,
     names_invalid_records=True,

@@ -41,21 +41,30 @@ def maybe_expand_isr(broker: Broker, partition: Partition, replica_id: int) -> N
 
 def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None:
     """Every replica.lag.time.max.ms / 2: who is out of sync leaves. So a dead follower stays up
-    to one and a half times that time."""
+    to one and a half times that time; in 0.8, which looks half as often, up to twice."""
     lag_ms = broker.settings.replica_lag_time_max_ms
     messages = broker.settings.replica_lag_max_messages if broker.rules.lag_max_messages else None
     for partition in tuple(broker.partitions.values()):
         if not isinstance(partition.role, Leader):
             continue
         leaving = partitions.out_of_sync_replicas(
-            partition, now_ms=now_ms, lag_time_max_ms=lag_ms, lag_max_messages=messages
+            partition,
+            now_ms=now_ms,
+            lag_time_max_ms=lag_ms,
+            rules=broker.rules,
+            lag_max_messages=messages,
         )
         if leaving:
             pending, state = partitions.begin_shrink(partition, leaving, broker.rules)
             broker.put(pending)
             broker.note(f"{partition.topic_partition}: shrinking the ISR to {list(state.isr)}")
             broker.do(Coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False)))
-    broker.set_timer(timer, max(1, lag_ms // 2))
+    broker.set_timer(timer, isr_check_interval_ms(broker))
+
+
+def isr_check_interval_ms(broker: Broker) -> int:
+    lag_ms = broker.settings.replica_lag_time_max_ms
+    return max(1, lag_ms // broker.rules.isr_checks_in_lag_time)
 
 
 def _led_in_epoch(
@@ -78,10 +87,11 @@ def on_isr_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> b
 def _commit(broker: Broker, partition: Partition, state: LeaderAndIsr, now_ms: int) -> None:
     topic_partition = partition.topic_partition
     partition = broker.put(partitions.commit_isr(partition, state))
-    changes = broker.isr_changes
-    if topic_partition not in changes.partitions:
-        changes = replace(changes, partitions=(*changes.partitions, topic_partition))
-    broker.isr_changes = replace(changes, last_change_ms=now_ms)
+    if broker.rules.reports_isr_changes:
+        changes = broker.isr_changes
+        if topic_partition not in changes.partitions:
+            changes = replace(changes, partitions=(*changes.partitions, topic_partition))
+        broker.isr_changes = replace(changes, last_change_ms=now_ms)
     broker.increment_high_watermark(partition, now_ms)
 
 

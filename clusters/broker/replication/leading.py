@@ -59,7 +59,10 @@ UNKNOWN = -1
 
 def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     """Appends what may be appended, and answers by acks: never, now, or when HW has passed it."""
-    if event.acks not in (0, 1, ACKS_ALL):
+    acks = event.acks
+    if broker.rules.acks_above_one and acks < 0:
+        acks = ACKS_ALL
+    if acks not in (0, 1, ACKS_ALL) and not broker.rules.acks_above_one:
         appended = {
             tp: Appended(Error.INVALID_REQUIRED_ACKS, UNKNOWN, UNKNOWN)
             for tp, _ in event.partitions
@@ -69,15 +72,15 @@ def on_produce(broker: Broker, event: ProduceRequested, now_ms: int) -> None:
     appended = {
         tp: Appended(Error.INVALID_TOPIC_EXCEPTION, UNKNOWN, UNKNOWN)
         if tp.topic == OFFSETS_TOPIC  # internal: what is in it, brokers alone have written
-        else append(broker, tp, batches, event.acks, now_ms)
+        else append(broker, tp, batches, acks, now_ms)
         for tp, batches in event.partitions
     }
-    if event.acks != ACKS_ALL:
-        _respond_produce(broker, event.request, event.acks, appended)
+    if acks in (0, 1):
+        _respond_produce(broker, event.request, acks, appended)
         return
-    waiting = _settled(broker, DelayedProduce(event.request, appended))
+    waiting = _settled(broker, DelayedProduce(event.request, appended, acks))
     if waiting.is_done:
-        _respond_produce(broker, event.request, ACKS_ALL, waiting.partitions)
+        _respond_produce(broker, event.request, acks, waiting.partitions)
     else:
         _park(broker, waiting, event.timeout_ms)
 
@@ -113,7 +116,7 @@ def append(
     note_epochs(broker, partition, before)
     broker.increment_high_watermark(partition, now_ms)
     complete_delayed(broker, topic_partition, now_ms)
-    return Appended(None if acks == ACKS_ALL else Error.NONE, first_offset, base_offset)
+    return Appended(Error.NONE if acks in (0, 1) else None, first_offset, base_offset)
 
 
 def _known(
@@ -133,7 +136,7 @@ def _known(
         case InSequence():
             return None
         case Duplicate(base_offset, next_offset):
-            return Appended(None if acks == ACKS_ALL else Error.NONE, base_offset, next_offset)
+            return Appended(Error.NONE if acks in (0, 1) else None, base_offset, next_offset)
         case Refused(error):
             return Appended(error, UNKNOWN, UNKNOWN)
 
@@ -186,7 +189,7 @@ def _settled(broker: Broker, waiting: DelayedProduce) -> DelayedProduce:
     return replace(
         waiting,
         partitions={
-            tp: replace(appended, error=produce_outcome(appended, broker.led(tp)))
+            tp: replace(appended, error=produce_outcome(appended, broker.led(tp), waiting.acks))
             for tp, appended in waiting.partitions.items()
         },
     )
@@ -227,9 +230,15 @@ def _respond_commit(broker: Broker, waiting: DelayedCommit) -> None:
 def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     """Takes a follower's position into account, then answers, now or later (F6).
 
-    In this order (seed 003): the leader's copy of the follower's LEO, the ISR, the high watermark,
-    the answer with that high watermark in it.
+    In this order (seed 003): the leader's copy of the follower's LEO, the ISR, the high watermark.
+    An answer that is due at once carries the high watermark of before all that, as Kafka reads the
+    log first (ReplicaManager.fetchMessages); one that waited, that of when it is given.
     """
+    high_watermarks = {
+        asked.partition: partition.high_watermark
+        for asked in event.partitions
+        if (partition := broker.led(asked.partition)) is not None
+    }
     if event.replica_id != CONSUMER:
         for asked in event.partitions:
             _record_position(broker, event.replica_id, asked, now_ms)
@@ -244,7 +253,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     }
     waiting = DelayedFetch(event, baselines)
     if event.max_wait_ms <= 0 or _fetch_is_ready(broker, waiting):
-        _respond_fetch(broker, waiting)
+        _respond_fetch(broker, waiting, high_watermarks)
     else:
         _park(broker, waiting, event.max_wait_ms)
 
@@ -269,7 +278,7 @@ def _record_position(broker: Broker, replica_id: int, asked: FetchedPartition, n
     )
     maybe_expand_isr(broker, partition, replica_id)
     partition = broker.increment_high_watermark(broker.partitions[asked.partition], now_ms)
-    if partition.high_watermark != before:
+    if partition.high_watermark != before or broker.rules.acks_above_one:
         complete_delayed(broker, asked.partition, now_ms)
 
 
@@ -309,7 +318,12 @@ def _fetch_is_ready(broker: Broker, waiting: DelayedFetch) -> bool:
     return not message.partitions or readable >= message.min_bytes
 
 
-def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
+def _respond_fetch(
+    broker: Broker,
+    waiting: DelayedFetch,
+    high_watermarks: Mapping[TopicPartition, int] | None = None,
+) -> None:
+    """`high_watermarks`: those that the answer carries; None: those of now."""
     message = waiting.message
     results = []
     for asked in message.partitions:
@@ -324,7 +338,9 @@ def _respond_fetch(broker: Broker, waiting: DelayedFetch) -> None:
             FetchedResult(
                 asked.partition,
                 error,
-                partition.high_watermark,
+                partition.high_watermark
+                if high_watermarks is None
+                else high_watermarks[asked.partition],
                 partition.log.start_offset,
                 LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
             )
@@ -381,7 +397,7 @@ def _answer(broker: Broker, operation: DelayedOperation) -> None:
     """Answers a delayed request with what is known now, and forgets it."""
     match operation:
         case DelayedProduce():
-            _respond_produce(broker, operation.request, ACKS_ALL, operation.partitions)
+            _respond_produce(broker, operation.request, operation.acks, operation.partitions)
         case DelayedCommit():
             _respond_commit(broker, operation)
         case DelayedFetch():

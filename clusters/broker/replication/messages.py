@@ -197,6 +197,8 @@ class LeaderAndIsrRequested:
     controller_epoch: int
     partitions: tuple[PartitionState, ...]
     live_leaders: tuple[BrokerRegistration, ...]
+    # Of the broker that it is for, as its registration says (KIP-380); -1: that is not said.
+    broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,7 @@ class StopReplicaRequested:
     controller_epoch: int
     delete_partitions: bool
     partitions: tuple[TopicPartition, ...]
+    broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +220,7 @@ class UpdateMetadataRequested:
     live_brokers: tuple[BrokerRegistration, ...]
     # How many partitions `__consumer_offsets` has in all; 0: this request does not say.
     offsets_partitions: int = 0
+    broker_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)

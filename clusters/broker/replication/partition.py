@@ -25,6 +25,7 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.replica import (
     NEVER_MS,
     RemoteReplica,
+    is_at_end,
     is_caught_up,
     record_fetch,
 )
@@ -254,9 +255,10 @@ def maybe_increment_high_watermark(
 ) -> Partition:
     """HW = max(HW, min LEO over the ISR and the replicas that are caught up in time).
 
-    A replica that has caught up but is not yet back in the ISR counts as well, so that HW does
-    not run away from it while it tries to join (seed 003). With KIP-966 HW stands still while the
-    ISR is smaller than min.insync.replicas: what is committed then is on so many replicas for sure.
+    A replica that has caught up but is not yet back in the ISR counts as well (from 0.10 on), so
+    that HW does not run away from it while it tries to join (seed 003). With KIP-966 HW stands
+    still while the ISR is smaller than min.insync.replicas: what is committed then is on so many
+    replicas for sure.
     """
     leader = _leader(partition)
     min_isr = partition.settings.min_insync_replicas
@@ -267,7 +269,9 @@ def maybe_increment_high_watermark(
     isr = leader.isr.maximal
     lowest = partition.log.end_offset
     for replica_id, remote in leader.remotes.items():
-        if replica_id in isr or is_caught_up(remote, now_ms, lag_time_max_ms):
+        if replica_id in isr or (
+            rules.waits_for_caught_up and is_caught_up(remote, now_ms, lag_time_max_ms)
+        ):
             lowest = min(lowest, remote.log_end_offset)
     if lowest <= partition.high_watermark:
         return partition
@@ -286,7 +290,12 @@ def may_join_isr(partition: Partition, replica_id: int, rules: Generation) -> bo
 
 
 def out_of_sync_replicas(
-    partition: Partition, *, now_ms: int, lag_time_max_ms: int, lag_max_messages: int | None = None
+    partition: Partition,
+    *,
+    now_ms: int,
+    lag_time_max_ms: int,
+    rules: Generation,
+    lag_max_messages: int | None = None,
 ) -> tuple[int, ...]:
     """ISR members, stuck or slow, that have not been caught up for replica.lag.time.max.ms.
 
@@ -298,6 +307,8 @@ def out_of_sync_replicas(
     end_offset = partition.log.end_offset
 
     def is_out_of_sync(remote: RemoteReplica) -> bool:
+        if rules.caught_up_at_log_end and is_at_end(remote, end_offset):
+            return False
         if not is_caught_up(remote, now_ms, lag_time_max_ms):
             return True
         has_fetched = remote.log_end_offset != UNKNOWN_OFFSET

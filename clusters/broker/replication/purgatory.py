@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.committed import Committed
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import FetchRequested
+from neaptide.clusters.broker.replication.messages import ACKS_ALL, FetchRequested
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition import Leader, Partition, isr_of
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """One partition of a produce request: appended at `base_offset`, done when HW ≥ required.
+    """One partition of a produce request: appended at `base_offset`, done when HW ≥ required, or,
+    where acks is a number above 1, when so many replicas of the ISR have it.
 
     `error` is None while that waits. Once it is known it stays: a leader that lost its role and got
     it back may have lost the record too, and must not acknowledge it.
@@ -31,10 +32,12 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class DelayedProduce:
-    """An acks=all produce request whose records are not yet below the high watermark."""
+    """A produce request whose records are not yet below the high watermark, or, with acks above 1
+    (0.8), not yet on so many replicas."""
 
     request: int
     partitions: Mapping[TopicPartition, Appended]
+    acks: int = ACKS_ALL
 
     @property
     def is_done(self) -> bool:
@@ -85,7 +88,9 @@ def watched_by(operation: DelayedOperation) -> tuple[TopicPartition, ...]:
             return tuple(operation.baselines)
 
 
-def produce_outcome(waiting: Appended, partition: Partition | None) -> Error | None:
+def produce_outcome(
+    waiting: Appended, partition: Partition | None, acks: int = ACKS_ALL
+) -> Error | None:
     """The final error (or NONE) of one partition, or None while it must still wait.
 
     Where HW got there but the ISR has shrunk below min.insync.replicas meanwhile, the record is
@@ -95,11 +100,24 @@ def produce_outcome(waiting: Appended, partition: Partition | None) -> Error | N
         return waiting.error
     if partition is None or not isinstance(partition.role, Leader):
         return Error.NOT_LEADER_OR_FOLLOWER
+    if acks != ACKS_ALL:
+        have_it = replicas_with(partition, waiting.required_offset)
+        return Error.NONE if have_it >= acks else None
     if partition.high_watermark < waiting.required_offset:
         return None
     if len(isr_of(partition)) < partition.settings.min_insync_replicas:
         return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     return Error.NONE
+
+
+def replicas_with(partition: Partition, offset: int) -> int:
+    """How many replicas of the ISR have all before an offset; the leader has."""
+    assert isinstance(partition.role, Leader)
+    remotes = partition.role.remotes
+    return sum(
+        replica not in remotes or remotes[replica].log_end_offset >= offset
+        for replica in isr_of(partition)
+    )
 
 
 def bytes_readable(

@@ -58,3 +58,7 @@ def record_fetch(
 
 def is_caught_up(replica: RemoteReplica, now_ms: int, lag_time_max_ms: int) -> bool:
     return now_ms - replica.last_caught_up_time_ms <= lag_time_max_ms
+
+
+def is_at_end(replica: RemoteReplica, leader_log_end_offset: int) -> bool:
+    return replica.log_end_offset == leader_log_end_offset

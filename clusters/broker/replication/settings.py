@@ -19,7 +19,8 @@ class InvalidSettingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """Durations in milliseconds, sizes in bytes."""
+    """Durations in milliseconds, sizes in bytes. `replication_settings` knows other defaults of
+    some generations."""
 
     auto_create_topics_enable: bool = True
     default_replication_factor: int = 1
@@ -70,7 +71,9 @@ def replication_settings(given: Mapping[str, str], generation: Generation) -> Re
     Raises InvalidSettingError with one sentence. Names that are not replication's are left alone.
     """
     values: dict[str, bool | int] = {
-        "unclean_leader_election_enable": generation.unclean_leader_election_enable
+        "unclean_leader_election_enable": generation.unclean_leader_election_enable,
+        "replica_lag_time_max_ms": generation.replica_lag_time_max_ms,
+        "message_max_bytes": generation.message_max_bytes,
     }
     types = get_type_hints(ReplicationSettings)
     for field in fields(ReplicationSettings):

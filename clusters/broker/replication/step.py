@@ -52,6 +52,7 @@ def _on_read(broker: Broker, event: heard.LeaderAndIsrRead, now_ms: int) -> None
 
 def _on_session_started(broker: Broker, event: heard.SessionStarted, now_ms: int) -> None:
     controlling.on_session_started(broker, event, now_ms)
+    control.on_session_started(broker, event, now_ms)
     isr.on_session_started(broker)
     producer_ids.on_session_started(broker)
 
@@ -153,8 +154,9 @@ def step(broker: Broker, event: object, now_ms: int) -> tuple[Effect, ...]:
 
 def begin(broker: Broker) -> tuple[Effect, ...]:
     """The first effects of a broker that has just started: its periodic timers."""
-    broker.set_timer(told.IsrExpiration(), max(1, broker.settings.replica_lag_time_max_ms // 2))
-    broker.set_timer(told.IsrChangePropagation(), isr.PROPAGATION_INTERVAL_MS)
+    broker.set_timer(told.IsrExpiration(), isr.isr_check_interval_ms(broker))
+    if broker.rules.reports_isr_changes:
+        broker.set_timer(told.IsrChangePropagation(), isr.PROPAGATION_INTERVAL_MS)
     effects = tuple(broker.effects)
     broker.effects.clear()
     return effects

@@ -104,7 +104,9 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         inter_broker_listener=settings.get("inter.broker.listener.name", listeners[0].listener),
         log_directory=Path(_required(settings, "log.dirs")),
         zookeeper_connect=_required(settings, "zookeeper.connect"),
-        zookeeper_session_timeout_ms=_number(settings, "zookeeper.session.timeout.ms", 6_000),
+        zookeeper_session_timeout_ms=_number(
+            settings, "zookeeper.session.timeout.ms", generation.zookeeper_session_timeout_ms
+        ),
         socket_request_max_bytes=_number(settings, "socket.request.max.bytes", 104_857_600),
         queued_max_requests=_number(settings, "queued.max.requests", 500),
         queued_max_request_bytes=_limit(settings, "queued.max.request.bytes"),

@@ -211,7 +211,7 @@ def control_request(message: effects.ControlRequest, listener: str) -> Any:
             return control.StopReplicaRequest(
                 controller_id=BrokerId(message.controller_id),
                 controller_epoch=i32(message.controller_epoch),
-                broker_epoch=i64(-1),
+                broker_epoch=i64(message.broker_epoch),
                 delete_partitions=message.delete_partitions,
                 topics=tuple(
                     control.StopReplicaTopic(
@@ -260,7 +260,7 @@ def _leader_and_isr(message: told.LeaderAndIsrRequested, listener: str) -> Any:
     return control.LeaderAndIsrRequest(
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
-        broker_epoch=i64(-1),
+        broker_epoch=i64(message.broker_epoch),
         topic_states=_topic_states(
             message,
             control.LeaderAndIsrTopic,
@@ -274,7 +274,7 @@ def _update_metadata(message: told.UpdateMetadataRequested) -> Any:
     return control.UpdateMetadataRequest(
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
-        broker_epoch=i64(-1),
+        broker_epoch=i64(message.broker_epoch),
         topic_states=_topic_states(
             message,
             control.UpdateMetadataTopic,

@@ -215,6 +215,7 @@ def leader_and_isr(request: int, entity: Any, listener: str) -> told.LeaderAndIs
             )
             for live in entity.live_leaders
         ),
+        broker_epoch=int(entity.broker_epoch),
     )
 
 
@@ -235,6 +236,7 @@ def update_metadata(request: int, entity: Any) -> told.UpdateMetadataRequested:
             )
             for live in entity.live_brokers
         ),
+        broker_epoch=int(entity.broker_epoch),
     )
 
 
@@ -249,6 +251,7 @@ def stop_replica(request: int, entity: Any) -> told.StopReplicaRequested:
             for topic in entity.topics
             for partition in topic.partitions
         ),
+        broker_epoch=int(entity.broker_epoch),
     )
 
 

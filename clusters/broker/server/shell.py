@@ -74,6 +74,10 @@ class Waiting:
     append_times: dict[TopicPartition, int] = field(default_factory=dict)
 
 
+class HaltedError(Exception):
+    """The core has ended the broker: the message says why."""
+
+
 class BrokerShell:
     """`fail` is called once, with what this broker cannot go on after."""
 
@@ -126,6 +130,7 @@ class BrokerShell:
             do.SetTimer: self._set_timer,
             do.CancelTimer: self._cancel_timer,
             do.Coordinate: self._coordinate,
+            do.Halt: self._halt,
             do.Note: self._note,
         }
         self.coordination: ZooKeeperCoordination | None = None
@@ -165,6 +170,8 @@ class BrokerShell:
 
     def _carry_out(self, effects: tuple[do.Effect, ...]) -> None:
         for effect in effects:
+            if self._has_ended:
+                return
             if type(effect) in ANSWERS:
                 self._answer(effect)
             else:
@@ -182,6 +189,9 @@ class BrokerShell:
             if waiting is not None:
                 _log.exception("no answer to %s could be made", waiting.header.api.name)
                 waiting.connection.refuse(error)
+
+    def _halt(self, effect: do.Halt) -> None:
+        self.end(HaltedError(effect.reason))
 
     def end(self, error: Exception) -> None:
         """Nothing is read, answered or written from now on."""
