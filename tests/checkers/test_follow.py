@@ -275,10 +275,10 @@ def test_the_state_of_claims_is_bounded_by_the_window(spark: SparkSession, tmp_p
     reported: list[Any] = []
     follow(spark, run.directory, is_over=is_over, report=reported.append)
     assert reported == []
-    assert totals[-1] == totals[-2] == totals[-3]
     # An offset and a value a minute, of the window and of what may be late; and the last six
-    # minutes were there before the time had passed.
-    assert totals[-1] <= 2 * (2 + 1 + 6)
+    # minutes were there before the time had passed. What is over leaves by a batch of its own,
+    # which may still be to come: so no two of these numbers need be the same.
+    assert max(totals[-3:]) <= 2 * (2 + 1 + 6)
 
 
 def test_a_great_many_findings_are_reported_in_part(

@@ -170,10 +170,19 @@ def _orders(generation: str, producer: ProducerOptions) -> set[tuple[object, ...
     Whoever comes before it is large enough is refused with NOT_ENOUGH_REPLICAS, and sent again.
     """
     world = ready(generation, producer=producer)
+    # From 4.0 on who has all that there is stays, whether it fetches or not.
+    stays = GENERATIONS[generation].caught_up_at_log_end
     for follower in (A, B):
-        faults.cut(world, C, follower, "replication", both=True)
+        if stays:
+            faults.stop(world, follower)
+        else:
+            faults.cut(world, C, follower, "replication", both=True)
     until(world, lambda: set(world.service.states[world.partition].isr) == {C})
-    faults.heal(world)
+    if stays:
+        for follower in (A, B):
+            faults.restart(world, follower)
+    else:
+        faults.heal(world)
     found = set()
     while set(world.service.states[world.partition].isr) == {C}:
         other = world.copy()

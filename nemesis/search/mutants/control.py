@@ -104,8 +104,7 @@ def keeps_the_dead_in_sync(
 
 
 def writes_for_any_controller(service: Service, request: Any) -> Written:
-    answer = _write(service, replace(request, by_controller=False))
-    return replace(answer, by_controller=request.by_controller)
+    return _write(service, replace(request, is_fenced=False))
 
 
 def writes_any_version(service: Service, request: Any) -> Written:
