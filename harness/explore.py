@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
-from neaptide.clusters.broker.replication.settings import InvalidSettingError, replication_settings
+from neaptide.clusters.broker.replication.settings import (
+    InvalidSettingError,
+    replication_settings,
+    setting_names,
+)
 from neaptide.clusters.errors import UsageError
 from neaptide.nemesis.search.campaign import Campaign, Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
@@ -61,6 +66,7 @@ def search_of(asked: Asked) -> Search:
         _check_idempotence(asked.acks, GENERATIONS[name])
     if asked.outcome is not None and asked.outcome not in WORST_FIRST:
         raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(WORST_FIRST)}.")
+    _check_names(asked.settings)
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
     topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
     try:
@@ -79,6 +85,17 @@ def search_of(asked: Asked) -> Search:
         outcomes=(asked.outcome,) if asked.outcome is not None else bad,
         idempotence=asked.idempotence,
     )
+
+
+_KNOWN: Final = setting_names() | {"zookeeper.session.timeout.ms"} | set(TOPIC_SETTINGS)
+
+
+def _check_names(settings: Mapping[str, str]) -> None:
+    """What a search does not read would change nothing. Raises UsageError."""
+    for name in sorted(settings.keys() - _KNOWN):
+        close = difflib.get_close_matches(name, sorted(_KNOWN), n=1)
+        meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(_KNOWN))}."
+        raise UsageError(f"--set {name}: a search reads no such setting; {meant}")
 
 
 def _check_idempotence(acks: str, rules: Generation) -> None:

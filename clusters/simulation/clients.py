@@ -9,6 +9,7 @@ sends each record with its sequence until its time is over, whatever it hears (s
 from __future__ import annotations
 
 from bisect import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -171,3 +172,37 @@ class Clients:
     def unsettled(self) -> tuple[Send, ...]:
         """What was sent, or is to be sent, and has no outcome."""
         return (*(send for _, send in self.in_flight.values()), *self.waiting)
+
+
+# --- whose send it was ---------------------------------------------------------------------------
+
+
+def sent_by(
+    outcomes: Sequence[tuple[Send, Outcome | None]], first: int, fresh: int
+) -> dict[int, int]:
+    """The logical process of each send, by its number; `fresh` and those above are nobody's.
+
+    As in `neaptide.workloads`: there is a producer for each broker that is the only one it knows,
+    and for each number of acknowledgements; the first of them is `first`. What a producer completes
+    after a send that nobody knows the end of is of another process. Sends that never completed come
+    last.
+    """
+    never = max((done.completed_us for _, done in outcomes if done is not None), default=0) + 1
+    ended = [
+        (never if done is None else done.completed_us, send.number, send, done)
+        for send, done in outcomes
+    ]
+    current: dict[tuple[int | None, int], int] = {}
+    for send in sorted((send for send, _ in outcomes), key=lambda send: send.number):
+        if _producer(send) not in current:
+            current[_producer(send)], fresh = (fresh, fresh + 1) if current else (first, fresh)
+    processes = {}
+    for _, number, send, done in sorted(ended, key=lambda item: item[:2]):
+        processes[number] = current[_producer(send)]
+        if done is None or done.kind == "info":
+            current[_producer(send)], fresh = fresh, fresh + 1
+    return processes
+
+
+def _producer(send: Send) -> tuple[int | None, int]:
+    return send.to, send.acks

@@ -14,7 +14,7 @@ from typing import Any
 from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
-from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Send
+from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Send, sent_by
 from neaptide.clusters.simulation.network import Entry
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import log_of
@@ -242,7 +242,7 @@ class RunRecorder:
         outcomes: list[tuple[Send, Outcome | None]] = list(clients.sends.values())
         outcomes += [(send, None) for send in clients.unsettled]
         fresh = 1 + max((row["process"] for row in self._rows), default=PRODUCER)
-        processes = sent_by(outcomes, max(fresh, PRODUCER + 1))
+        processes = sent_by(outcomes, PRODUCER, max(fresh, PRODUCER + 1))
         for send, outcome in sorted(outcomes, key=lambda item: item[0].number):
             self.sent(send, outcome, processes[send.number])
         written = {
@@ -254,24 +254,6 @@ class RunRecorder:
         logs.mkdir(exist_ok=True)
         (logs / EVENT_LOG).write_text("\n".join(self._events) + "\n", encoding="utf-8")
         return written
-
-
-def sent_by(outcomes: list[tuple[Send, Outcome | None]], fresh: int) -> dict[int, int]:
-    """The logical process of each send, by its number; `fresh` and those above are nobody's.
-
-    As in `neaptide.workloads.sending`: what completes after a send that nobody knows the end of is
-    of another process. Those that never completed come last.
-    """
-    never = max((done.completed_us for _, done in outcomes if done is not None), default=0) + 1
-    ended = [
-        (never if done is None else done.completed_us, send.number, done) for send, done in outcomes
-    ]
-    process, processes = PRODUCER, {}
-    for _, number, done in sorted(ended, key=lambda item: item[:2]):
-        processes[number] = process
-        if done is None or done.kind == "info":
-            process, fresh = fresh, fresh + 1
-    return processes
 
 
 def _write(directory: Path, schema: Any, rows: list[dict[str, Any]]) -> dict[str, Written]:

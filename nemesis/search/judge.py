@@ -6,12 +6,12 @@ a test holds the two together on thousands of runs.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from neaptide.clusters.simulation.clients import Outcome, Send
+from neaptide.clusters.simulation.clients import Outcome, Send, sent_by
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import Ended, log_of
 from neaptide.nemesis.search.moved import poll_anomalies
@@ -52,8 +52,9 @@ def judge(world: World, ended: Ended) -> Judged:
     is_complete = ended.final is not None and bool(ended.final or not ended.end_offset)
     for value in values.values():
         found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
-    found["reordered"] += _reordered(values)
-    found["nonmonotonic-send"] += _sends_back(values)
+    for sent in _by_process(values):
+        found["reordered"] += _reordered(sent)
+        found["nonmonotonic-send"] += _sends_back(sent)
     found["high-watermark-regression"] += world.marks_gone_back
     known = _known(world)
     found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
@@ -137,23 +138,27 @@ def _has_moved(value: _Value, start_offset: int) -> bool:
     return bool(value.final) and start_offset <= least < min(value.final)
 
 
-def _reordered(values: dict[str, _Value]) -> int:
+def _by_process(values: dict[str, _Value]) -> Iterator[list[_Value]]:
+    """The records of each process, in the order in which it sent them."""
+    outcomes = [
+        (one.send, None if one.outcome.kind == "invoke" else one.outcome) for one in values.values()
+    ]
+    processes = sent_by(outcomes, 0, 1)
+    sent = defaultdict[int, list[_Value]](list)
+    for one in sorted(values.values(), key=lambda one: one.send.number):
+        sent[processes[one.send.number]].append(one)
+    yield from sent.values()
+
+
+def _reordered(sent: list[_Value]) -> int:
     """Acknowledged records that stand in the log before the one that was sent before them."""
-    standing = sorted(
-        (one for one in values.values() if one.is_acked and one.final),
-        key=lambda one: one.send.number,
-    )
-    places = [min(one.final) for one in standing]
+    places = [min(one.final) for one in sent if one.is_acked and one.final]
     return sum(place < before for before, place in pairwise(places))
 
 
-def _sends_back(values: dict[str, _Value]) -> int:
+def _sends_back(sent: list[_Value]) -> int:
     """Records that may be there, at a place before that of the one that was sent before them."""
-    sent = sorted(
-        (one for one in values.values() if one.outcome.kind != "fail"),
-        key=lambda one: one.send.number,
-    )
-    places = [_place(one) for one in sent]
+    places = [_place(one) for one in sent if one.outcome.kind != "fail"]
     return sum(
         place is not None and before is not None and place < before
         for before, place in pairwise(places)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from neaptide import harness
+from neaptide.clusters.errors import UsageError
 from neaptide.harness import cli_search
 from neaptide.harness.cli import app
 from neaptide.harness.explore import Asked, search_of
@@ -80,3 +82,19 @@ def test_the_command_of_a_saved_file_finds_it_again(tmp_path: Path) -> None:
     assert result.exit_code == 1, result.output
     [found] = again.iterdir()
     assert found.read_text(encoding="utf-8") == saved.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("min.insync.replica=1", "did you mean min.insync.replicas?"),
+        ("num.brokers=5", "a search reads no such setting"),
+        ("log.segment.bytes=100", "a search reads no such setting"),
+    ],
+)
+def test_a_setting_that_a_search_does_not_read_is_refused(
+    setting: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = _asked(["explore", "--set", setting, "--seed", "5", "--seeds", "1"], monkeypatch)
+    with pytest.raises(UsageError, match=re.escape(says)):
+        search_of(asked)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from neaptide.clusters.simulation.clients import Outcome, Send
-from neaptide.harness.simulation.recording import PRODUCER, sent_by
+from dataclasses import replace
+
+from neaptide.clusters.simulation.clients import Outcome, Send, sent_by
+from neaptide.harness.simulation.recording import PRODUCER
 
 FRESH = 7
 
@@ -20,7 +22,7 @@ def test_each_send_without_an_answer_is_the_last_of_its_process() -> None:
         (send(4), None),
         (send(5), None),
     ]
-    assert sent_by(outcomes, FRESH) == {1: PRODUCER, 2: PRODUCER, 3: 7, 4: 7, 5: 8}
+    assert sent_by(outcomes, PRODUCER, FRESH) == {1: PRODUCER, 2: PRODUCER, 3: 7, 4: 7, 5: 8}
 
 
 def test_it_is_the_completion_that_counts_not_when_it_was_sent() -> None:
@@ -29,9 +31,21 @@ def test_it_is_the_completion_that_counts_not_when_it_was_sent() -> None:
         (send(2), Outcome("ok", 10, 0)),
         (send(3), Outcome("ok", 60, 1)),
     ]
-    assert sent_by(outcomes, FRESH) == {2: PRODUCER, 1: PRODUCER, 3: 7}
+    assert sent_by(outcomes, PRODUCER, FRESH) == {2: PRODUCER, 1: PRODUCER, 3: 7}
 
 
 def test_sends_whose_ends_are_known_share_a_process() -> None:
     outcomes = [(send(n), Outcome(kind, n)) for n, kind in enumerate(("ok", "fail", "ok"), 1)]
-    assert set(sent_by(outcomes, FRESH).values()) == {PRODUCER}
+    assert set(sent_by(outcomes, PRODUCER, FRESH).values()) == {PRODUCER}
+
+
+def test_a_record_for_one_broker_alone_has_a_producer_of_its_own() -> None:
+    """Two producers promise no order between them; nor do two numbers of acknowledgements."""
+    outcomes = [
+        (send(1), Outcome("ok", 10, 0)),
+        (replace(send(2), to=3), Outcome("info", 20)),
+        (replace(send(3), acks=1), Outcome("ok", 30, 1)),
+        (replace(send(4), to=3), Outcome("ok", 40, 2)),
+        (send(5), Outcome("ok", 50, 3)),
+    ]
+    assert sent_by(outcomes, PRODUCER, FRESH) == {1: PRODUCER, 2: 7, 3: 8, 4: 9, 5: PRODUCER}

@@ -52,6 +52,11 @@ class TopicSettings:
     unclean_leader_election_enable: bool
 
 
+def setting_names() -> frozenset[str]:
+    """All that `replication_settings` reads, by Kafka's names."""
+    return frozenset(field.name.replace("_", ".") for field in fields(ReplicationSettings))
+
+
 def _as_bool(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise InvalidSettingError(f"{name} must be true or false, not {text!r}")
