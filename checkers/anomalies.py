@@ -339,7 +339,7 @@ def worst(found: Iterable[Anomaly], *, available: bool) -> Outcome:
 
 
 def table() -> str:
-    """The register as a Markdown table: what docs/checkers.md prints."""
+    """The register as a Markdown table: a part of docs/reference/anomalies.md."""
     lines = ["| anomaly | meaning | outcome | counts | Jepsen's |", "|---|---|---|---|---|"]
     for a in ANOMALIES.values():
         jepsens = "yes" if a.jepsen else ""

@@ -1,7 +1,7 @@
 """What had to hold for a run to be called valid: each yes, no, or not needed.
 
 Plain values. A proof that is "no" is a reason why the run is unknown; the sentence says what to
-look at. docs/checkers.md prints the table of them.
+look at. docs/reference/anomalies.md has the table of them.
 
 The rule: fail closed. What a run does not say is "no", unless the run has nothing of the kind.
 """
@@ -361,6 +361,6 @@ PROOFS: Final = (
 
 
 def table() -> str:
-    """The proofs as a Markdown table: what docs/checkers.md prints."""
+    """The proofs as a Markdown table: a part of docs/reference/anomalies.md."""
     lines = ["| proof | yes means |", "|---|---|"]
     return "\n".join([*lines, *(f"| {p.name} | {p.meaning} |" for p in PROOFS)]) + "\n"

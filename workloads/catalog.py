@@ -1,7 +1,8 @@
 """The workloads by name: which clients there are, on which topics, with which options.
 
-Who adds a workload adds a row here, and roles where those that exist do not do. What is recorded is
-in results.schema, what is checked in checkers.anomalies; docs/workloads.md prints these tables.
+Who adds a workload adds a row here, and roles where those that exist do not do. What is recorded
+is in results.schema, what is checked in checkers.anomalies. docs/reference/workloads.md is made
+of these rows.
 """
 
 from __future__ import annotations
@@ -242,16 +243,3 @@ def find_workload(name: str) -> Workload:
             " or a scenario: one of `neaptide list`, or a file that ends in .toml."
         )
     return WORKLOADS[name]
-
-
-def table() -> str:
-    """The workloads as a Markdown table: what docs/workloads.md prints."""
-    lines = ["| workload | what its clients do | options (default) |", "|---|---|---|"]
-    for one in _ALL:
-        options = "; ".join(
-            f"`{name}` ({option.default}): {option.meaning}"
-            + (f" ({', '.join(option.choices)})" if option.choices else "")
-            for name, option in one.options.items()
-        )
-        lines.append(f"| {one.name} | {one.summary} | {options} |")
-    return "\n".join(lines) + "\n"

@@ -334,12 +334,6 @@ def read_fault(raw: Mapping[str, Any]) -> Fault:
     return FAULTS[_one_of(raw["kind"], tuple(FAULTS))].read(raw)
 
 
-def explain_faults() -> str:
-    """The table as Markdown, for the documentation."""
-    rows = [f"| `{name}` | {kind.what} |" for name, kind in FAULTS.items()]
-    return "\n".join(["| name | what it does |", "|---|---|", *rows])
-
-
 def _one_of(value: Any, allowed: Sequence[Any]) -> Any:
     if value not in allowed:
         raise ValueError(f"{value!r} must be one of {', '.join(map(str, allowed))}")
