@@ -84,5 +84,5 @@ def test_the_tutorial_leads_to_an_own_scenario_on_a_real_kafka(tmp_path: Path) -
         assert done.returncode == 0, f"{step.commands}\n{done.stdout}"
         for line in step.printed:
             assert printed(line, done.stdout), f"{step.commands}\n{line}\n{done.stdout}"
-    assert sorted(path.name for path in here.iterdir()) == ["my.toml", "runs", "safe.toml"]
+    assert {"my.toml", "runs", "safe.toml"} <= {path.name for path in here.iterdir()}
     assert len(list(here.glob("runs/*/report.html"))) == 5

@@ -67,12 +67,13 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_neaptide_in_a_container_plays_a_scenario(image: str, tmp_path: Path) -> None:
     assert sys.version_info[:2] == (3, 11), "as in the image: libraries are compiled for it"
     site = sysconfig.get_path("purelib")
-    run = ("run", "--rm", "--init", "--network", "none", "--volume", f"{tmp_path}:/work/runs")
+    run = ("run", "--rm", "--init", "--volume", f"{tmp_path}:/work/runs")
     libraries = ("--volume", f"{site}:/site:ro", "--env", "PYTHONPATH=/opt/neaptide:/site")
     command = ("repro", "acks-1-loss", "--system", "neaptide:2.1", "--json")
     done = docker(*run, *libraries, image, *command, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     [result] = json.loads(done.stdout)["results"]
     assert (result["observed"], result["agrees"]) == ("lost", True)
+    assert result["run"], result
     kept = tmp_path / Path(result["run"]).name
     assert (kept / "report.html").exists()
