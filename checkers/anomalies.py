@@ -31,7 +31,7 @@ class Anomaly:
     counts_at_least_once: bool = True
     jepsen: bool = False  # an error type of Jepsen's Kafka workload
     doubt: bool = False  # where it is found, the run cannot conclude
-    by_time: bool = False  # it rests on the order of what one clock or several told
+    by_time: bool = False  # it rests on the order of what one clock or several showed
 
 
 def _cycles(

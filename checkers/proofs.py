@@ -254,7 +254,7 @@ def _in_order(seen: Seen) -> Iterator[str]:
     if backward is not None:
         yield (
             f"The clock went back: operation {backward} completed before it was invoked, "
-            "so that no order can be told."
+            "so that no order is known."
         )
 
 

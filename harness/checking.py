@@ -109,7 +109,7 @@ class SparkStart:
 
 
 def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
-    """Raises UsageError for what Spark cannot be told."""
+    """Raises UsageError for what Spark cannot take."""
     from neaptide.checkers.pipeline.cluster_session import is_master, is_remote
 
     if memory is not None and not _MEMORY.fullmatch(memory):

@@ -57,7 +57,7 @@ app = typer.Typer(
 _BROKERS = 3  # where nobody says how many
 
 
-def _tell_line(line: str) -> None:
+def _print_line(line: str) -> None:
     output.err.print(line, markup=False)
 
 
@@ -85,7 +85,7 @@ def repro(
     """Run documented scenarios and compare with what the documents predict."""
     from neaptide.harness.catalog import documented
     from neaptide.harness.checking import SparkStart
-    from neaptide.harness.matrix import tell_matrix
+    from neaptide.harness.matrix import report_matrix
     from neaptide.harness.repro import cells, not_served, report_to_ci, run_cells
 
     place = parse_place(host, image, nodes)
@@ -101,20 +101,20 @@ def repro(
     )
     lacking = not_served(files, system or []) if scenarios else []
     for one in lacking:
-        _tell_line("not served: {scenario} on {system}: {lacks}".format(**one))
+        _print_line("not served: {scenario} on {system}: {lacks}".format(**one))
     if not todo:
         raise UsageError("There is nothing to play: no system that is named serves it.")
-    check_place(place, _tell_line)
+    check_place(place, _print_line)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
     spark = SparkStart()
-    with output.telling(len(todo)) as teller:
+    with output.reporting(len(todo)) as reporter:
         results = run_cells(
             todo,
             number,
             spark,
-            teller.tell,
+            reporter.report,
             place,
             resume=resume,
             retries_unknown=retries_unknown,
@@ -128,7 +128,7 @@ def repro(
     else:
         output.print_results(results)
     if matrix is not None or len(todo) > 1:
-        tell_matrix([result.run for result in results], matrix, quiet=json)
+        report_matrix([result.run for result in results], matrix, quiet=json)
     if agrees:
         raise typer.Exit(Exit.AGREES)
     disagrees = any(r.observed != "unknown" and not r.agrees for r in results)
@@ -244,7 +244,7 @@ def run(
         from neaptide.workloads.catalog import find_workload
 
         found = find_workload(workload)
-        faults, saved = parse_nemesis(nemesis, chosen, place, _tell_line)
+        faults, saved = parse_nemesis(nemesis, chosen, place, _print_line)
         ids = brokers_of(chosen)
         if ids and brokers not in (None, len(ids)):
             raise UsageError(f"--brokers {brokers}: {chosen} has {len(ids)}; leave it out.")
@@ -288,13 +288,13 @@ def _run_scenario(
     from neaptide.nemesis.scenario import load_scenario
 
     scenario = load_scenario(file)
-    check_place(place, _tell_line)
+    check_place(place, _print_line)
     find_java()
     output.err.print(f"seed {seed}")
     spark = SparkStart()
-    with output.telling(len(scenario.steps)) as teller:
-        played = asyncio.run(play(scenario, system, seed, where, teller.tell, place, min_acked))
-        teller.tell("checking with Spark")
+    with output.reporting(len(scenario.steps)) as reporter:
+        played = asyncio.run(play(scenario, system, seed, where, reporter.report, place, min_acked))
+        reporter.report("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
     _finish_run(played.run, verdict, played.disagreements, json, where)
@@ -304,22 +304,22 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
 
-    check_place(asked.place, _tell_line)
+    check_place(asked.place, _print_line)
     find_java()
     output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
 
-    def tell(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
+    def report(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
         text = doing
         if counts:
             text = (
                 f"{doing}: {counts['ok']} acknowledged, {counts['fail']} failed,"
                 f" {counts['info']} unknown, {counts['polled']} polled"
             )
-        teller.tell(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
+        reporter.report(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
 
-    with output.telling(asked.time_s) as teller:
-        directory = asyncio.run(run_random(asked, tell))
-        teller.tell("checking with Spark", asked.time_s)
+    with output.reporting(asked.time_s) as reporter:
+        directory = asyncio.run(run_random(asked, report))
+        reporter.report("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
@@ -375,14 +375,14 @@ def matrix_(
     json: Json = False,
 ) -> None:
     """Put the matrix scenario × system together from saved runs; judges those that are not yet."""
-    from neaptide.harness.matrix import check_missing, scenario_runs, tell_matrix
+    from neaptide.harness.matrix import check_missing, report_matrix, scenario_runs
 
     directories = scenario_runs(runs)
     check_missing(directories)
-    told = tell_matrix(directories, matrix, quiet=json)
+    matrix_ = report_matrix(directories, matrix, quiet=json)
     if json:
-        output.print_json(told.to_json())
-    counts = told.counts
+        output.print_json(matrix_.to_json())
+    counts = matrix_.counts
     if counts["disagrees"]:
         raise typer.Exit(Exit.ANOMALY)
     raise typer.Exit(Exit.UNKNOWN if counts["unknown"] else Exit.AGREES)
@@ -450,7 +450,7 @@ def main() -> None:
 
 def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
-    # kazoo tells of every connection that closes; the harness closes them on purpose.
+    # kazoo logs every connection that closes; the harness closes them on purpose.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     # A shell gives what it starts in the background an ignored SIGINT; both signals end us.
     signal.signal(signal.SIGINT, signal.default_int_handler)

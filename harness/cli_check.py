@@ -109,11 +109,11 @@ def check(
         find_java()
     begun = time.monotonic()
     start = SparkStart(master, remote, rows=rows_of(runs), memory=memory)
-    with output.telling(1) as teller, start as spark:
+    with output.reporting(1) as reporter, start as spark:
         opened = open_runs(spark, runs)
         directories = [material.directory for material in opened]
         early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
-        teller.tell(f"checking {len(directories)} runs with Spark")
+        reporter.report(f"checking {len(directories)} runs with Spark")
         load()
         # What was followed has more in it now than when it was opened.
         chosen = directories if follow else opened
@@ -180,14 +180,14 @@ def print_verdicts(
     json: bool,
     early: Sequence[Row] | None,
 ) -> None:
-    """`early`: what was told before the run was over; None: it was not followed."""
+    """`early`: what was reported before the run was over; None: it was not followed."""
     if json:
         listed = [
             {**verdict.to_json(), "run": str(directory)}
             for directory, verdict in zip(directories, verdicts, strict=True)
         ]
-        told = {} if early is None else {"early": list(early)}
-        output.print_json({"runs": listed, "seconds": seconds, **told})
+        reported = {} if early is None else {"early": list(early)}
+        output.print_json({"runs": listed, "seconds": seconds, **reported})
         return
     rows = [
         (v.run, v.verdict, v.outcome, str(v.operations), output.anomalies_text(v.anomalies))

@@ -57,9 +57,9 @@ def replay(
     output.err.print(f"seed {number}")
     todo = [Cell(scenario, str(file), one) for one in systems for _ in range(repeat)]
     spark = SparkStart()
-    with output.telling(len(todo)) as teller:
+    with output.reporting(len(todo)) as reporter:
         results = run_cells(
-            todo, number, spark, teller.tell, place, retries_unknown=retries_unknown
+            todo, number, spark, reporter.report, place, retries_unknown=retries_unknown
         )
     spark.stop()
     report_to_ci(results)

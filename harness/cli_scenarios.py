@@ -64,9 +64,9 @@ def by_subject(scenarios: Sequence[Scenario]) -> list[Scenario]:
 
 
 def _row(scenario: Scenario) -> tuple[str, str, str, str]:
-    told = [f"{outcome}: {', '.join(on)}" for outcome, on in scenario.expect.items()]
-    told += [f"not served: {systems}" for systems in scenario.not_served]
-    return scenario.name, scenario.title, "; ".join(scenario.source), "\n".join(told)
+    lines = [f"{outcome}: {', '.join(on)}" for outcome, on in scenario.expect.items()]
+    lines += [f"not served: {systems}" for systems in scenario.not_served]
+    return scenario.name, scenario.title, "; ".join(scenario.source), "\n".join(lines)
 
 
 def new(
@@ -83,9 +83,7 @@ def new(
         raise UsageError(f"{file} exists already; choose another name.") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
-    output.out.print(
-        f"{file} is written; neaptide explain {file} tells what it does.", markup=False
-    )
+    output.out.print(f"{file} is written; neaptide explain {file} explains it.", markup=False)
 
 
 def explain(

@@ -197,14 +197,14 @@ def _campaign(asked: Asked, *, json: bool) -> None:
     from neaptide.nemesis.search.campaign import Campaign
 
     total = float(asked.seeds) if asked.seeds is not None else float(asked.time_s or 0)
-    with output.telling(total) as teller:
+    with output.reporting(total) as reporter:
 
-        def tell(campaign: Campaign, elapsed_s: float) -> None:
+        def report(campaign: Campaign, elapsed_s: float) -> None:
             done = float(campaign.seeds) if asked.seeds is not None else min(elapsed_s, total)
             text = f"{campaign.schedules} schedules, {len(campaign.losses)} found"
-            teller.tell(text, done)
+            reporter.report(text, done)
 
-        found = search(asked, tell)
+        found = search(asked, report)
     if json:
         output.print_json(found)
     else:

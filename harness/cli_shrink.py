@@ -60,12 +60,12 @@ def shrink_(
         """Whoever is interrupted has what was found so far."""
         write_json(saved, {"schedule": [phase.to_json() for phase in smaller]})
 
-    with tempfile.TemporaryDirectory() as scratch, output.telling(plays + confirm) as teller:
+    with tempfile.TemporaryDirectory() as scratch, output.reporting(plays + confirm) as reporter:
         file = Path(scratch) / "schedule.json"
 
         def loses(candidate: Schedule) -> bool:
             what = f"{_count(candidate)} faults in {len(candidate)} phases"
-            teller.tell(f"run {len(tried) + 1}: {what}", len(tried))
+            reporter.report(f"run {len(tried) + 1}: {what}", len(tried))
             tried.append(_play(asked, candidate, file))
             return tried[-1].outcome == wanted
 

@@ -214,7 +214,7 @@ _WORDS: Final[Mapping[type, Callable[[Any], str]]] = {
     ),
     steps.Subscribe: lambda s: f"{s.client} joins its group, until it is given a partition",
     steps.Assign: lambda s: f"{s.client} assigns itself partition {s.partition}",
-    steps.Poll: lambda s: f"{s.client} takes {s.records} records, or hears of an error",
+    steps.Poll: lambda s: f"{s.client} takes {s.records} records, or receives an error",
     steps.Handle: lambda s: f"{s.client} handles what it has taken",
     steps.CommitOffsets: lambda s: (
         f"{s.client} commits {'how far it came' if s.offset is None else s.offset}"

@@ -181,7 +181,7 @@ def _clients(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
-    """Where groups commit, brokers are told how many partitions their topic has."""
+    """Where groups commit, brokers learn how many partitions their topic has."""
     offsets, settings = scenario.offsets, dict(scenario.settings)
     if offsets is not None:
         settings["offsets.topic.num.partitions"] = str(len(offsets.assignment))
@@ -281,7 +281,7 @@ class _Player:
 
     async def _rest(self) -> None:
         """A leader in the coordination service is not yet one that is followed: a follower that is
-        cut off before it was told follows nobody, and no zombie comes of it."""
+        cut off before it knows the leader follows nobody, and no zombie comes of it."""
         observed = StageObserved(self._stage)
         what = "every follower fetches from its leader"
         try:

@@ -63,7 +63,7 @@ _START_WITHIN_S = 90.0
 _INCIDENT_LOOK_S = 0.25
 _COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
-_FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
+_FILE_LOOK_S = 0.05  # files (checkpoints) notify nobody that they changed: looked at this often
 
 
 @dataclass(slots=True)

@@ -38,9 +38,9 @@ class FinalRead:
 
     topic: str
     partition: int
-    end_offset: int | None  # the log end as the cluster told it; null: it never told
+    end_offset: int | None  # the log end as the cluster reported it; null: it never did
     reached: bool
-    start_offset: int = 0  # the log start as the cluster told it; what is below was deleted
+    start_offset: int = 0  # the log start as the cluster reported it; what is below was deleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ import re
 
 import pytest
 
-from neaptide.harness import reference
-from tests.test_documents import DOCUMENTS, ROOT, name_of
+from tests.test_documents import DOCUMENTS, name_of
 
 # Brokers send, receive, report, learn and know.
 NOT_OURS = re.compile(r"\b(?:tells?|told|telling|hears?|heard|hearing)\b", re.IGNORECASE)
-SHORT = re.compile(r"so many seeds|taken for dead|so is held|was kept\b|missed their aim|too dupl", re.I)
+SHORT = re.compile(
+    r"so many seeds|taken for dead|so is held|was kept\b|missed their aim|too dupl", re.I
+)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
