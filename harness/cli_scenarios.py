@@ -17,7 +17,7 @@ from neaptide.nemesis.scenario import SUBJECTS, Scenario, expected_outcome
 
 
 def list_(json: Json = False) -> None:
-    """List scenarios by what they teach; systems, workloads, faults and hosts."""
+    """List scenarios, systems, workloads, faults and hosts."""
     from neaptide.harness.catalog import documented, scenario_files
     from neaptide.harness.systems import KNOWN
     from neaptide.nemesis.drawn.faults import FAULTS
@@ -70,9 +70,9 @@ def _row(scenario: Scenario) -> tuple[str, str, str, str]:
 
 
 def new(
-    file: Annotated[Path, typer.Argument(help="Where to write it, as my.toml.")],
+    file: Annotated[Path, typer.Argument(help="The file to write, such as my.toml.")],
 ) -> None:
-    """Write a commented scenario to start from."""
+    """Write a scenario file with comments, to start from."""
     if file.suffix != ".toml":
         raise UsageError(f"{file} must end in .toml: so does every scenario.")
     template = files("neaptide.harness") / "new_scenario.toml"
@@ -89,7 +89,7 @@ def new(
 def explain(
     scenario: Annotated[str, typer.Argument(help="FILE.toml, or the name of one that ships.")],
 ) -> None:
-    """Say in words what a scenario does and why, without running it."""
+    """Explain in words what a scenario does and why, without playing it."""
     from neaptide.harness.explain import explained
 
     for line in (line for one in _named(scenario) for line in explained(one)):

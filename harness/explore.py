@@ -87,7 +87,7 @@ def _check_idempotence(acks: str, rules: Generation) -> None:
         raise UsageError(f"--idempotence needs --acks all, not {acks}.")
     if rules.idempotence is None:
         raise UsageError(
-            f"--idempotence: neaptide:{rules.name} knows no idempotent producers, which came with"
+            f"--idempotence: neaptide:{rules.name} has no idempotent producers, which came with"
             " 0.11."
         )
 

@@ -203,7 +203,7 @@ _TOXICS: Final[Mapping[ToxicKind, str]] = {
     "timeout": "Nothing passes. A connection closes after this time without data; 0: never.",
     "reset_peer": "A connection is reset this time after its first bytes.",
     "slicer": "Bytes are sliced, and the slices pass this time after each other.",
-    "limit_data": "A connection closes after so many bytes.",
+    "limit_data": "A connection closes after this number of bytes.",
 }
 
 

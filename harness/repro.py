@@ -135,7 +135,7 @@ def run_cells(
         again = [n for n, result in enumerate(results) if result.observed == "unknown"]
         if not again:
             break
-        report(f"{len(again)} proved nothing: once more", len(todo))
+        report(f"{len(again)} proved nothing: they are played again", len(todo))
         replayed = _played_and_judged([todo[n] for n in again], seed, spark, report, place)
         for n, result in zip(again, replayed, strict=True):
             results[n] = result

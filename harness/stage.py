@@ -532,7 +532,7 @@ class Stage:
                     raise IncidentError(incident)
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"after {within_s:g} s it is still not so that {what}")
+                raise TimeoutError(f"after {within_s:g} s this is still not true: {what}")
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), min(left, _FILE_LOOK_S))

@@ -299,7 +299,7 @@ GROUPS: Final[Mapping[str, Mapping[str, StepText]]] = {
             (_CLIENT,),
         ),
         "poll": StepText(
-            "The consumer takes so many records, or receives an error.",
+            "The consumer takes a number of records, or receives an error.",
             ('{ client = "x", records = 2 }',),
             {"records": "How many."},
         ),
