@@ -30,6 +30,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+HERE_DOCUMENT = re.compile(r"<<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(neaptide\s[^`]+)`")
 
 
@@ -157,12 +158,15 @@ def test_each_block_can_be_read_by_what_it_is_for(document: Path) -> None:
                 check_toml(body)
             elif kind == "json":
                 json.loads(body)
+            elif kind == "sh":
+                for scenario in HERE_DOCUMENT.findall(body):
+                    check_toml(scenario)
             elif kind == "yaml":
                 yaml.safe_load(body)
             elif kind == "python":
                 ast.parse(body)
             else:
-                assert kind in ("", "console", "sh", "text", "properties", "clojure", "sql"), kind
+                assert kind in ("", "console", "text", "properties", "clojure", "sql"), kind
         except (ValueError, yaml.YAMLError, SyntaxError) as error:
             pytest.fail(f"{name_of(document)}: {error}\n{body}")
 

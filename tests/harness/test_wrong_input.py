@@ -50,7 +50,10 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
             "neaptide:0.10 has no idempotent producers",
         ),
         (("explore", "--idempotence"), "neaptide:0.10 has no idempotent producers"),
-        (("explore", "--idempotence", "--mutants"), "--idempotence goes only with the default search"),
+        (
+            ("explore", "--idempotence", "--mutants"),
+            "--idempotence goes only with the default search",
+        ),
         (("run", "append", "--set", "x"), "--set 'x' is not of the form name=value"),
         (("run", "missing.toml"), "missing.toml: cannot be read"),
         (("check", "no-such-run"), "There is no run 'no-such-run'"),
