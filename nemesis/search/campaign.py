@@ -53,7 +53,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a campaign ends: after so many seeds, after so long, with the first find."""
+    """When a campaign ends: after a number of seeds, after a time, with the first find."""
 
     seeds: int | None = None
     time_s: float | None = None

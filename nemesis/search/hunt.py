@@ -38,7 +38,7 @@ SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes lon
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long a mutant is searched: so many seeds, or for so long; whichever ends first."""
+    """How long a mutant is searched: a number of seeds or a time, whichever ends first."""
 
     first_seed: int
     seeds: int | None
