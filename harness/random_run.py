@@ -44,7 +44,7 @@ AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 
 def producer_options(asked: RandomRun) -> ProducerOptions:
-    """As many in flight as the leader knows again: five, but on our 0.11 one."""
+    """As many requests in flight as batches that the leader recognizes: five, on our 0.11 one."""
     if not (asked.idempotence or WORKLOADS[asked.workload].idempotence):
         return ProducerOptions()
     rules = generation_of(asked.system)

@@ -26,7 +26,7 @@ Kind = Literal["scenario", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Whether the faults hit what they were aimed at; a miss makes the run unknown."""
+    """Whether the faults hit their aim. A miss makes the run unknown."""
 
     hit: bool
     why: str = ""
@@ -34,7 +34,7 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class FinalRead:
-    """How far the reads after healing got in one partition."""
+    """How far the final reads of one partition got."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What went wrong with the harness's own means, not by a fault; it makes the run unknown.
+    """A failure of neaptide's own parts that no fault explains. It makes the run unknown.
 
     client: a process of clients died, hung, or left sends without an answer. process: the gate, a
     broker or a controller died without a fault. recorder: rows were not written. coordination:
@@ -83,7 +83,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class MissedFault:
-    """A fault of a random run that did not come to what it was for; the load went on."""
+    """A fault of a random run that missed its aim. The load went on."""
 
     phase: int  # of the schedule, from 1
     at_s: float  # when it was to begin, since the load began

@@ -147,6 +147,22 @@ def test_each_command_of_a_document_is_understood(each: Typed) -> None:
         assert "Missing argument" in problem, f"{each.line}: {problem}"
 
 
+def test_each_target_of_make_is_there() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target
+        for document in DOCUMENTS
+        for line in re.findall(
+            r"(?:^|`|\$ )make ((?:[a-z]+ ?)+?)(?:`|$| {2,}|#)",
+            document.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+        for target in line.split()
+    }
+    assert {"demo", "test", "release"} <= named
+    assert named - targets == set()
+
+
 # --- what can be copied --------------------------------------------------------------------------
 
 
