@@ -42,7 +42,7 @@ class Judged:
 
     run: Path
     verdict: str  # valid, anomalous, unknown
-    outcome: str  # held, lost, …: docs/scenarios.md
+    outcome: str  # held, lost, …: docs/reference/anomalies.md
     anomalies: Mapping[str, int]
     reasons: tuple[str, ...]
     own: tuple[str, ...] = ()

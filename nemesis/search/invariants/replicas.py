@@ -1,7 +1,7 @@
 """Invariants of what replicas hold: logs, high watermarks, and what is committed in the ISR.
 
 Rule: the two ISR properties have the names and the meaning of the TLA+ models of Kafka's
-replication (docs/simulation.md).
+replication (docs/simulation-results.md).
 """
 
 from __future__ import annotations
