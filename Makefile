@@ -1,13 +1,17 @@
-# make demo   installs, runs the main job on our own broker, shows what was lost
-# make test   installs, then everything that says whether this tree is good; as root on Debian it
-#             also installs and starts what some tests need, elsewhere it says what it left out
+# make demo      installs neaptide and plays the main scenario on two systems
+# make test      installs neaptide and runs all checks: lint, types, imports, tests. As root on Debian
+#                it also installs and starts what some tests need; elsewhere it lists what it left out
+# make reference writes docs/reference from the tables of the program
+# make site      builds the documentation: build/site
+# make release   builds everything that a release has: dist (sdist, wheel), build/site, and the
+#                container image neaptide:VERSION where Docker answers
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Test processes at once, a file in one of them. More are quicker, on a machine that has the cores.
 JOBS   ?= 1
 
-.PHONY: demo test venv dev lint types imports unit fix bench clean
+.PHONY: demo test venv dev lint types imports unit fix bench clean reference site release dist image
 
 demo: venv
 	$(BIN)/neaptide repro hw-truncation-loss --system neaptide:0.10 --system neaptide:0.11
@@ -55,5 +59,24 @@ bench: dev
 	for benchmark in tests/benchmarks/[a-z]*.py; do \
 		$(BIN)/python -m tests.benchmarks.$$(basename $$benchmark .py); done
 
+reference: venv
+	$(BIN)/python -m neaptide.harness.reference docs/reference
+
+site: dev
+	$(BIN)/mkdocs build --strict --quiet
+
+# What an earlier build has left would be packed again.
+dist: dev
+	rm -rf build/lib build/bdist.* dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+# The brokers of `--host docker` have an image of their own; this one is neaptide itself.
+image: dist
+	docker build --tag neaptide:$$($(BIN)/neaptide --version) .
+
+release: dist site
+	@if docker version >/dev/null 2>&1; then $(MAKE) image; \
+		else echo "no Docker answers: the image was not built"; fi
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

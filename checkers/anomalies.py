@@ -31,7 +31,7 @@ class Anomaly:
     counts_at_least_once: bool = True
     jepsen: bool = False  # an error type of Jepsen's Kafka workload
     doubt: bool = False  # where it is found, the run cannot conclude
-    by_time: bool = False  # it rests on the order of what one clock or several told
+    by_time: bool = False  # it rests on the order of what one clock or several showed
 
 
 def _cycles(
@@ -54,13 +54,13 @@ def _cycles(
 _ALL: Final = (
     Anomaly(
         "replica-divergence",
-        "One offset holds different records on two replicas that called themselves level.",
+        "Two replicas that were level have different records at one offset.",
         "diverged",
     ),
     Anomaly(
         "replica-hole",
-        "A replica that called itself level lacks a record that another one has, or all lack one "
-        "that was read.",
+        "A replica that was level lacks a record that another one has, or all lack one that was "
+        "read.",
         "diverged",
     ),
     Anomaly(
@@ -71,8 +71,8 @@ _ALL: Final = (
     ),
     Anomaly(
         "unseen",
-        "An acknowledged record above the highest offset read was read by nobody, "
-        "although the final reads reached the log end.",
+        "No read found an acknowledged record above the highest offset read, although the final "
+        "reads reached the log end.",
         "lost",
         jepsen=True,
     ),
@@ -89,12 +89,12 @@ _ALL: Final = (
     ),
     Anomaly(
         "moved",
-        "A record was acknowledged at one offset and read at another one only (Jepsen: duplicate).",
+        "A record was acknowledged at one offset, and read only at another (Jepsen: duplicate).",
         "reordered",
     ),
     Anomaly(
         "duplicate",
-        "One record that was sent once is at two offsets.",
+        "A record that was sent once is at two offsets.",
         "duplicated",
         counts_at_least_once=False,
         jepsen=True,
@@ -150,7 +150,7 @@ _ALL: Final = (
     ),
     Anomaly(
         "send-skip",
-        "Records of others lie between two sends of one process (reported once a process): normal.",
+        "Records of others lie between two sends of one process: normal. Reported once each.",
         None,
         counts=False,
     ),
@@ -163,7 +163,7 @@ _ALL: Final = (
     ),
     Anomaly(
         "precommitted-read",
-        "A transaction read what itself had sent, before it committed.",
+        "A transaction read its own records before it committed.",
         None,
         jepsen=True,
     ),
@@ -200,14 +200,14 @@ _ALL: Final = (
     ),
     Anomaly(
         "cycles-unsearched",
-        "The graph of transactions has more edges than a task can search.",
+        "The graph of transactions has more edges than one task can search.",
         None,
         counts=False,
         doubt=True,
     ),
     Anomaly(
         "phantom",
-        "A record was read that nobody had sent.",
+        "A record was read that no client had sent.",
         None,
     ),
     Anomaly(
@@ -225,7 +225,7 @@ _ALL: Final = (
     ),
     Anomaly(
         "torn-transaction",
-        "Of one transaction a record was read, and another one is in no final read.",
+        "One record of a transaction was read, and another one is in no final read.",
         "lost",
     ),
     Anomaly(
@@ -236,23 +236,23 @@ _ALL: Final = (
     ),
     Anomaly(
         "hanging-transaction",
-        "A last stable offset stood still below the high watermark for longer than a transaction "
-        "may last, although the cluster was healed.",
+        "A last stable offset stayed below the high watermark for longer than a transaction may "
+        "last, although the cluster was healed.",
         "unavailable",
     ),
     Anomaly(
         "newest-lost",
-        "Of a key the newest acknowledged value is in no final read, nor is a later one.",
+        "The newest acknowledged value of a key is in no final read, nor is a later one.",
         "lost",
     ),
     Anomaly(
         "input-twice",
-        "Two outputs are of one input, of a stream that has each input in one output.",
+        "An input has two outputs, in a stream that promises one output for each input.",
         "duplicated",
     ),
     Anomaly(
         "input-missing",
-        "Inputs have no output, of a stream that has each input in one output.",
+        "An input has no output, in a stream that promises one output for each input.",
         "skipped",
     ),
     Anomaly(
@@ -263,38 +263,38 @@ _ALL: Final = (
     ),
     Anomaly(
         "unprocessed",
-        "A group that processes before it commits has committed a position behind a record that "
-        "no member has processed.",
+        "A group that promises at least once has committed a position behind a record that no "
+        "member has processed.",
         "skipped",
     ),
     Anomaly(
         "processed-twice",
-        "A group that commits before it processes has processed a record twice.",
+        "A group that promises at most once has processed a record twice.",
         "duplicated",
     ),
     Anomaly(
         "processed-again",
-        "A group that may has processed a record more than once: at least once.",
+        "A record was processed more than once, by a group that promises at least once.",
         None,
         counts=False,
     ),
     Anomaly(
         "skipped-by-commit",
-        "A group that may has passed over a record: at most once.",
+        "A record was passed over, by a group that promises at most once.",
         None,
         counts=False,
     ),
     Anomaly(
         "unproven-stream",
-        "It is not known which inputs a stream had, so that some may have no output.",
+        "It is not known which inputs a stream had. Some may have no output.",
         None,
         counts=False,
         doubt=True,
     ),
     Anomaly(
         "unproven-difference",
-        "Two replicas differ above the high watermark and were never level: no proof of anything, "
-        "but the run cannot conclude.",
+        "Two replicas differ above the high watermark and were never level. This proves nothing, "
+        "and the run cannot conclude.",
         None,
         counts=False,
         doubt=True,
@@ -339,7 +339,7 @@ def worst(found: Iterable[Anomaly], *, available: bool) -> Outcome:
 
 
 def table() -> str:
-    """The register as a Markdown table: what docs/checkers.md prints."""
+    """The register as a Markdown table: a part of docs/reference/anomalies.md."""
     lines = ["| anomaly | meaning | outcome | counts | Jepsen's |", "|---|---|---|---|---|"]
     for a in ANOMALIES.values():
         jepsens = "yes" if a.jepsen else ""

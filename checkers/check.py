@@ -67,7 +67,7 @@ def check_materials(
 
 
 def without_namesakes(materials: Sequence[Material]) -> list[list[Material]]:
-    """Split so that names are unique: rows are told apart by the name of their run alone."""
+    """Split so that names are unique: rows differ by the name of their run alone."""
     batches: list[dict[str, Material]] = []
     for material in materials:
         room = next((batch for batch in batches if material.name not in batch), None)

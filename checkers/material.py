@@ -176,7 +176,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _has_values(footer: pq.FileMetaData, name: str) -> bool:
-    """Whether a column is there and not all null; where nothing tells, it may be."""
+    """Whether a column is there and not all null; where nothing shows it, it may be."""
     if name not in footer.schema.names:
         return False
     index = footer.schema.names.index(name)

@@ -1,7 +1,7 @@
 """What had to hold for a run to be called valid: each yes, no, or not needed.
 
 Plain values. A proof that is "no" is a reason why the run is unknown; the sentence says what to
-look at. docs/checkers.md prints the table of them.
+look at. docs/reference/anomalies.md has the table of them.
 
 The rule: fail closed. What a run does not say is "no", unless the run has nothing of the kind.
 """
@@ -129,7 +129,7 @@ def _finished(seen: Seen) -> Iterator[str]:
 def _aims_hit(seen: Seen) -> Iterator[str]:
     run = seen.material.run
     if run is not None and run.aim is not None and not run.aim.hit:
-        yield f"The faults missed their aim: {run.aim.why or 'no reason was recorded'}."
+        yield f"A fault missed its aim: {run.aim.why or 'no reason was recorded'}."
 
 
 def _has_aim(seen: Seen) -> bool:
@@ -186,7 +186,7 @@ def _read_to_the_end(seen: Seen) -> Iterator[str]:
         what = f"{counts.acked} acknowledged writes" if counts.acked else "The records"
         yield f"{what} of {topic}-{partition} cannot be judged: {why}."
     if len(where) > _NAMED_MAX:
-        yield f"{len(where) - _NAMED_MAX} more partitions cannot be judged for like reasons."
+        yield f"{len(where) - _NAMED_MAX} more partitions cannot be judged, for similar reasons."
 
 
 def _placed(seen: Seen) -> Iterator[str]:
@@ -230,13 +230,13 @@ def _replicas_level(seen: Seen) -> Iterator[str]:
     why = f" ({run.converged.why.rstrip('.')})" if run.converged and run.converged.why else ""
     if unproven:
         yield (
-            f"The replicas differ at {unproven} offsets but never were level{why}, so that a"
-            " truncation may still have been due."
+            f"The replicas differ at {unproven} offsets but were never level{why}: a truncation may"
+            " still have been due."
         )
     elif run.converged is None:
         yield "run.json does not say whether the replicas became level."
     elif not run.converged.level:
-        yield f"The replicas never were level{why}."
+        yield f"The replicas were never level{why}."
 
 
 def _by_themselves(kinds: Collection[str]) -> Callable[[Seen], Iterator[str]]:
@@ -254,7 +254,7 @@ def _in_order(seen: Seen) -> Iterator[str]:
     if backward is not None:
         yield (
             f"The clock went back: operation {backward} completed before it was invoked, "
-            "so that no order can be told."
+            "so that no order is known."
         )
 
 
@@ -289,19 +289,19 @@ def _is_stream(seen: Seen) -> bool:
 def _inputs_known(seen: Seen) -> Iterator[str]:
     unproven = seen.counts.anomalies.get("unproven-stream", 0)
     if unproven:
-        yield f"Of {unproven} partitions nobody said which inputs their outputs should be of."
+        yield f"Nothing says which inputs the outputs of {unproven} partitions belong to."
 
 
 PROOFS: Final = (
     Proof("readable", "run.json and every file of the run can be read.", _readable),
-    Proof("finished", "The run ended by itself, not cut short.", _finished),
+    Proof("finished", "The run ended by itself. It was not interrupted.", _finished),
     Proof(
         "enough-acknowledged",
-        "At least `--min-acked` records were acknowledged (1 unless said otherwise).",
+        "At least `--min-acked` records were acknowledged (default: 1).",
         _enough_acknowledged,
         blocks=_never,
     ),
-    Proof("rows", "Every row that a writer wrote is there, and no other.", _rows_there),
+    Proof("rows", "Every row that a writer wrote is there, and no other row.", _rows_there),
     Proof("placed", "Every send names its partition.", _placed),
     Proof(
         "final-reads",
@@ -312,7 +312,7 @@ PROOFS: Final = (
     Proof(
         "replicas-read",
         "The log of every assigned replica was read from its disk (not of Jepsen's histories, nor"
-        " of a cluster that is just used: there the verdict is of what clients saw).",
+        " of a cluster that ran already: there the verdict is about what clients saw).",
         _replicas_read,
         _has_replicas,
         # What is missing in a log that is not read may stand above the high watermark.
@@ -325,21 +325,21 @@ PROOFS: Final = (
         _has_replicas,
         blocks=_never,
     ),
-    Proof("aims", "Every fault that was aimed hit its aim.", _aims_hit, _has_aim),
+    Proof("aims", "Every aimed fault hit its aim.", _aims_hit, _has_aim),
     Proof(
         "clients",
-        "The clients ended by themselves, with an answer to everything that they sent.",
+        "The clients ended by themselves, and every send had an answer.",
         _by_themselves(("client",)),
     ),
     Proof(
         "processes",
-        "Gate, recorder, brokers and coordination lived as long as no fault ended them.",
+        "The gate, the recorder, brokers and the coordination service ended only by faults.",
         _by_themselves(("process", "recorder", "coordination")),
     ),
     Proof("clock", "No operation completed before it was invoked.", _in_order),
     Proof(
         "losses",
-        "Of every acknowledged record that no final read found it is known whether it is lost.",
+        "For every acknowledged record that no final read found, it is known whether it is lost.",
         _losses_proved,
         blocks=_never,
     ),
@@ -361,6 +361,6 @@ PROOFS: Final = (
 
 
 def table() -> str:
-    """The proofs as a Markdown table: what docs/checkers.md prints."""
+    """The proofs as a Markdown table: a part of docs/reference/anomalies.md."""
     lines = ["| proof | yes means |", "|---|---|"]
     return "\n".join([*lines, *(f"| {p.name} | {p.meaning} |" for p in PROOFS)]) + "\n"

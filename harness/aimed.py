@@ -153,7 +153,7 @@ class _Aimed:
         if self._stopping.is_set():
             raise MissedError("the run was asked to stop")
         raise MissedError(
-            f"step {number}: a hold may not outlast {_LAG_SETTING}, and it is not yet so that"
+            f"step {number}: a hold may not outlast {_LAG_SETTING}, and this is not true yet:"
             f" {condition.text}"
         )
 

@@ -109,13 +109,13 @@ class SparkStart:
 
 
 def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
-    """Raises UsageError for what Spark cannot be told."""
+    """Raises UsageError for what Spark cannot take."""
     from neaptide.checkers.pipeline.cluster_session import is_master, is_remote
 
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise UsageError(f"--memory {memory!r} must be a size such as 900m or 4g.")
     if master is not None and remote is not None:
-        raise UsageError("--master and --remote are two ways to the same: give one.")
+        raise UsageError("Give either --master or --remote, not both.")
     if master is not None and not is_master(master):
         raise UsageError(
             f"--master {master!r} must be local[N], spark://HOST:PORT, yarn or k8s://ADDRESS"

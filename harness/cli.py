@@ -50,14 +50,15 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    epilog="Exit status: 0 as expected, 1 anomaly, 2 unknown, 64 usage, 69 something is missing.",
+    epilog="Exit status: 0 as expected, 1 anomaly, 2 unknown (nothing was proved), 64 wrong usage,"
+    " 69 something is missing.",
 )
 
 
 _BROKERS = 3  # where nobody says how many
 
 
-def _tell_line(line: str) -> None:
+def _print_line(line: str) -> None:
     output.err.print(line, markup=False)
 
 
@@ -67,25 +68,31 @@ def _seed(given: int | None) -> int:
 
 @app.command()
 def repro(
-    scenarios: Annotated[list[str] | None, typer.Argument(help="Names; all if none.")] = None,
-    system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
+    scenarios: Annotated[
+        list[str] | None, typer.Argument(help="Names of scenarios. All if you give none.")
+    ] = None,
+    system: Annotated[
+        list[str] | None, typer.Option(help="A system to test, such as kafka:3.9.1. Repeatable.")
+    ] = None,
     host: Host = "local",
     image: Image = None,
     nodes: Nodes = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each.")] = 1,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="How often each scenario is played on each system.")
+    ] = 1,
     matrix: Matrix = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Count what is in the runs directory already.")
+        bool, typer.Option("--resume", help="Play only what the runs directory does not have yet.")
     ] = False,
     kafka_home: KafkaHome = None,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
-    """Run documented scenarios and compare with what the documents predict."""
+    """Play documented scenarios, and compare the outcomes with the predicted ones."""
     from neaptide.harness.catalog import documented
     from neaptide.harness.checking import SparkStart
-    from neaptide.harness.matrix import tell_matrix
+    from neaptide.harness.matrix import report_matrix
     from neaptide.harness.repro import cells, not_served, report_to_ci, run_cells
 
     place = parse_place(host, image, nodes)
@@ -101,20 +108,20 @@ def repro(
     )
     lacking = not_served(files, system or []) if scenarios else []
     for one in lacking:
-        _tell_line("not served: {scenario} on {system}: {lacks}".format(**one))
+        _print_line("not served: {scenario} on {system}: {lacks}".format(**one))
     if not todo:
         raise UsageError("There is nothing to play: no system that is named serves it.")
-    check_place(place, _tell_line)
+    check_place(place, _print_line)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
     spark = SparkStart()
-    with output.telling(len(todo)) as teller:
+    with output.reporting(len(todo)) as reporter:
         results = run_cells(
             todo,
             number,
             spark,
-            teller.tell,
+            reporter.report,
             place,
             resume=resume,
             retries_unknown=retries_unknown,
@@ -128,7 +135,7 @@ def repro(
     else:
         output.print_results(results)
     if matrix is not None or len(todo) > 1:
-        tell_matrix([result.run for result in results], matrix, quiet=json)
+        report_matrix([result.run for result in results], matrix, quiet=json)
     if agrees:
         raise typer.Exit(Exit.AGREES)
     disagrees = any(r.observed != "unknown" and not r.agrees for r in results)
@@ -139,28 +146,36 @@ def repro(
 def run(
     workload: Annotated[
         str,
-        typer.Argument(help="A workload, as append; or a scenario: FILE.toml, or its name."),
+        typer.Argument(help="A workload, such as append. Or a scenario: FILE.toml, or its name."),
     ],
     system: Annotated[
         str,
         typer.Option(
-            help="What to test, as neaptide:0.11 or kafka:3.9.1, or a file: my-cluster.toml.",
+            help="The system to test: neaptide:0.11, kafka:3.9.1, or a file, my-cluster.toml.",
             rich_help_panel=CLUSTER,
         ),
     ] = "neaptide:0.11",
     nemesis: Nemesis = "none",
     time_s: Annotated[
-        float, typer.Option("--time", min=1, help="Seconds of load.", rich_help_panel=LOAD)
+        float,
+        typer.Option(
+            "--time", min=1, help="How long the load lasts, in seconds.", rich_help_panel=LOAD
+        ),
     ] = 60,
     rate: Annotated[
-        float, typer.Option(min=1, help="Records to send a second.", rich_help_panel=LOAD)
+        float,
+        typer.Option(
+            min=1, help="Records per second, of all producers together.", rich_help_panel=LOAD
+        ),
     ] = 5000,
-    acks: Annotated[str, typer.Option(help="0, 1 or all.", rich_help_panel=LOAD)] = "all",
+    acks: Annotated[
+        str, typer.Option(help="acks of the producers: 0, 1 or all.", rich_help_panel=LOAD)
+    ] = "all",
     idempotence: Annotated[
         bool,
         typer.Option(
             "--idempotence",
-            help="Producers are idempotent, and send again what failed.",
+            help="Use idempotent producers, which send a record again if it failed.",
             rich_help_panel=LOAD,
         ),
     ] = False,
@@ -169,18 +184,18 @@ def run(
         typer.Option(
             min=1,
             max=9,
-            help="How many, 3 by default; a file of your own names them.",
+            help="The number of brokers: 3 if you give none. A system file names its own.",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
     partitions: Annotated[
-        int, typer.Option(min=1, max=1000, help="Of each topic.", rich_help_panel=LOAD)
+        int, typer.Option(min=1, max=1000, help="Partitions of each topic.", rich_help_panel=LOAD)
     ] = 4,
     setting: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="A broker setting, as min.insync.replicas=1; repeatable.",
+            help="A broker setting, such as min.insync.replicas=1. Repeatable.",
             rich_help_panel=CLUSTER,
         ),
     ] = None,
@@ -191,24 +206,30 @@ def run(
     client: Annotated[
         str,
         typer.Option(
-            help="The client library: confluent-kafka, kafka-python, aiokafka, java.",
+            help="The client library: confluent-kafka, kafka-python, aiokafka, or java.",
             rich_help_panel=LOAD,
         ),
     ] = "confluent-kafka",
     producers: Annotated[
         int,
-        typer.Option(min=1, max=50, help="Each is a process of its own.", rich_help_panel=LOAD),
+        typer.Option(
+            min=1, max=50, help="The number of producers, each a process.", rich_help_panel=LOAD
+        ),
     ] = 1,
     consumers: Annotated[
         int,
-        typer.Option(min=1, max=50, help="Each is a process of its own.", rich_help_panel=LOAD),
+        typer.Option(
+            min=1, max=50, help="The number of consumers, each a process.", rich_help_panel=LOAD
+        ),
     ] = 1,
-    topics: Annotated[int, typer.Option(min=1, max=50, help="How many.", rich_help_panel=LOAD)] = 1,
+    topics: Annotated[
+        int, typer.Option(min=1, max=50, help="The number of topics.", rich_help_panel=LOAD)
+    ] = 1,
     option: Annotated[
         list[str] | None,
         typer.Option(
             "--option",
-            help="An option of the workload, as commit=async; repeatable (docs/workloads.md).",
+            help="An option of the workload, such as commit=async. Repeatable.",
             rich_help_panel=LOAD,
         ),
     ] = None,
@@ -216,14 +237,14 @@ def run(
         int,
         typer.Option(
             min=0,
-            help="A run with fewer acknowledged records is unknown.",
+            help="With fewer acknowledged records the run is unknown.",
             rich_help_panel=VERDICT,
         ),
     ] = 1,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
-    """A randomised run under faults, or a scenario of your own."""
+    """Play a workload under random faults, or a scenario of your own."""
     from neaptide.harness.catalog import scenario_files
     from neaptide.harness.systems import brokers_of, parse_systems
 
@@ -246,7 +267,7 @@ def run(
         if ":" in workload:
             sys.path.insert(0, str(Path.cwd()))  # as with `python -m`, which finds modules here
         found = find_workload(workload)
-        faults, saved = parse_nemesis(nemesis, chosen, place, _tell_line)
+        faults, saved = parse_nemesis(nemesis, chosen, place, _print_line)
         ids = brokers_of(chosen)
         if ids and brokers not in (None, len(ids)):
             raise UsageError(f"--brokers {brokers}: {chosen} has {len(ids)}; leave it out.")
@@ -290,13 +311,13 @@ def _run_scenario(
     from neaptide.nemesis.scenario import load_scenario
 
     scenario = load_scenario(file)
-    check_place(place, _tell_line)
+    check_place(place, _print_line)
     find_java()
     output.err.print(f"seed {seed}")
     spark = SparkStart()
-    with output.telling(len(scenario.steps)) as teller:
-        played = asyncio.run(play(scenario, system, seed, where, teller.tell, place, min_acked))
-        teller.tell("checking with Spark")
+    with output.reporting(len(scenario.steps)) as reporter:
+        played = asyncio.run(play(scenario, system, seed, where, reporter.report, place, min_acked))
+        reporter.report("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
     _finish_run(played.run, verdict, played.disagreements, json, where)
@@ -306,22 +327,22 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
 
-    check_place(asked.place, _tell_line)
+    check_place(asked.place, _print_line)
     find_java()
     output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
 
-    def tell(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
+    def report(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
         text = doing
         if counts:
             text = (
                 f"{doing}: {counts['ok']} acknowledged, {counts['fail']} failed,"
                 f" {counts['info']} unknown, {counts['polled']} polled"
             )
-        teller.tell(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
+        reporter.report(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
 
-    with output.telling(asked.time_s) as teller:
-        directory = asyncio.run(run_random(asked, tell))
-        teller.tell("checking with Spark", asked.time_s)
+    with output.reporting(asked.time_s) as reporter:
+        directory = asyncio.run(run_random(asked, report))
+        reporter.report("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
@@ -362,7 +383,7 @@ def _finish_run(
             output.out.print(what, markup=False)
         if not record.logs_readable:
             output.out.print(
-                "  no replica's log was read: the verdict is of what clients saw", markup=False
+                "  no replica's log was read: the verdict is about what clients saw", markup=False
             )
         if record.left:
             output.out.print(f"  left on the cluster: {', '.join(record.left)}", markup=False)
@@ -372,19 +393,19 @@ def _finish_run(
 
 @app.command("matrix")
 def matrix_(
-    runs: Annotated[list[str], typer.Argument(help="Runs, or directories of runs.")],
+    runs: Annotated[list[str], typer.Argument(help="Run directories, or directories of them.")],
     matrix: Matrix = None,
     json: Json = False,
 ) -> None:
-    """Put the matrix scenario × system together from saved runs; judges those that are not yet."""
-    from neaptide.harness.matrix import check_missing, scenario_runs, tell_matrix
+    """Make the table scenario × system from saved runs. Runs without a verdict are checked."""
+    from neaptide.harness.matrix import check_missing, report_matrix, scenario_runs
 
     directories = scenario_runs(runs)
     check_missing(directories)
-    told = tell_matrix(directories, matrix, quiet=json)
+    matrix_ = report_matrix(directories, matrix, quiet=json)
     if json:
-        output.print_json(told.to_json())
-    counts = told.counts
+        output.print_json(matrix_.to_json())
+    counts = matrix_.counts
     if counts["disagrees"]:
         raise typer.Exit(Exit.ANOMALY)
     raise typer.Exit(Exit.UNKNOWN if counts["unknown"] else Exit.AGREES)
@@ -392,7 +413,7 @@ def matrix_(
 
 @app.command()
 def doctor(json: Json = False) -> None:
-    """Say what this machine can do and what is missing."""
+    """List what this machine can do, and what is missing."""
     from neaptide.harness.doctor import examine
 
     findings = examine()
@@ -452,7 +473,7 @@ def main() -> None:
 
 def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
-    # kazoo tells of every connection that closes; the harness closes them on purpose.
+    # kazoo logs every connection that closes; the harness closes them on purpose.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
     # A shell gives what it starts in the background an ignored SIGINT; both signals end us.
     signal.signal(signal.SIGINT, signal.default_int_handler)

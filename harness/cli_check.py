@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Runs = Annotated[
     list[str],
     typer.Argument(
-        help="Run directories, their names, latest, s3a://…, or .edn histories of Jepsen."
+        help="Run directories, names of runs, latest, URIs, or .edn histories of Jepsen."
     ),
 ]
 Master = Annotated[
@@ -33,23 +33,29 @@ Master = Annotated[
 ]
 Remote = Annotated[str | None, typer.Option(help="A Spark Connect server: sc://HOST:15002.")]
 Thorough = Annotated[
-    bool, typer.Option(help="Take measures too, and look for what is normal (docs/checkers.md).")
+    bool, typer.Option(help="Also measure, and look for anomalies that are normal and never count.")
 ]
 Plots = Annotated[
-    bool, typer.Option("--plots", help="Draw how the load went, in each run's report.")
+    bool, typer.Option("--plots", help="Draw the load over time, in the report of each run.")
 ]
-Html = Annotated[Path | None, typer.Option(help="Write a page of all these runs, the worst first.")]
-Junit = Annotated[Path | None, typer.Option(help="Write JUnit XML: a run is a test case.")]
-Follow = Annotated[bool, typer.Option("--follow", help="Look at a run while it is still going.")]
+Html = Annotated[
+    Path | None, typer.Option(help="The file for one page of all runs, the worst first.")
+]
+Junit = Annotated[Path | None, typer.Option(help="The file for JUnit XML. A run is a test case.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Check a run while it still goes on.")]
 StopOnAnomaly = Annotated[
-    bool, typer.Option("--stop-on-anomaly", help="With --follow: ask the run to end then.")
+    bool,
+    typer.Option("--stop-on-anomaly", help="With --follow: end the run after its first anomaly."),
 ]
 Memory = Annotated[
-    str | None, typer.Option(help="What the check keeps in memory, as 4g; the rest is on disk.")
+    str | None,
+    typer.Option(help="How much memory the check uses, such as 4g. The rest goes to disk."),
 ]
 TimeLimit = Annotated[
     float | None,
-    typer.Option(min=0, help="Seconds, then the runs are unknown, with what was found so far."),
+    typer.Option(
+        min=0, help="Seconds. After that the runs are unknown, with what was found until then."
+    ),
 ]
 
 
@@ -61,13 +67,16 @@ class Engine(StrEnum):
 
 
 EngineOption = Annotated[
-    Engine, typer.Option("--engine", help="DuckDB in Spark's tasks, or Spark SQL alone.")
+    Engine,
+    typer.Option(
+        "--engine", help="What runs the rules: DuckDB in Spark's tasks, or Spark SQL alone."
+    ),
 ]
 MinAcked = Annotated[
     int | None,
     typer.Option(min=1, help="With fewer acknowledged records a run is unknown."),
 ]
-ToEdn = Annotated[Path | None, typer.Option(help="Write the one run as a history for Jepsen, too.")]
+ToEdn = Annotated[Path | None, typer.Option(help="The file for the run as a history of Jepsen.")]
 
 
 def check(
@@ -87,7 +96,7 @@ def check(
     min_acked: MinAcked = None,
     json: Json = False,
 ) -> None:
-    """Check saved runs, and histories of Jepsen's Kafka workload, with Spark."""
+    """Check saved runs, or histories of Jepsen's Kafka workload, with Spark."""
     from neaptide.checkers.verdict import Options
     from neaptide.harness.checking import (
         SparkStart,
@@ -109,11 +118,11 @@ def check(
         find_java()
     begun = time.monotonic()
     start = SparkStart(master, remote, rows=rows_of(runs), memory=memory)
-    with output.telling(1) as teller, start as spark:
+    with output.reporting(1) as reporter, start as spark:
         opened = open_runs(spark, runs)
         directories = [material.directory for material in opened]
         early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
-        teller.tell(f"checking {len(directories)} runs with Spark")
+        reporter.report(f"checking {len(directories)} runs with Spark")
         load()
         # What was followed has more in it now than when it was opened.
         chosen = directories if follow else opened
@@ -180,14 +189,14 @@ def print_verdicts(
     json: bool,
     early: Sequence[Row] | None,
 ) -> None:
-    """`early`: what was told before the run was over; None: it was not followed."""
+    """`early`: what was reported before the run was over; None: it was not followed."""
     if json:
         listed = [
             {**verdict.to_json(), "run": str(directory)}
             for directory, verdict in zip(directories, verdicts, strict=True)
         ]
-        told = {} if early is None else {"early": list(early)}
-        output.print_json({"runs": listed, "seconds": seconds, **told})
+        reported = {} if early is None else {"early": list(early)}
+        output.print_json({"runs": listed, "seconds": seconds, **reported})
         return
     rows = [
         (v.run, v.verdict, v.outcome, str(v.operations), output.anomalies_text(v.anomalies))

@@ -20,21 +20,23 @@ from neaptide.harness.options import Host, Image, Json, KafkaHome, Nodes, Retrie
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="A scenario file, as explore saves them.")],
-    system: Annotated[list[str] | None, typer.Option(help="As kafka:3.9.1; repeatable.")] = None,
+    file: Annotated[Path, typer.Argument(help="A scenario file, such as explore saves them.")],
+    system: Annotated[
+        list[str] | None, typer.Option(help="A system to test, such as kafka:3.9.1. Repeatable.")
+    ] = None,
     host: Host = "local",
     image: Image = None,
     nodes: Nodes = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs on each system.")] = 1,
+    repeat: Annotated[int, typer.Option(min=1, help="How often it is played on each system.")] = 1,
     kafka_home: KafkaHome = None,
     twice: Annotated[
-        bool, typer.Option("--twice", help="In the simulation: see that both runs are the same.")
+        bool, typer.Option("--twice", help="Play twice, and compare the runs (--host simulation).")
     ] = False,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
-    """Replay a saved schedule; where the file says what it comes to, compare."""
+    """Play a saved schedule, and compare the outcome with the one in the file."""
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.repro import Cell, report_to_ci, run_cells
     from neaptide.harness.systems import check_system_on, fetch, parse_systems
@@ -57,9 +59,9 @@ def replay(
     output.err.print(f"seed {number}")
     todo = [Cell(scenario, str(file), one) for one in systems for _ in range(repeat)]
     spark = SparkStart()
-    with output.telling(len(todo)) as teller:
+    with output.reporting(len(todo)) as reporter:
         results = run_cells(
-            todo, number, spark, teller.tell, place, retries_unknown=retries_unknown
+            todo, number, spark, reporter.report, place, retries_unknown=retries_unknown
         )
     spark.stop()
     report_to_ci(results)

@@ -17,7 +17,7 @@ from neaptide.nemesis.scenario import SUBJECTS, Scenario, expected_outcome
 
 
 def list_(json: Json = False) -> None:
-    """List scenarios by what they teach; systems, workloads, faults and hosts."""
+    """List scenarios, systems, workloads, faults and hosts."""
     from neaptide.harness.catalog import documented, scenario_files
     from neaptide.harness.systems import KNOWN
     from neaptide.nemesis.drawn.faults import FAULTS
@@ -64,15 +64,15 @@ def by_subject(scenarios: Sequence[Scenario]) -> list[Scenario]:
 
 
 def _row(scenario: Scenario) -> tuple[str, str, str, str]:
-    told = [f"{outcome}: {', '.join(on)}" for outcome, on in scenario.expect.items()]
-    told += [f"not served: {systems}" for systems in scenario.not_served]
-    return scenario.name, scenario.title, "; ".join(scenario.source), "\n".join(told)
+    lines = [f"{outcome}: {', '.join(on)}" for outcome, on in scenario.expect.items()]
+    lines += [f"not served: {systems}" for systems in scenario.not_served]
+    return scenario.name, scenario.title, "; ".join(scenario.source), "\n".join(lines)
 
 
 def new(
-    file: Annotated[Path, typer.Argument(help="Where to write it, as my.toml.")],
+    file: Annotated[Path, typer.Argument(help="The file to write, such as my.toml.")],
 ) -> None:
-    """Write a commented scenario to start from."""
+    """Write a scenario file with comments, to start from."""
     if file.suffix != ".toml":
         raise UsageError(f"{file} must end in .toml: so does every scenario.")
     template = files("neaptide.harness") / "new_scenario.toml"
@@ -83,15 +83,13 @@ def new(
         raise UsageError(f"{file} exists already; choose another name.") from None
     except OSError as error:
         raise UsageError(f"{file} cannot be written: {error.strerror}.") from None
-    output.out.print(
-        f"{file} is written; neaptide explain {file} tells what it does.", markup=False
-    )
+    output.out.print(f"{file} is written; neaptide explain {file} explains it.", markup=False)
 
 
 def explain(
     scenario: Annotated[str, typer.Argument(help="FILE.toml, or the name of one that ships.")],
 ) -> None:
-    """Say in words what a scenario does and why, without running it."""
+    """Explain in words what a scenario does and why, without playing it."""
     from neaptide.harness.explain import explained
 
     for line in (line for one in _named(scenario) for line in explained(one)):

@@ -31,25 +31,30 @@ def _bound(of: str) -> Any:
 
 def explore(
     system: Annotated[
-        str, typer.Option(help="As neaptide:0.10.", rich_help_panel=_WHAT)
+        str, typer.Option(help="Our own broker, such as neaptide:0.10.", rich_help_panel=_WHAT)
     ] = "neaptide:0.10",
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many seeds.", rich_help_panel=_BOUNDS)
+        int | None,
+        typer.Option(min=1, help="Stop after this number of seeds.", rich_help_panel=_BOUNDS),
     ] = None,
     time_s: Annotated[
         float | None,
         typer.Option(
             "--time",
             min=1,
-            help="Seconds to search, 30 by default; of each mutant, with --mutants.",
+            help="Stop after this time in seconds. 30 without --seeds. With --mutants: for each.",
             rich_help_panel=_BOUNDS,
         ),
     ] = None,
     first: Annotated[
         bool,
-        typer.Option("--first", help="Stop at the first find.", rich_help_panel=_BOUNDS),
+        typer.Option(
+            "--first", help="Stop after the first loss that is found.", rich_help_panel=_BOUNDS
+        ),
     ] = False,
-    acks: Annotated[str, typer.Option(help="1 or all.", rich_help_panel=_WHAT)] = "all",
+    acks: Annotated[
+        str, typer.Option(help="acks of the producers: 1 or all.", rich_help_panel=_WHAT)
+    ] = "all",
     nemesis: Annotated[
         str,
         typer.Option(
@@ -62,42 +67,46 @@ def explore(
         list[str] | None,
         typer.Option(
             "--set",
-            help="A setting, as min.insync.replicas=1; repeatable.",
+            help="A setting, such as min.insync.replicas=1. Repeatable.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     outcome: Annotated[
         str | None,
-        typer.Option(help="Look for this outcome only, as diverged.", rich_help_panel=_WHAT),
+        typer.Option(help="Look only for this outcome, such as diverged.", rich_help_panel=_WHAT),
     ] = None,
     save: Annotated[
-        Path, typer.Option(help="Where found schedules are saved.", rich_help_panel=_RESULT)
+        Path, typer.Option(help="The directory for found schedules.", rich_help_panel=_RESULT)
     ] = Path("schedules"),
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes, one for each core by default.", rich_help_panel=_HOW),
+        typer.Option(
+            min=1,
+            help="The number of processes. One for each core if you give none.",
+            rich_help_panel=_HOW,
+        ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="The first seed; drawn and printed if you give none."),
+        typer.Option(help="The first seed. If you give none, one is drawn and printed."),
     ] = None,
     master: Annotated[
         str | None,
         typer.Option(
-            help="Search on Spark's executors, as spark://HOST:7077.", rich_help_panel=_HOW
+            help="A Spark master: its executors search. spark://HOST:7077", rich_help_panel=_HOW
         ),
     ] = None,
     histories: Annotated[
         Path | None,
         typer.Option(
-            help="With --master: where to write what is found as runs.", rich_help_panel=_RESULT
+            help="With --master: the directory for runs of what is found.", rich_help_panel=_RESULT
         ),
     ] = None,
     idempotence: Annotated[
         bool,
         typer.Option(
             "--idempotence",
-            help="Producers are idempotent, and send again what failed.",
+            help="Use idempotent producers, which send a record again if it failed.",
             rich_help_panel=_WHAT,
         ),
     ] = False,
@@ -111,7 +120,7 @@ def explore(
         bool,
         typer.Option(
             "--mutants",
-            help="Search the core with one rule broken at a time.",
+            help="Break one rule of the broker at a time, and search each such mutant.",
             rich_help_panel=_HOW,
         ),
     ] = False,
@@ -125,41 +134,41 @@ def explore(
         bool,
         typer.Option(
             "--priorities",
-            help="Order messages by priorities that are drawn (PCT).",
+            help="Deliver messages in the order of random priorities (PCT).",
             rich_help_panel=_HOW,
         ),
     ] = False,
-    produces: Annotated[int, _bound("Records")] = 1,
-    kills: Annotated[int, _bound("Kills")] = 1,
-    restarts: Annotated[int, _bound("Restarts")] = 0,
-    timers: Annotated[int, _bound("Timers that fire")] = 0,
-    expiries: Annotated[int, _bound("Sessions that expire")] = 0,
+    produces: Annotated[int, _bound("Number of records")] = 1,
+    kills: Annotated[int, _bound("Number of kills")] = 1,
+    restarts: Annotated[int, _bound("Number of restarts")] = 0,
+    timers: Annotated[int, _bound("Number of timers that fire")] = 0,
+    expiries: Annotated[int, _bound("Number of sessions that expire")] = 0,
     fetches_only: Annotated[
         bool,
         typer.Option(
             "--fetches-only",
-            help="Messages other than fetches arrive at once.",
+            help="All messages except fetches arrive at once.",
             rich_help_panel=_BOUNDS,
         ),
     ] = False,
     states: Annotated[
-        int, typer.Option(min=1, help="Stop after so many states.", rich_help_panel=_BOUNDS)
+        int, typer.Option(min=1, help="Stop after this number of states.", rich_help_panel=_BOUNDS)
     ] = 1_000_000,
     json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document, and nothing else.")
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
     ] = False,
 ) -> None:
-    """Search the simulation for schedules that lose, shrink them, save them as scenario files."""
+    """Search the simulation for schedules that lose records; shrink and save them."""
     from neaptide.harness.explore import Asked, parse_search_faults
 
     if mutants + exhaustive + priorities > 1:
         raise UsageError("Choose one of --mutants, --exhaustive and --priorities.")
     if master is not None and (mutants or exhaustive or priorities):
-        raise UsageError("--master goes with the search of schedules by chance alone.")
+        raise UsageError("--master goes only with the default search, of random schedules.")
     if histories is not None and master is None:
         raise UsageError("--histories goes with --master; here, replay a schedule for its run.")
     if idempotence and (mutants or exhaustive or priorities):
-        raise UsageError("--idempotence goes with the search of schedules by chance alone.")
+        raise UsageError("--idempotence goes only with the default search, of random schedules.")
     first_seed = int.from_bytes(os.urandom(4), "big") % SEED_MAX if seed is None else seed
     if seeds is None and time_s is None and not mutants and not exhaustive:
         time_s = DEFAULT_TIME_S
@@ -197,14 +206,14 @@ def _campaign(asked: Asked, *, json: bool) -> None:
     from neaptide.nemesis.search.campaign import Campaign
 
     total = float(asked.seeds) if asked.seeds is not None else float(asked.time_s or 0)
-    with output.telling(total) as teller:
+    with output.reporting(total) as reporter:
 
-        def tell(campaign: Campaign, elapsed_s: float) -> None:
+        def report(campaign: Campaign, elapsed_s: float) -> None:
             done = float(campaign.seeds) if asked.seeds is not None else min(elapsed_s, total)
             text = f"{campaign.schedules} schedules, {len(campaign.losses)} found"
-            teller.tell(text, done)
+            reporter.report(text, done)
 
-        found = search(asked, tell)
+        found = search(asked, report)
     if json:
         output.print_json(found)
     else:

@@ -42,14 +42,16 @@ class Tried:
 
 def shrink_(
     run: Annotated[str, typer.Argument(help="A random run that found an anomaly, or latest.")],
-    plays: Annotated[int, typer.Option(min=1, help="At most so many runs.")] = 40,
+    plays: Annotated[int, typer.Option(min=1, help="The number of runs, at most.")] = 40,
     attempts: Annotated[
-        int, typer.Option(min=1, help="Runs of each smaller schedule, until one loses.")
+        int, typer.Option(min=1, help="How often a smaller schedule is tried until it loses.")
     ] = 2,
-    confirm: Annotated[int, typer.Option(min=0, help="Runs of what is left, at the end.")] = 3,
+    confirm: Annotated[
+        int, typer.Option(min=0, help="How often the smallest schedule is played at the end.")
+    ] = 3,
     json: Json = False,
 ) -> None:
-    """Make the schedule of a random run smaller while it still loses."""
+    """Make the schedule of a random run smaller, as long as it still loses."""
     directory = find_run(run)
     asked, wanted = read_run(directory), _outcome(directory)
     schedule = load_schedule(directory, tuple(asked.brokers.values()), 1000)
@@ -60,12 +62,12 @@ def shrink_(
         """Whoever is interrupted has what was found so far."""
         write_json(saved, {"schedule": [phase.to_json() for phase in smaller]})
 
-    with tempfile.TemporaryDirectory() as scratch, output.telling(plays + confirm) as teller:
+    with tempfile.TemporaryDirectory() as scratch, output.reporting(plays + confirm) as reporter:
         file = Path(scratch) / "schedule.json"
 
         def loses(candidate: Schedule) -> bool:
             what = f"{_count(candidate)} faults in {len(candidate)} phases"
-            teller.tell(f"run {len(tried) + 1}: {what}", len(tried))
+            reporter.report(f"run {len(tried) + 1}: {what}", len(tried))
             tried.append(_play(asked, candidate, file))
             return tried[-1].outcome == wanted
 

@@ -21,12 +21,14 @@ def mutants(asked: Asked, *, json: bool) -> None:
     from neaptide.nemesis.search.hunt import Hunted
     from neaptide.nemesis.search.mutants import MUTANTS
 
-    with output.telling(len(MUTANTS)) as teller:
+    with output.reporting(len(MUTANTS)) as reporter:
 
-        def tell(done: int, one: Hunted) -> None:
-            teller.tell(f"{done} of {len(MUTANTS)}: {one.name} {one.outcome or 'not found'}", done)
+        def report(done: int, one: Hunted) -> None:
+            reporter.report(
+                f"{done} of {len(MUTANTS)}: {one.name} {one.outcome or 'not found'}", done
+            )
 
-        found = hunt(asked, tell)
+        found = hunt(asked, report)
     if json:
         output.print_json(found)
     else:
@@ -63,12 +65,12 @@ def exhaustive(
     from neaptide.nemesis.search.deliveries import Counts
     from neaptide.nemesis.search.exhaustive import Searched
 
-    with output.telling(float(states)) as teller:
+    with output.reporting(float(states)) as reporter:
 
-        def tell(searched: Searched) -> None:
-            teller.tell(f"{searched.states} states", float(searched.states))
+        def report(searched: Searched) -> None:
+            reporter.report(f"{searched.states} states", float(searched.states))
 
-        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), tell)
+        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), report)
     if not json:
         end = "exhausted" if found["exhausted"] else f"ended by {found['ended_by']}"
         output.out.print(
@@ -87,13 +89,13 @@ def priorities(
     from neaptide.nemesis.search.deliveries import Counts
 
     total = float(asked.seeds or asked.time_s or 0)
-    with output.telling(total) as teller:
+    with output.reporting(total) as reporter:
 
-        def tell(runs: int) -> None:
+        def report(runs: int) -> None:
             if runs % 100 == 0:
-                teller.tell(f"{runs} runs")
+                reporter.report(f"{runs} runs")
 
-        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), tell)
+        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), report)
     if not json:
         output.out.print(f"{found['system']}: {found['runs']} runs in {found['seconds']:.1f} s")
     _show(found, json=json)

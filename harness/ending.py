@@ -34,7 +34,7 @@ class Ending:
 
 
 async def heal_all(stage: Stage, faults: Faults, rules: tuple[str, ...]) -> None:
-    """Lets go of all that is held, resumes and restarts what is down, undoes every cut."""
+    """Releases held messages, heals cuts, resumes and starts brokers that are down."""
     state = await stage.gate.state()
     known = {str(rule["rule"]) for rule in state["rules"]} | {
         str(event["rule"]) for event in stage.gate.held.values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +24,22 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    AGREES = 0  # all as expected (repro), or no anomaly (run, check)
-    ANOMALY = 1  # an anomaly, or a disagreement with what was predicted
-    UNKNOWN = 2  # the run could not conclude
+    AGREES = 0
+    ANOMALY = 1
+    UNKNOWN = 2
     USAGE = 64
-    MISSING = 69  # something that is needed is missing
+    MISSING = 69
 
+
+MEANINGS: Final[Mapping[Exit, str]] = {
+    Exit.AGREES: "All results are as expected (`repro`, `replay`, `matrix`), or there is no anomaly"
+    " (`run`, `check`).",
+    Exit.ANOMALY: "There is an anomaly, or a result is not as expected. Of `explore`: something was"
+    " found.",
+    Exit.UNKNOWN: "The run proved nothing, and no other run shows an anomaly.",
+    Exit.USAGE: "A wrong option, argument or file. The message says what to write instead.",
+    Exit.MISSING: "Something that is needed is missing. The message says how to get it.",
+}
 
 # What fails one run and no other: it is kept, and its verdict is unknown.
 RUN_FAILURES: Final = (

@@ -25,8 +25,9 @@ def explained(scenario: Scenario) -> Iterator[str]:
         yield from _step(number, scheduled)
     yield ""
     yield (
-        "Then all is healed: what is held is let go, who is down starts, and when the replicas are"
-        " level (or will never be) the partition is read to its end and every log from its disk."
+        "Then everything is undone: held messages are released, cuts are healed, brokers that are"
+        " down start. When the replicas are level, or will never be, the partition is read to its"
+        " end, and every replica's log from its disk."
     )
     yield ""
     yield from _expected(scenario)
@@ -52,7 +53,7 @@ def _cluster(scenario: Scenario) -> Iterator[str]:
 
 def _topic(topic: Topic) -> str:
     partitions = "; ".join(
-        f"partition {number} on {', '.join(replicas)}, of whom {replicas[0]} leads"
+        f"partition {number} on {', '.join(replicas)}, and {replicas[0]} leads"
         for number, replicas in enumerate(topic.assignment)
     )
     settings = ", ".join(f"{name} = {value}" for name, value in topic.settings.items())
@@ -107,7 +108,7 @@ def _produce(step: steps.Produce) -> str:
 def _consume(step: steps.Consume) -> str:
     if step.group is None:
         return "reads from the beginning to the high watermark"
-    return f"reads on where the group {step.group} goes on, and commits how far it came"
+    return f"reads from the position of the group {step.group}, and commits the new position"
 
 
 def _end(name: str | None) -> str:
@@ -122,8 +123,8 @@ def _cut(step: steps.Cut) -> str:
 
 
 def _power_off(who: str, survives: str | None) -> str:
-    kept = f"; up to {survives} all had reached the disk" if survives else ""
-    return f"cuts the power of {who}: what was not flushed is gone{kept}"
+    kept = f"; records up to {survives} had reached the disk" if survives else ""
+    return f"cuts the power of {who}: what was not flushed to disk is gone{kept}"
 
 
 def _open(step: steps.OpenClient) -> str:
@@ -136,7 +137,7 @@ def _open(step: steps.OpenClient) -> str:
 def _inject(step: steps.Inject) -> str:
     effects = [] if step.error is None else [f"fails with {step.error}"]
     effects += [f"takes {step.delay_ms} ms longer"] if step.delay_ms else []
-    first = "every" if step.nth == 1 else f"from the {step.nth}. on every"
+    first = "every" if step.nth == 1 else f"from number {step.nth} on, every"
     return (
         f"{first} {step.call} of {step.broker} on the {step.file} of partition {step.partition}"
         f" {' and '.join(effects)}"
@@ -146,7 +147,7 @@ def _inject(step: steps.Inject) -> str:
 def _toxic(step: steps.AddToxic) -> str:
     ends = {
         "client": f"{step.broker} and its clients",
-        "replication": f"{step.broker} and who fetches from it",
+        "replication": f"{step.broker} and its followers",
         "coordination": f"{step.broker} and the coordination service",
     }
     numbers = ", ".join(f"{name} = {value}" for name, value in step.toxic.attributes.items())
@@ -172,20 +173,20 @@ _WORDS: Final[Mapping[type, Callable[[Any], str]]] = {
     steps.Drop: _rule("loses, and so breaks the connection of,"),
     steps.Delay: _rule("delays by {step.delay_ms} ms"),
     steps.Answer: _rule("answers with {step.error}"),
-    steps.Cap: lambda s: f"has {s.source} offer no {s.api} above version {s.version}  [{s.name}]",
-    steps.Deliver: lambda s: f"delivers what {s.rule} held, although its sender has gone",
-    steps.Release: lambda s: f"lets go of what {s.rule} held, and ends that rule",
-    steps.Discard: lambda s: f"throws away what {s.rule} held, and ends that rule",
+    steps.Cap: lambda s: f"makes {s.source} offer no {s.api} above version {s.version}  [{s.name}]",
+    steps.Deliver: lambda s: f"delivers what {s.rule} holds, although its sender has gone",
+    steps.Release: lambda s: f"releases what {s.rule} holds, and ends that rule",
+    steps.Discard: lambda s: f"throws away what {s.rule} holds, and ends that rule",
     steps.Kill: lambda s: f"kills {s.broker} (SIGKILL); what it had sent is {s.in_flight}",
     steps.KillTogether: lambda s: (
         f"kills {', '.join(s.brokers)} at one moment; what they had sent is {s.in_flight}"
     ),
     steps.PowerOff: lambda s: _power_off(s.broker, s.survives),
     steps.PowerOffTogether: lambda s: _power_off(", ".join(s.brokers), s.survives),
-    steps.Stop: lambda s: f"shuts {s.broker} down in order",
+    steps.Stop: lambda s: f"shuts {s.broker} down cleanly",
     steps.Restart: lambda s: f"starts {s.broker} again",
     steps.Pause: lambda s: f"pauses {s.broker} (SIGSTOP)",
-    steps.Resume: lambda s: f"lets {s.broker} go on (SIGCONT)",
+    steps.Resume: lambda s: f"resumes {s.broker} (SIGCONT)",
     steps.Cut: _cut,
     steps.Slow: lambda s: f"slows bytes from {s.source} to {s.destination} by {s.delay_ms} ms",
     steps.AddToxic: _toxic,
@@ -212,16 +213,16 @@ _WORDS: Final[Mapping[type, Callable[[Any], str]]] = {
     steps.EndTransaction: lambda s: (
         f"{s.client} {'commits' if s.commits else 'aborts'} its transaction"
     ),
-    steps.Subscribe: lambda s: f"{s.client} joins its group, until it is given a partition",
+    steps.Subscribe: lambda s: f"{s.client} joins its group, and waits for a partition",
     steps.Assign: lambda s: f"{s.client} assigns itself partition {s.partition}",
-    steps.Poll: lambda s: f"{s.client} takes {s.records} records, or hears of an error",
+    steps.Poll: lambda s: f"{s.client} takes {s.records} records, or receives an error",
     steps.Handle: lambda s: f"{s.client} handles what it has taken",
     steps.CommitOffsets: lambda s: (
-        f"{s.client} commits {'how far it came' if s.offset is None else s.offset}"
+        f"{s.client} commits {'its position' if s.offset is None else s.offset}"
         f"{'' if s.waits else ', and does not wait'}"
     ),
     steps.Stall: lambda s: f"{s.client} polls no more; its heartbeats go on",
     steps.Wake: lambda s: f"{s.client} polls again",
     steps.Die: lambda s: f"kills the client {s.client} (SIGKILL)",
-    steps.Leave: lambda s: f"{s.client} ends in order",
+    steps.Leave: lambda s: f"{s.client} closes",
 }

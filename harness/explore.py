@@ -24,7 +24,7 @@ from neaptide.nemesis.search.invariants import SENTENCES
 from neaptide.nemesis.search.judge import WORST_FIRST
 from neaptide.nemesis.search.moves import FAULTS
 from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
-from neaptide.nemesis.search.words import told
+from neaptide.nemesis.search.words import in_words
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
 SCHEDULES_PER_SEED: Final = 3_000
@@ -104,7 +104,7 @@ def _check_idempotence(acks: str, rules: Generation) -> None:
         raise UsageError(f"--idempotence needs --acks all, not {acks}.")
     if rules.idempotence is None:
         raise UsageError(
-            f"--idempotence: neaptide:{rules.name} knows no idempotent producers, which came with"
+            f"--idempotence: neaptide:{rules.name} has no idempotent producers, which came with"
             " 0.11."
         )
 
@@ -120,7 +120,7 @@ def parse_search_faults(text: str) -> tuple[str, ...]:
     return names
 
 
-def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, Any]:
+def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str, Any]:
     """Searches, saves, and returns the document of `--json`."""
     search = search_of(asked)
     until = Until(asked.seeds, asked.time_s, asked.first)
@@ -128,11 +128,11 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
         from neaptide.harness.explore_spark import run_on_spark
 
         campaign, seconds, histories = run_on_spark(
-            asked.master, search, asked.seed, until, tell, asked.histories
+            asked.master, search, asked.seed, until, report, asked.histories
         )
     else:
         workers = asked.workers or os.cpu_count() or 1
-        campaign, seconds = run_campaign(search, asked.seed, until, workers=workers, tell=tell)
+        campaign, seconds = run_campaign(search, asked.seed, until, workers=workers, report=report)
         histories = ()
     return {
         "system": asked.system,
@@ -160,7 +160,7 @@ def explore(asked: Asked, tell: Callable[[Campaign, float], None]) -> dict[str, 
                 "seed": loss.seed,
                 "steps": loss.steps,
                 "shrunk_steps": len(loss.shrunk),
-                "schedule": told(loss.shrunk),
+                "schedule": in_words(loss.shrunk),
             }
             for loss in campaign.broken.values()
         ],

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.spark_java import SparkHome
-from neaptide.nemesis.search.campaign import Campaign, Clock, Tell, Until, as_they_end, collect
+from neaptide.nemesis.search.campaign import Campaign, Clock, Report, Until, as_they_end, collect
 from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def run_on_spark(
     search: Search,
     first_seed: int,
     until: Until,
-    tell: Tell,
+    report: Report,
     histories: Path | None,
 ) -> tuple[Campaign, float, tuple[Path, ...]]:
     """As nemesis.search.campaign.run_campaign; and the run directories of what was found."""
@@ -78,7 +78,7 @@ def run_on_spark(
         campaign, seconds = collect(
             lambda clock: _explore_all(spark, search, first_seed, until.seeds, clock),
             until,
-            tell,
+            report,
         )
         losses = campaign.shortest()[:HISTORIES_MAX]
         runs = () if histories is None else _histories(spark, search, losses, histories)

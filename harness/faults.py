@@ -98,7 +98,7 @@ class Faults:
     async def _die(self, broker: int, in_flight: InFlight) -> None:
         stage = self._stage
         await stage.gate.sever(broker)
-        stage.sever(broker)  # all that the gate told before has been heard
+        stage.sever(broker)  # all that the gate reported before has been received
         await stage.cluster.kill(broker)
         stage.paused.discard(broker)
         await stage.gate.bury(broker, in_flight)

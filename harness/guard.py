@@ -22,7 +22,7 @@ MIB: Final = 2**20
 FREE_TO_START: Final = 256 * MIB
 FREE_TO_GO_ON: Final = 64 * MIB
 _CAUSE_WITHIN_S: Final = 1.0
-_LOOK_S: Final = 0.25  # nothing tells that a disk fills up, or that a process stands still
+_LOOK_S: Final = 0.25  # nothing reports that a disk fills up, or that a process stands still
 
 
 class IncidentError(Exception):

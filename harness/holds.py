@@ -1,10 +1,10 @@
 """Holds that end although no step ends them: when such an end is a missed aim.
 
-A follower that an answer is held for may close the connection: it was told of a later leader
+A follower that an answer is held for may close the connection: it learned of a later leader
 epoch, or its request timed out. What was held is lost then, and the rule stands: asked again, the
 answer is held again, and the aim is kept, as in the simulation. It is missed when an answer passes,
 because the rule has had its `times`, or its `where` is of a round that is over; or one may have
-passed, because the gate left rounds out. Of other messages nobody tells exactly whether one has
+passed, because the gate left rounds out. Of other messages nobody reports exactly whether one has
 passed: there the aim is missed at once. No IO here: events of the gate go in, sentences come out.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 Event = Mapping[str, Any]
-_ANSWER: Final = ("fetch", "response")  # api and message of what a delivered round tells of
+_ANSWER: Final = ("fetch", "response")  # api and message of what a delivered round is about
 
 
 class Holds:
@@ -26,7 +26,7 @@ class Holds:
         self._sees_rounds = False
 
     def see_rounds(self) -> None:
-        """The gate tells of every round from now on: before, what passes is not known."""
+        """The gate reports every round from now on: before, what passes is not known."""
         self._sees_rounds = True
 
     def let_go(self, rule: str) -> None:
@@ -64,7 +64,7 @@ def _key(hold: Event) -> tuple[str, object, object]:
 
 
 def _is_of_round(hold: Event) -> bool:
-    """A consumer's fetch is no round: nobody tells whether the next answer has passed."""
+    """A consumer's fetch is no round: nobody reports whether the next answer has passed."""
     is_replica = isinstance(hold["destination"], int)
     return is_replica and (hold["api"], hold["message"]) == _ANSWER
 

@@ -56,7 +56,7 @@ def _is_judged(run: Path) -> bool:
         return False
 
 
-def tell_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Matrix:
+def report_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Matrix:
     """Prints the matrix unless `quiet`, and writes it: to `file`, or beside the runs."""
     matrix = assemble(runs, _not_served(runs))
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")

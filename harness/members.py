@@ -30,7 +30,7 @@ from neaptide.nemesis.drawn.members import MembersFault, without
 
 Undo = Callable[[], Awaitable[None]]
 _DONE_WITHIN_S: Final = 30.0
-_LOOK_S: Final = 0.25  # nothing tells that a reassignment is over, or may be asked for again
+_LOOK_S: Final = 0.25  # nothing reports that a reassignment is over, or may be asked for again
 _OTHER_TOPIC: Final = "neaptide-other"
 
 

@@ -15,30 +15,30 @@ LOAD: Final = "Load"
 FAULT: Final = "Faults"
 VERDICT: Final = "Verdict"
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 Host = Annotated[
     str,
     typer.Option(
-        help="Where brokers run: local, netns, docker, ssh:me@h1,h2, simulation.",
+        help="Where brokers run: local, netns, docker, ssh:me@h1,h2, or simulation.",
         rich_help_panel=CLUSTER,
     ),
 ]
 Image = Annotated[
     str | None,
-    typer.Option(help="With --host docker: the image of the brokers.", rich_help_panel=CLUSTER),
+    typer.Option(help="The image of the brokers, with --host docker.", rich_help_panel=CLUSTER),
 ]
 Nodes = Annotated[
     Path | None,
-    typer.Option(help="With --host ssh: a file that names machines.", rich_help_panel=CLUSTER),
+    typer.Option(help="A file that names the machines, with --host ssh.", rich_help_panel=CLUSTER),
 ]
 Matrix = Annotated[
     Path | None,
-    typer.Option("--matrix", help="Where to write the matrix: FILE.html, .md or .json."),
+    typer.Option("--matrix", help="The file to write the matrix to: FILE.html, .md or .json."),
 ]
 KafkaHome = Annotated[
     Path | None,
     typer.Option(
-        help="An unpacked Apache Kafka (libs/*.jar), run as kafka:home.", rich_help_panel=CLUSTER
+        help="The directory of an unpacked Apache Kafka, for kafka:home.", rich_help_panel=CLUSTER
     ),
 ]
 RetriesUnknown = Annotated[
@@ -46,19 +46,21 @@ RetriesUnknown = Annotated[
     typer.Option(
         "--retries-unknown",
         min=0,
-        help="Play what proved nothing again, so often at most. Never an anomaly.",
+        help="Repeat a run that proved nothing, at most N times. An anomaly is never repeated.",
         rich_help_panel=VERDICT,
     ),
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Of every random choice; drawn and printed if you give none."),
+    typer.Option(
+        help="The seed of all random choices. If you give none, one is drawn and printed."
+    ),
 ]
 Nemesis = Annotated[
     str,
     typer.Option(
-        help="Faults, separated by commas, all or none; or a run whose schedule is played again."
-        f" There are {', '.join(FAULTS)}: `neaptide list` says what they do.",
+        help=f"Faults, separated by commas: {', '.join(FAULTS)}; or all, or none. `neaptide list`"
+        " explains them. Or a run: its schedule is played again.",
         rich_help_panel=FAULT,
     ),
 ]

@@ -33,7 +33,7 @@ _COLOURS = {
 
 out = Console(highlight=False, soft_wrap=True)
 # A descriptor of its own: while Spark starts, Java is given another standard error than this
-# process, and what is told meanwhile is not to go there.
+# process, and what is reported meanwhile is not to go there.
 err = Console(
     file=os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8"), highlight=False, soft_wrap=True
 )
@@ -44,15 +44,15 @@ def coloured(word: str) -> str:
     return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
 
-class Teller:
-    """Tells what is being done: one bar, one line of text."""
+class Reporter:
+    """Shows what is being done: one bar, one line of text."""
 
     def __init__(self, progress: Progress | None, task: TaskID | None) -> None:
         self._progress = progress
         self._task = task
         self._last = ""
 
-    def tell(self, text: str, completed: float | None = None) -> None:
+    def report(self, text: str, completed: float | None = None) -> None:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text, completed=completed)
         elif text != self._last:
@@ -61,9 +61,9 @@ class Teller:
 
 
 @contextmanager
-def telling(total: float) -> Iterator[Teller]:
+def reporting(total: float) -> Iterator[Reporter]:
     if not err.is_terminal:
-        yield Teller(None, None)
+        yield Reporter(None, None)
         return
     columns = (
         BarColumn(bar_width=24),
@@ -71,7 +71,7 @@ def telling(total: float) -> Iterator[Teller]:
         TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=err, transient=True) as progress:
-        yield Teller(progress, progress.add_task("", total=total))
+        yield Reporter(progress, progress.add_task("", total=total))
 
 
 def print_json(document: Mapping[str, Any]) -> None:

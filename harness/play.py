@@ -65,7 +65,7 @@ class Played:
 
 
 class _MissedError(Exception):
-    """A step did not come to what it was for: the run proves nothing."""
+    """A step missed its aim: the run proves nothing."""
 
 
 async def play(
@@ -119,7 +119,7 @@ async def play(
 
 
 def refused_by_own(scenario: Scenario, system: System) -> str | None:
-    """A sentence: why a system of the user's own cannot play it; None: it can, or is none."""
+    """Why a system that a file names cannot play it, in one sentence. None: it can."""
     own = system.own
     if own is None:
         return None
@@ -153,7 +153,7 @@ def refused_by_own(scenario: Scenario, system: System) -> str | None:
 
 
 def _on_own(scenario: Scenario, system: System) -> Scenario:
-    """With the ids of the user's own brokers. Raises UsageError for what cannot be done to them."""
+    """With the broker ids of the system file. Raises UsageError for steps that it cannot do."""
     refusal = refused_by_own(scenario, system)
     if refusal is not None:
         raise UsageError(refusal)
@@ -163,7 +163,8 @@ def _on_own(scenario: Scenario, system: System) -> Scenario:
 
 
 def _check_machines(scenario: Scenario, place: Place) -> None:
-    """Raises UsageError, or MissingPartError, where links, clocks or disks cannot be as asked."""
+    """Raises UsageError or MissingPartError if a step needs links, clocks or disks that this
+    place cannot change."""
     if place.name == "simulation":
         return
     done = {type(scheduled.step) for scheduled in scenario.steps}
@@ -173,7 +174,7 @@ def _check_machines(scenario: Scenario, place: Place) -> None:
 
 
 def _clients(scenario: Scenario) -> dict[str, Any] | None:
-    """What the file says of them. Where it speaks of no idempotence, a duplicate counts still."""
+    """The options of the file. If it does not mention idempotence, a duplicate counts."""
     if "clients" not in scenario.document:
         return None
     said = scenario.producer.to_json()
@@ -181,7 +182,7 @@ def _clients(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
-    """Where groups commit, brokers are told how many partitions their topic has."""
+    """Where groups commit, brokers learn how many partitions their topic has."""
     offsets, settings = scenario.offsets, dict(scenario.settings)
     if offsets is not None:
         settings["offsets.topic.num.partitions"] = str(len(offsets.assignment))
@@ -281,7 +282,7 @@ class _Player:
 
     async def _rest(self) -> None:
         """A leader in the coordination service is not yet one that is followed: a follower that is
-        cut off before it was told follows nobody, and no zombie comes of it."""
+        cut off before it knows the leader follows nobody, and no zombie comes of it."""
         observed = StageObserved(self._stage)
         what = "every follower fetches from its leader"
         try:
@@ -398,7 +399,7 @@ class _Player:
                 assert_never(step)
 
     async def _do_to_machine(self, step: steps.OfMachine, where: str) -> None:
-        """To the clock or the disk of a broker."""
+        """Changes the clock or the disk of a broker."""
         faults, broker = self._faults, self._ids[step.broker]
         match step:
             case steps.SetClock():
@@ -419,7 +420,7 @@ class _Player:
                 assert_never(step)
 
     async def _drive(self, step: steps.ToClient, where: str) -> None:
-        """Has a client do what a step says, and waits until it is done."""
+        """Sends the step to its client, and waits until the client has done it."""
         common: dict[str, Any] = {"deadline_s": _CLIENT_WITHIN_S}
         if isinstance(step, steps.OpenClient):
             problem = await self._stage.clients.do(
@@ -479,7 +480,7 @@ class _Player:
             await self._stage.stop_load()
 
     def _node(self, node: steps.Node, where: str) -> int:
-        """Who is meant, at this moment."""
+        """The node that the step names, at this moment."""
         match node:
             case str():
                 return self._ids[node]

@@ -247,7 +247,7 @@ def check_idempotence(asked: RandomRun) -> RandomRun:
     rules = generation_of(asked.system)
     if rules is not None and rules.idempotence is None:
         raise UsageError(
-            f"--idempotence: {asked.system} knows no idempotent producers, which came with 0.11."
+            f"--idempotence: {asked.system} has no idempotent producers, which came with 0.11."
         )
     return asked
 

@@ -44,7 +44,7 @@ AIMED_SETTINGS: Final = {"replica.lag.time.max.ms": "5000"}
 
 
 def producer_options(asked: RandomRun) -> ProducerOptions:
-    """As many in flight as the leader knows again: five, but on our 0.11 one."""
+    """As many requests in flight as batches that the leader recognizes: five, on our 0.11 one."""
     if not (asked.idempotence or find_workload(asked.workload).idempotence):
         return ProducerOptions()
     rules = generation_of(asked.system)
@@ -149,7 +149,7 @@ async def _do_faults(
     begun = time.monotonic()
     is_over = False
 
-    async def tell() -> None:
+    async def report_progress() -> None:
         # Python 3.11 loses a cancellation that comes together with an answer: so it is asked, too.
         while not is_over:
             progress(nemesis.doing, time.monotonic() - begun, await load.counts())
@@ -157,13 +157,13 @@ async def _do_faults(
                 nemesis.stopping.set()
             await asyncio.sleep(_PROGRESS_S)
 
-    telling = asyncio.create_task(tell())
-    telling.add_done_callback(lambda _: nemesis.stopping.set())  # its failure ends the load
+    reporting = asyncio.create_task(report_progress())
+    reporting.add_done_callback(lambda _: nemesis.stopping.set())  # its failure ends the load
     try:
         await nemesis.play(asked.time_s)
     finally:
         is_over = True
-        telling.cancel()
-        await asyncio.wait((telling,))
-    if not telling.cancelled():
-        telling.result()
+        reporting.cancel()
+        await asyncio.wait((reporting,))
+    if not reporting.cancelled():
+        reporting.result()

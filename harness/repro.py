@@ -119,7 +119,7 @@ def run_cells(
     todo: list[Cell],
     seed: int,
     spark: SparkStart,
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
     place: Place = LOCAL,
     *,
     resume: bool = False,
@@ -130,13 +130,13 @@ def run_cells(
     `resume`: a cell that an earlier command has played to its end is not played again.
     `retries_unknown`: so often what proved nothing is played again. An anomaly never is.
     """
-    results = _played_and_judged(todo, seed, spark, tell, place, resume=resume)
+    results = _played_and_judged(todo, seed, spark, report, place, resume=resume)
     for _ in range(retries_unknown):
         again = [n for n, result in enumerate(results) if result.observed == "unknown"]
         if not again:
             break
-        tell(f"{len(again)} proved nothing: once more", len(todo))
-        replayed = _played_and_judged([todo[n] for n in again], seed, spark, tell, place)
+        report(f"{len(again)} proved nothing: they are played again", len(todo))
+        replayed = _played_and_judged([todo[n] for n in again], seed, spark, report, place)
         for n, result in zip(again, replayed, strict=True):
             results[n] = result
     return results
@@ -146,7 +146,7 @@ def _played_and_judged(
     todo: list[Cell],
     seed: int,
     spark: SparkStart,
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
     place: Place,
     *,
     resume: bool = False,
@@ -157,7 +157,7 @@ def _played_and_judged(
         name = f"{cell.scenario.name} on {cell.system}"
         begun = time.monotonic()
         if resume and (earlier := _earlier(cell, place, saved)) is not None:
-            tell(f"{name}: played already, {earlier.run.name}", number)
+            report(f"{name}: played already, {earlier.run.name}", number)
             played.append((cell, earlier, 0.0))
             continue
         one = asyncio.run(
@@ -166,12 +166,12 @@ def _played_and_judged(
                 cell.system,
                 seed,
                 cell.where,
-                lambda line, name=name, number=number: tell(f"{name}: {line}", number),  # type: ignore[misc]
+                lambda line, name=name, number=number: report(f"{name}: {line}", number),  # type: ignore[misc]
                 place,
             )
         )
         played.append((cell, one, time.monotonic() - begun))
-    tell(f"checking {len(played)} runs with Spark", len(todo))
+    report(f"checking {len(played)} runs with Spark", len(todo))
     verdicts = check_and_report(spark.session(), [one.run for _, one, _ in played])
     return _results(played, verdicts, place)
 

@@ -117,12 +117,12 @@ class SparkJava:
         return shared_archive.options(self.archive)
 
     def remember(self, spark: SparkSession, say: Callable[[str], None]) -> None:
-        """Write the archive if there is none; `say` is told before, since it takes seconds."""
+        """Write the archive if there is none; `say` is called before, since it takes seconds."""
         if not self.records:
             return
         say("writing down what Java has loaded, once: from now on checks start sooner")
         gateway: Any = spark.sparkContext._gateway
         java = gateway.jvm.java.lang.System
-        java.setOut(java.err)  # it tells of what it has written, and this process is what is asked
+        java.setOut(java.err)  # it reports what it has written, and this process is what is asked
         with contextlib.suppress(OSError):
             asyncio.run(shared_archive.record(self.archive, str(self.java), gateway.proc.pid))

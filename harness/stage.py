@@ -1,4 +1,4 @@
-"""One run's stage: the host, the links, the cluster, the clients, and what is seen of them.
+"""The stage of one run: host, links, cluster and clients, and what is observed of them.
 
 Everything that a run starts is started here and ends here. Whoever waits, waits on `changed`, which
 is set by every event of the gate, of the clients and of the coordination service.
@@ -63,7 +63,7 @@ _START_WITHIN_S = 90.0
 _INCIDENT_LOOK_S = 0.25
 _COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
-_FILE_LOOK_S = 0.05  # files (checkpoints) tell nobody that they changed: looked at this often
+_FILE_LOOK_S = 0.05  # files (checkpoints) notify nobody that they changed: looked at this often
 
 
 @dataclass(slots=True)
@@ -183,7 +183,7 @@ class Stage:
         ]
 
     async def _open_used(self) -> None:
-        """Clients go to the cluster itself: the gate is on no link, and only there to be asked."""
+        """Clients connect to the cluster itself: the gate is on no link."""
         self.gate = await Gate.start(GateConfig(self.run, self.origin_ns, ()), self.host)
         self.gate.listen(self._on_gate_event)
         self.observer = self.cluster.observer(self._on_view)
@@ -255,7 +255,7 @@ class Stage:
         )
 
     def _is_read(self, link: LinkSpec) -> bool:
-        """ZooKeeper's protocol is not Kafka's: nobody reads that."""
+        """ZooKeeper's protocol is not read."""
         if link.destination == COORDINATION:
             return False
         return link.purpose in self._reads or (link.shared and "client" in self._reads)
@@ -344,7 +344,7 @@ class Stage:
         return ",".join(self.client_address(broker) for broker in sorted(self.spec.brokers))
 
     async def stop_load(self) -> None:
-        """Sends that nobody answered in time are an incident: their ends are not known."""
+        """Sends without an answer in time are an incident: their ends are not known."""
         left = (await self.clients.do("stop_load"))["left"]
         if left:
             why = f"{left} sends were never answered, nor did they time out."
@@ -356,7 +356,7 @@ class Stage:
         self.holds.see_rounds()
 
     async def close(self) -> None:
-        """Ends everything, whatever of it fails; then raises what failed first.
+        """Ends everything, also if a part of it fails. Then raises the first failure.
 
         What was recorded is on disk after this, and `account` says how much that is.
         """
@@ -455,7 +455,7 @@ class Stage:
         return self.observer.topics.get(topic or self.spec.topic.name, {}).get(partition)
 
     def find_incident(self) -> Incident | None:
-        """What has failed although no fault did it; the clients and the cluster need the gate."""
+        """What failed without a fault. The clients and the cluster need the gate."""
         if self.recorder.failure is not None:
             return Incident("recorder", str(self.recorder.failure))
         gate = self._gate_incident() if hasattr(self, "gate") else None
@@ -532,7 +532,7 @@ class Stage:
                     raise IncidentError(incident)
             left = deadline - time.monotonic()
             if left <= 0:
-                raise TimeoutError(f"after {within_s:g} s it is still not so that {what}")
+                raise TimeoutError(f"after {within_s:g} s this is still not true: {what}")
             self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), min(left, _FILE_LOOK_S))

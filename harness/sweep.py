@@ -44,12 +44,12 @@ class Deliveries:
     fetches_only: bool = False
 
 
-def mutants(asked: Asked, tell: Callable[[int, Hunted], None]) -> dict[str, Any]:
+def mutants(asked: Asked, report: Callable[[int, Hunted], None]) -> dict[str, Any]:
     """Hunts every mutant. `unexplained`: neither found, nor shown by a test, nor hidden."""
     time_s = asked.time_s if asked.time_s or asked.seeds else MUTANT_TIME_S
     effort = Effort(asked.seed, asked.seeds, time_s, tuple({**SETTINGS, **asked.settings}.items()))
     started = time.monotonic()
-    hunted = hunt_all(effort, asked.workers or os.cpu_count() or 1, tell)
+    hunted = hunt_all(effort, asked.workers or os.cpu_count() or 1, report)
     return {
         "seconds": round(time.monotonic() - started, 1),
         "mutants": [_row(one) for one in hunted],
@@ -90,11 +90,11 @@ def _target(asked: Asked, wanted: Deliveries) -> Target:
 
 
 def exhaustive(
-    asked: Asked, wanted: Deliveries, tell: Callable[[Searched], None]
+    asked: Asked, wanted: Deliveries, report: Callable[[Searched], None]
 ) -> dict[str, Any]:
     target = _target(asked, wanted)
     limits = Limits(wanted.bounds, wanted.states_max, asked.time_s)
-    found = Exhaustive(target, limits, tell).run()
+    found = Exhaustive(target, limits, report).run()
     return {
         "system": asked.system,
         "bounds": wanted.bounds._asdict(),
@@ -110,7 +110,7 @@ def exhaustive(
     }
 
 
-def priorities(asked: Asked, wanted: Deliveries, tell: Callable[[int], None]) -> dict[str, Any]:
+def priorities(asked: Asked, wanted: Deliveries, report: Callable[[int], None]) -> dict[str, Any]:
     """Runs drawn by priorities (PCT), one seed each, until something is found."""
     target = _target(asked, wanted)
     started = time.monotonic()
@@ -124,7 +124,7 @@ def priorities(asked: Asked, wanted: Deliveries, tell: Callable[[int], None]) ->
             break
         run = run_once(first, target, asked.seed + runs, wanted.bounds, CHANGES)
         runs += 1
-        tell(runs)
+        report(runs)
         found = run if run.judged is not None else None
     outcome = found.judged.outcome if found and found.judged else ""
     path = found.path if found else ()

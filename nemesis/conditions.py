@@ -77,43 +77,163 @@ class Condition:
     begun: Callable[[Observed], Condition]
 
 
-# Function name → (kinds of its arguments, what it asks).
-_FUNCTIONS: Final[Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]]] = {
-    "acked": (("record",), lambda o, r: o.acked(r)),
-    "failed": (("record",), lambda o, r: o.failed(r)),
-    "consumed": (("record",), lambda o, r: o.consumed(r)),
-    "committed": (("group",), lambda o, g: o.committed(g)),
-    "error": (("record",), lambda o, r: o.error(r)),
-    "held": (("speaker", "speaker"), lambda o, a, b: o.held(a, b)),
-    "up": (("broker",), lambda o, b: o.up(b)),
-    "registered": (("broker",), lambda o, b: o.registered(b)),
-    "refused": (("broker",), lambda o, b: o.refused(b)),
-    "obeyed": (("broker",), lambda o, b: o.obeyed(b)),
-    "fenced": (("broker",), lambda o, b: o.fenced(b)),
-    "LEO": (("broker",), lambda o, b: o.log_end_offset(b)),
-    "HW": (("broker",), lambda o, b: o.high_watermark(b)),
-    "log_start_offset": (("broker",), lambda o, b: o.log_start_offset(b)),
-    "log_end_offset": (("broker",), lambda o, b: o.log_end_offset_on_disk(b)),
-    "checkpointed": (("broker",), lambda o, b: o.checkpointed(b)),
-    "flushed": (("broker",), lambda o, b: o.flushed(b)),
-    "round": (("broker",), lambda o, b: o.round(b)),
-    "hits": (("rule",), lambda o, r: o.hits(r)),
-    "sender_gone": (("rule",), lambda o, r: o.sender_gone(r)),
-    "handled": (("record",), lambda o, r: o.handled(r)),
-    "taken": (("client", "record"), lambda o, c, r: o.taken(c, r)),
-    "assigned": (("client",), lambda o, c: o.assigned(c)),
-    "notified": (("client",), lambda o, c: o.notified(c)),
+@dataclass(frozen=True, slots=True)
+class Function:
+    """`kinds`: of its arguments. `meaning`: one or two sentences for readers."""
+
+    kinds: tuple[str, ...]
+    ask: Callable[..., Any]
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Something that is asked without an argument."""
+
+    ask: Evaluate
+    meaning: str
+
+
+FUNCTIONS: Final[Mapping[str, Function]] = {
+    "acked": Function(
+        ("record",),
+        lambda o, r: o.acked(r),
+        "The producer of the record has received its acknowledgement.",
+    ),
+    "failed": Function(
+        ("record",),
+        lambda o, r: o.failed(r),
+        "The send of the record surely failed: the record was not appended.",
+    ),
+    "consumed": Function(("record",), lambda o, r: o.consumed(r), "A consumer has read it."),
+    "committed": Function(
+        ("group",),
+        lambda o, g: o.committed(g),
+        "The position that the group last committed, and whose acknowledgement it received.",
+    ),
+    "error": Function(
+        ("record",),
+        lambda o, r: o.error(r),
+        "Kafka's name of the error that the producer of the record received, as"
+        " `error(m2) is REQUEST_TIMED_OUT`.",
+    ),
+    "held": Function(
+        ("speaker", "speaker"),
+        lambda o, a, b: o.held(a, b),
+        "The gate holds a message from the first to the second. `held(client, A)`: a message of a"
+        " client.",
+    ),
+    "up": Function(("broker",), lambda o, b: o.up(b), "The broker's process lives."),
+    "registered": Function(
+        ("broker",),
+        lambda o, b: o.registered(b),
+        "The coordination service has a session of the broker.",
+    ),
+    "refused": Function(
+        ("broker",),
+        lambda o, b: o.refused(b),
+        "A broker has answered STALE_CONTROLLER_EPOCH to this one, which was the controller.",
+    ),
+    "obeyed": Function(
+        ("broker",),
+        lambda o, b: o.obeyed(b),
+        "A broker has done what this one, as the controller, requested.",
+    ),
+    "fenced": Function(
+        ("broker",),
+        lambda o, b: o.fenced(b),
+        "The last response that this follower received (to Fetch or OffsetForLeaderEpoch) was"
+        " FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH (KIP-320).",
+    ),
+    "LEO": Function(
+        ("broker",),
+        lambda o, b: o.log_end_offset(b),
+        "The log end offset that the follower's last Fetch request named.",
+    ),
+    "HW": Function(
+        ("broker",),
+        lambda o, b: o.high_watermark(b),
+        "The high watermark in the last Fetch response that the follower received.",
+    ),
+    "log_start_offset": Function(
+        ("broker",),
+        lambda o, b: o.log_start_offset(b),
+        "The first offset in the broker's files. The broker may be down.",
+    ),
+    "log_end_offset": Function(
+        ("broker",),
+        lambda o, b: o.log_end_offset_on_disk(b),
+        "The log end offset in the broker's files. The broker may be down.",
+    ),
+    "checkpointed": Function(
+        ("broker",),
+        lambda o, b: o.checkpointed(b),
+        "The high watermark in the broker's `replication-offset-checkpoint`.",
+    ),
+    "flushed": Function(
+        ("broker",),
+        lambda o, b: o.flushed(b),
+        "The offset in the broker's `recovery-point-offset-checkpoint`: the log is on disk up to"
+        " there.",
+    ),
+    "round": Function(
+        ("broker",),
+        lambda o, b: o.round(b),
+        "How many fetch rounds this follower began in the present leader epoch.",
+    ),
+    "hits": Function(("rule",), lambda o, r: o.hits(r), "How many messages the rule has matched."),
+    "sender_gone": Function(
+        ("rule",),
+        lambda o, r: o.sender_gone(r),
+        "The sender of every message that the rule holds has closed its connection.",
+    ),
+    "handled": Function(
+        ("record",),
+        lambda o, r: o.handled(r),
+        "How often driven clients have handled the record.",
+    ),
+    "taken": Function(
+        ("client", "record"),
+        lambda o, c, r: o.taken(c, r),
+        "The driven client has polled the record.",
+    ),
+    "assigned": Function(
+        ("client",),
+        lambda o, c: o.assigned(c),
+        "How many partitions the driven client has.",
+    ),
+    "notified": Function(
+        ("client",),
+        lambda o, c: o.notified(c),
+        "The last error that the driven client received, as"
+        " `notified(x) is _AUTO_OFFSET_RESET`. `nobody`: none.",
+    ),
 }
-_WORDS: Final[Mapping[str, Evaluate]] = {
-    "leader": lambda o: o.leader(),
-    "leader_epoch": lambda o: o.leader_epoch(),
-    "isr": lambda o: frozenset(o.isr()),
-    "isr_changes": lambda o: o.isr_changes(),
-    "controller": lambda o: o.controller(),
-    "controller_epoch": lambda o: o.controller_epoch(),
-    "level": lambda o: o.level(),
-    "commits_level": lambda o: o.commits_level(),
-    "nobody": lambda o: None,
+WORDS: Final[Mapping[str, Word]] = {
+    "leader": Word(
+        lambda o: o.leader(),
+        "The leader, as the coordination service has it: `leader is B`, `leader is nobody`.",
+    ),
+    "leader_epoch": Word(lambda o: o.leader_epoch(), "The leader epoch, from the same source."),
+    "isr": Word(
+        lambda o: frozenset(o.isr()),
+        "The in-sync replicas, from the same source: `isr is {A, B}`, `A in isr`.",
+    ),
+    "isr_changes": Word(
+        lambda o: o.isr_changes(), "How often the ISR was seen to shrink or expand."
+    ),
+    "controller": Word(
+        lambda o: o.controller(),
+        "The active controller: a broker, a name that a step gave with `as`, or `nobody`.",
+    ),
+    "controller_epoch": Word(lambda o: o.controller_epoch(), "The controller epoch."),
+    "level": Word(
+        lambda o: o.level(),
+        "Every follower that can be reached has all acknowledged records, and its high watermark"
+        " is past them.",
+    ),
+    "commits_level": Word(lambda o: o.commits_level(), "The same of `__consumer_offsets`."),
+    "nobody": Word(lambda o: None, "No broker, or nothing: `leader is nobody`."),
 }
 _ORDER: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], bool]]] = {
     ast.Gt: operator.gt,
@@ -129,13 +249,20 @@ _NOBODY: Final[Mapping[str, str]] = {
     "rule": "no earlier step has the rule",
     "client": "no earlier step has opened the client",
 }
-VOCABULARY: Final = (
-    "acked(m), failed(m), consumed(m), error(m), committed(group), held(A, B), up(A),"
-    " registered(A), refused(A), obeyed(A), fenced(A), LEO(A), HW(A), checkpointed(A), flushed(A),"
-    " log_start_offset(A), log_end_offset(A), round(A), hits(rule), sender_gone(rule),"
-    " handled(m), taken(client, m), assigned(client), notified(client), leader, leader_epoch,"
-    " controller, controller_epoch, isr, isr_changes, level, commits_level, nobody,"
-    " NAME_OF_AN_ERROR, was(X), numbers with + and -"
+# How an argument of each kind is written in an example.
+_WRITTEN: Final[Mapping[str, str]] = {"record": "m", "broker": "A", "speaker": "A"}
+
+
+def written(name: str) -> str:
+    """How a function is called: `held(A, B)`."""
+    kinds = FUNCTIONS[name].kinds
+    if kinds == ("speaker", "speaker"):
+        return f"{name}(A, B)"
+    return f"{name}({', '.join(_WRITTEN.get(kind, kind) for kind in kinds)})"
+
+
+VOCABULARY: Final = ", ".join(
+    (*map(written, FUNCTIONS), *WORDS, "NAME_OF_AN_ERROR", "was(X)", "numbers with + and -")
 )
 _ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
@@ -240,8 +367,8 @@ class _Compiler:
             case ast.Name(name) if name in self.brokers:
                 broker = self.brokers[name]
                 return lambda o: broker
-            case ast.Name(name) if name in _WORDS:
-                return _WORDS[name]
+            case ast.Name(name) if name in WORDS:
+                return WORDS[name].ask
             case ast.Name(name) if _ERROR_NAME.fullmatch(name):
                 return lambda o: name
             case ast.Name(name) if name in self.controllers:
@@ -250,7 +377,7 @@ class _Compiler:
                 return self._was(self.value(what))
             case ast.BinOp(left, op, right) if type(op) in _ARITHMETIC:
                 return self._sum(left, op, right)
-            case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
+            case ast.Call(ast.Name(name), arguments, []) if name in FUNCTIONS:
                 return self._call(name, arguments)
             case _:
                 raise self._unreadable(node)
@@ -271,7 +398,7 @@ class _Compiler:
         return added
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Evaluate:
-        kinds, ask = _FUNCTIONS[name]
+        kinds, ask = FUNCTIONS[name].kinds, FUNCTIONS[name].ask
         if len(arguments) != len(kinds):
             raise ConditionError(
                 f"in {self.text!r}: {name} takes {len(kinds)}, not {len(arguments)}"

@@ -1,9 +1,9 @@
 """Cuts as rules for the packet filters of nodes. Pure: which node drops what.
 
-Every link leads through the gate, so a node sees the harness alone, and tells the links apart by
+Every link leads through the gate, so a node sees the harness alone, and recognizes the links by
 port: the gate's, where the node has connected; its own, where clients have. Each rule stands at
 the node that opened the connection, or that was connected to from outside the cluster. What a
-port does not tell (a broker with one listener for all) is left to the gate, which is cut too.
+port does not show (a broker with one listener for all) is left to the gate, which is cut too.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class Consume:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Sends unnamed records to all partitions, so many a second, and polls, until `stop_load`."""
+    """Sends unnamed records to all partitions, at a rate, and polls, until `stop_load`."""
 
     rate: float
     acks: Acks = "all"
@@ -119,7 +119,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Such messages, and what is behind them, leave so much later."""
+    """Such messages, and what is behind them, leave `delay_ms` later."""
 
     name: str
     message: Message
@@ -205,7 +205,7 @@ class PowerOff:
 
 @dataclass(frozen=True, slots=True)
 class KillTogether:
-    """SIGKILL for several at one moment: nobody lives to see another one die."""
+    """SIGKILL for several brokers at one moment: none can react to another's death."""
 
     brokers: tuple[str, ...]
     in_flight: InFlight
@@ -235,7 +235,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """SIGSTOP: alive for the operating system, dead for everybody else."""
+    """SIGSTOP: the process exists, and does nothing."""
 
     broker: Node
 
@@ -257,7 +257,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Bytes from one broker's fetches to another, or back, take so long; 0: no longer."""
+    """Delays the bytes that one broker sends to another for replication; 0: no longer."""
 
     source: str
     destination: str
@@ -281,7 +281,7 @@ class AddToxic:
 
 @dataclass(frozen=True, slots=True)
 class EndToxic:
-    """The link is as it was."""
+    """The link is as before."""
 
     name: str
 
@@ -355,7 +355,7 @@ class EndTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A consumer joins its group; it goes on asking for its part, and takes no records yet."""
+    """A consumer joins its group and stays in it. It takes no records yet."""
 
     client: str
 
@@ -370,7 +370,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """A consumer takes so many records; they are not handled yet."""
+    """A consumer takes a number of records. They are not handled yet."""
 
     client: str
     records: int
@@ -378,7 +378,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A consumer does with the records that it has taken what it took them for."""
+    """A consumer processes the records that it has taken."""
 
     client: str
 
@@ -408,21 +408,21 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class Die:
-    """SIGKILL for a client: what it has sent is on its way, and nobody says good-bye."""
+    """SIGKILL for a client: what it has sent is still on its way."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A client ends in order: a consumer leaves its group, and commits if it does so by itself."""
+    """A client closes. A consumer leaves its group, and commits if it commits by itself."""
 
     client: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetClock:
-    """The clock of a broker is so far ahead of the real one from now on; 0: right again."""
+    """Sets a broker's clock this far ahead of the real one; 0: right again."""
 
     broker: str
     ahead_ms: int
@@ -454,7 +454,7 @@ class PutBack:
 
 @dataclass(frozen=True, slots=True)
 class Inject:
-    """System calls of a broker on these files fail, or take long, until `end_injections`."""
+    """System calls of a broker on these files fail, or take longer, until `end_injections`."""
 
     broker: str
     call: Call
@@ -467,14 +467,14 @@ class Inject:
 
 @dataclass(frozen=True, slots=True)
 class EndInjections:
-    """Fails the aim where no call was met."""
+    """If no call was affected, the aim is missed."""
 
     broker: str
 
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Nothing but the condition of its step."""
+    """Does nothing: the step only waits for its condition."""
 
 
 # Of these a process of its own is needed: the simulation has no clocks and disks to set or damage.

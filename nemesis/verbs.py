@@ -373,7 +373,7 @@ def _cut(names: Names, fields: Fields) -> Cut:
 def _slow(names: Names, fields: Fields) -> Slow:
     delay_ms = fields.take("delay_ms", int)
     if delay_ms < 0:
-        raise fields.complain(f"delay_ms = {delay_ms} is less than nothing")
+        raise fields.complain(f"delay_ms = {delay_ms} must be 0 or more")
     if fields.take("purpose", str, "replication") != "replication":
         raise fields.complain("is for what brokers fetch from each other; of other links a toxic")
     source, destination = names.broker_of(fields, "from"), names.broker_of(fields, "to")

@@ -115,9 +115,9 @@ def _text(key: str, value: object) -> str:
     if key.endswith("_ns") and isinstance(value, int):
         return f"{value / 1e9:.3f} s"
     if isinstance(value, list):
-        told = [_text("", item) for item in value[:_LISTED]]
+        texts = [_text("", item) for item in value[:_LISTED]]
         more = f"; and {len(value) - _LISTED} more" if len(value) > _LISTED else ""
-        return f"{'; '.join(told)}{more}" if told else "none"
+        return f"{'; '.join(texts)}{more}" if texts else "none"
     if isinstance(value, dict):
         return " ".join(_details(value))
     return str(value)

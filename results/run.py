@@ -26,7 +26,7 @@ Kind = Literal["scenario", "random"]
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """Whether the faults hit what they were aimed at; a miss makes the run unknown."""
+    """Whether the faults hit their aim. A miss makes the run unknown."""
 
     hit: bool
     why: str = ""
@@ -34,13 +34,13 @@ class Aim:
 
 @dataclass(frozen=True, slots=True)
 class FinalRead:
-    """How far the reads after healing got in one partition."""
+    """How far the final reads of one partition got."""
 
     topic: str
     partition: int
-    end_offset: int | None  # the log end as the cluster told it; null: it never told
+    end_offset: int | None  # the log end as the cluster reported it; null: it never did
     reached: bool
-    start_offset: int = 0  # the log start as the cluster told it; what is below was deleted
+    start_offset: int = 0  # the log start as the cluster reported it; what is below was deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What went wrong with the harness's own means, not by a fault; it makes the run unknown.
+    """A failure of neaptide's own parts that no fault explains. It makes the run unknown.
 
     client: a process of clients died, hung, or left sends without an answer. process: the gate, a
     broker or a controller died without a fault. recorder: rows were not written. coordination:
@@ -83,7 +83,7 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class MissedFault:
-    """A fault of a random run that did not come to what it was for; the load went on."""
+    """A fault of a random run that missed its aim. The load went on."""
 
     phase: int  # of the schedule, from 1
     at_s: float  # when it was to begin, since the load began

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 import sys
-import sysconfig
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parent.parent
-FOLDERS = ("harness", "results", "checkers", "clusters", "workloads", "nemesis")
-SHIPPED = (*FOLDERS, "neaptide", "pyproject.toml", "README.md", "LICENSE")
+from tests.wheel import FOLDERS, REPOSITORY, build_wheel, copy_sources, install, run
+
 DATA = (".sql", ".toml", ".j2", ".html")  # endings of files that are read at run time
 IMPORTS = f"""
 import importlib, json
@@ -27,36 +22,9 @@ print(json.dumps({{
 """
 
 
-def run(*command: str | Path, cwd: Path, **env: str) -> str:
-    """What it printed; without what makes this repository's packages known to Python."""
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(word) for word in command],
-        cwd=cwd,
-        env={**kept, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of a copy, for a build leaves files beside its sources."""
-    copy = tmp_path_factory.mktemp("copy")
-    for name in SHIPPED:
-        if (REPOSITORY / name).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(REPOSITORY / name, copy / name, symlinks=True, ignore=ignored)
-        else:
-            shutil.copy(REPOSITORY / name, copy / name)
-    built = tmp_path_factory.mktemp("built")
-    building = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", built, ".")
-    run(sys.executable, "-m", "pip", *building, cwd=copy)
-    [file] = built.glob("*.whl")
-    return file
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +41,11 @@ class Project:
 
 @pytest.fixture(scope="module")
 def project(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """What neaptide depends on is taken from where these tests have it: no network is needed."""
-    made = Project(tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("venv"))
-    run(sys.executable, "-m", "venv", "--without-pip", made.venv, cwd=made.directory)
-    paths = {"base": str(made.venv), "platbase": str(made.venv)}
-    site = Path(sysconfig.get_path("purelib", vars=paths))
-    dependencies = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    (site / "dependencies.pth").write_text("\n".join(sorted(dependencies)) + "\n")
+    made = Project(tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("python") / "venv")
     for name in FOLDERS:
         (made.directory / name).mkdir()
         (made.directory / name / "__init__.py").write_text('"""Theirs."""\n')
-    python = made.venv / "bin" / "python"
-    installing = ("install", "--no-deps", "--no-index", wheel)
-    run(sys.executable, "-m", "pip", "--python", python, *installing, cwd=made.directory)
+    install(wheel, made.venv)
     return made
 
 
@@ -117,3 +77,13 @@ def test_in_a_project_with_packages_of_our_names_both_are_found(project: Project
 def test_the_command_works_there(project: Project) -> None:
     listed = json.loads(project.run("neaptide", "list", "--json"))
     assert "hw-truncation-loss" in json.dumps(listed)
+
+
+def test_the_sdist_of_a_release_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    """As `make release` does: the wheel is built of the sdist."""
+    sources = copy_sources(tmp_path / "copy")
+    building = ("build", "--no-isolation", "--outdir", tmp_path / "dist", ".")
+    run(sys.executable, "-m", *building, cwd=sources)
+    [sdist], [built] = (tmp_path / "dist").glob("*.tar.gz"), (tmp_path / "dist").glob("*.whl")
+    assert sdist.name == built.name.partition("-py3")[0] + ".tar.gz"
+    assert sorted(zipfile.ZipFile(built).namelist()) == sorted(zipfile.ZipFile(wheel).namelist())

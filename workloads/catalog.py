@@ -2,7 +2,8 @@
 
 Who adds a workload adds a row here, and roles where those that exist do not do. A workload outside
 of this project is a `Workload` of a module, named as `shop.load:ORDERS`. What is recorded is in
-results.schema, what is checked in checkers.anomalies; docs/workloads.md prints these tables.
+results.schema, what is checked in checkers.anomalies. docs/reference/workloads.md is made of these
+rows.
 """
 
 from __future__ import annotations
@@ -267,16 +268,3 @@ def _find_own(name: str) -> Workload:
             f"{name} is a {type(found).__name__}; it must be a neaptide.workloads.catalog.Workload."
         )
     return replace(found, name=name)
-
-
-def table() -> str:
-    """The workloads as a Markdown table: what docs/workloads.md prints."""
-    lines = ["| workload | what its clients do | options (default) |", "|---|---|---|"]
-    for one in _ALL:
-        options = "; ".join(
-            f"`{name}` ({option.default}): {option.meaning}"
-            + (f" ({', '.join(option.choices)})" if option.choices else "")
-            for name, option in one.options.items()
-        )
-        lines.append(f"| {one.name} | {one.summary} | {options} |")
-    return "\n".join(lines) + "\n"

@@ -4,7 +4,7 @@ When in doubt it is info: a fail that was done after all would be a false alarm,
 NOT_LEADER_FOR_PARTITION is in doubt: a leader that steps down answers so to requests whose records
 it has appended already, and its successor may have them. So is every refusal that depends on the
 state of a broker: after NOT_LEADER_FOR_PARTITION librdkafka sends again whatever its retries are,
-and does not tell; the successor's NOT_ENOUGH_REPLICAS is then about a record that it has.
+and does not report it; the successor's NOT_ENOUGH_REPLICAS is then about a record that it has.
 The names are librdkafka's, without a leading underscore where they are its own.
 """
 

@@ -2,4 +2,4 @@
 
 
 class ClientsError(Exception):
-    """The process of clients has ended, or could not do what it was told."""
+    """The process of clients has ended, or could not carry out a command."""

@@ -43,11 +43,11 @@ class GroupConsumer:
         self._reader.close()
 
     def position(self) -> tuple[bool, int | None]:
-        """Whether that was told in time; where the group goes on, None for nowhere yet."""
+        """Whether an answer came in time; where the group goes on, None for nowhere yet."""
         return self._ask("committed", None, self._committed)
 
     def read(self, position: int | None, on_record: Callable[[Any], None]) -> int | None:
-        """Reads to the high watermark, as it is told first; returns it if it came there."""
+        """Reads to the high watermark that it first receives; returns it if it came there."""
         named = TopicPartition(self.topic, self.partition)
         while time.monotonic() < self.deadline:
             try:
@@ -74,19 +74,19 @@ class GroupConsumer:
 
         def ask() -> int:
             wanted = [TopicPartition(self.topic, self.partition, offset)]
-            for told in self._reader.commit(offsets=wanted, asynchronous=False):
-                if told.error is not None:
-                    raise KafkaException(told.error)
+            for answer in self._reader.commit(offsets=wanted, asynchronous=False):
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
             return offset
 
         return self._ask("commit", offset, ask)[0]
 
     def _committed(self) -> int | None:
         wanted = [TopicPartition(self.topic, self.partition)]
-        [told] = self._reader.committed(wanted, timeout=_ASK_S)
-        if told.error is not None:
-            raise KafkaException(told.error)
-        return None if told.offset < 0 else int(told.offset)
+        [answer] = self._reader.committed(wanted, timeout=_ASK_S)
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+        return None if answer.offset < 0 else int(answer.offset)
 
     def _ask(
         self, f: str, offset: int | None, ask: Callable[[], int | None]

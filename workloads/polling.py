@@ -104,10 +104,10 @@ def read_to_end(
     deadline_s: float,
     on_record: Callable[[Any], None],
 ) -> ReadToEnd:
-    """Reads a partition from its beginning to `end` (None: the high watermark as it is told)."""
+    """Reads a partition from its beginning to `end` (None: the high watermark that it receives)."""
     deadline = time.monotonic() + deadline_s
-    told_of_ends = {**settings, "enable.partition.eof": "true"}
-    reader = consumer(bootstrap, f"neaptide-{process}", told_of_ends)
+    with_ends = {**settings, "enable.partition.eof": "true"}
+    reader = consumer(bootstrap, f"neaptide-{process}", with_ends)
     try:
         assigned = TopicPartition(topic, partition, 0)
         start = 0

@@ -55,7 +55,7 @@ class RawProducer:
         self._producer = (int(given.producer_id), int(given.producer_epoch))
 
     def begin(self) -> None:
-        """All that there is to it is told with the first record."""
+        """The first record registers the partition."""
 
     def send(self, partition: int, value: str, *, waits: bool) -> int | None:
         """The offset; None: nobody has waited for it."""
@@ -69,9 +69,9 @@ class RawProducer:
             return None
         answer = connection.ask(request)
         connection.close()
-        [told] = answer.responses[0].partition_responses
-        _check(told)
-        return int(told.base_offset)
+        [result] = answer.responses[0].partition_responses
+        _check(result)
+        return int(result.base_offset)
 
     def end(self, *, commits: bool) -> None:
         """Gives up what has no answer, and ends the transaction in the same epoch."""
@@ -150,9 +150,9 @@ def _error(answer: Any) -> str:
     return str(found.name)
 
 
-def _check(told: Any) -> None:
-    if told.error_code.name != "none":
-        raise RawError(str(told.error_code.name).upper())
+def _check(result: Any) -> None:
+    if result.error_code.name != "none":
+        raise RawError(str(result.error_code.name).upper())
 
 
 def _ms(number: int) -> i32Timedelta:

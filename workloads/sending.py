@@ -79,8 +79,8 @@ class Sender:
         error: Any,
         message: Any,
     ) -> None:
-        told = message.offset() if error is None else None  # with acks=0 there may be none
-        offset = told if told is not None and told >= 0 else None
+        reported = message.offset() if error is None else None  # with acks=0 there may be none
+        offset = reported if reported is not None and reported >= 0 else None
         self._completed(operation, invoked_ns, topic, partition, value, offset, error)
 
     def _completed(
@@ -109,7 +109,7 @@ class Sender:
             completed_ns=self._recorder.now_ns(),
             topic=topic,
             partition=partition,
-            # With acks=0 librdkafka makes an offset up: nobody told it one.
+            # With acks=0 librdkafka makes an offset up: no broker sent it one.
             offset=None if self._acks == "0" else offset,
             value=value,
             acks=self._acks,

@@ -1,6 +1,6 @@
 """`python -m neaptide.workloads.worker <config.json>`: a process of clients.
 
-It does what the harness tells it on standard input and answers on standard output; the end of
+It does the commands of the harness on standard input and answers on standard output; the end of
 standard input is the end of the process. What it records it writes itself, into the run directory.
 """
 

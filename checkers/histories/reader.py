@@ -2,7 +2,7 @@
 
 Tasks of Spark read the parts of the file and write what they read; a file of one part needs none.
 
-What differs from a run of our own: Jepsen tells no final reads and no log ends, so every poll is
+What differs from a run of our own: Jepsen records no final reads and no log ends, so every poll is
 taken for one that belongs to the end, and what was never polled counts as gone: that is the rule of
 Jepsen's checker. A partition that an `assign` or `subscribe` drops begins anew, which is a seek.
 

@@ -51,7 +51,7 @@ _ASSIGNMENTS: Final = (b":assign", b":subscribe")
 
 
 class TimesNotRisingError(Exception):
-    """A line has the same :time as one before it, or an earlier one: times tell no order."""
+    """A line has the same :time as one before it, or an earlier one: times give no order."""
 
 
 class LineRefusedError(Exception):

@@ -57,8 +57,8 @@ def lines(operations: DataFrame) -> DataFrame:
     ours = operations.join(F.broadcast(keys), ["topic", "partition"], "left").selectExpr(
         "*", f"process + IF(phase = 'final', {FINAL_PROCESSES}, 0) AS at_process"
     )
-    told = _of_clients(ours).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
-    return told.orderBy("at_ns", "operation", "turn").select("line")
+    rows = _of_clients(ours).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
+    return rows.orderBy("at_ns", "operation", "turn").select("line")
 
 
 def _of_clients(ours: DataFrame) -> DataFrame:

@@ -3,8 +3,8 @@
 Not the cluster: that is started and stopped by whoever owns it. What is set here is what
 `session` sets; the rest comes from `spark-defaults.conf` (`SPARK_CONF_DIR`) or the server.
 
-The rule: who does not answer is told in one sentence within a bounded time. Spark itself would wait
-for executors for ever.
+The rule: who does not answer is reported in one sentence within a bounded time. Spark itself would
+wait for executors for ever.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def master_session(
         pairs = (pair.rpartition(":") for pair in master.removeprefix("spark://").split(","))
         addresses = [(host, int(port)) for host, _, port in pairs]
         here = _own_address(first_that_listens("Spark master", master, addresses))
-    with _told_as(master):
+    with _reported_as(master):
         spark = local_session(
             master, rows=rows, memory=memory, address=here, java_options=java_options
         )
@@ -80,7 +80,7 @@ def connect_session(remote: str) -> SparkSession:
     assert matched is not None
     address = (matched["host"], int(matched["port"] or CONNECT_PORT))
     first_that_listens("Spark Connect server", remote, [address])
-    with _told_as(remote):
+    with _reported_as(remote):
         spark: SparkSession = SparkSession.Builder().remote(remote).getOrCreate()
     try:
         _see_it_work(spark, remote)
@@ -128,7 +128,7 @@ def _see_it_work(spark: SparkSession, name: str) -> None:
     timer.daemon = True
     timer.start()
     try:
-        with _told_as(name):
+        with _reported_as(name):
             spark.range(1).collect()
     except SparkUnreachableError as error:
         if expired.is_set():
@@ -142,7 +142,7 @@ def _see_it_work(spark: SparkSession, name: str) -> None:
 
 
 @contextmanager
-def _told_as(name: str) -> Iterator[None]:
+def _reported_as(name: str) -> Iterator[None]:
     try:
         yield
     except (MissingToolError, SparkUnreachableError):
@@ -156,5 +156,5 @@ def _told_as(name: str) -> Iterator[None]:
 def _first_line(error: Exception) -> str:
     """What it is about; the gateway puts a line before that says nothing."""
     lines = [line.strip(" :.") for line in str(error).splitlines()]
-    telling = [line for line in lines if line and not line.startswith("An error occurred while")]
-    return telling[0] if telling else type(error).__name__
+    useful = [line for line in lines if line and not line.startswith("An error occurred while")]
+    return useful[0] if useful else type(error).__name__

@@ -111,7 +111,7 @@ def _lost(later: Row, lost: State, count: int) -> Found:
 def by_writer(state: State, rows: Sequence[Row]) -> list[Found]:
     """Rows of whole files of one writer, each with the number of its `file`."""
     seen = _Seen.of(state)
-    told: list[Found] = []
+    reported: list[Found] = []
     of_file: dict[int, list[Row]] = {}
     for row in rows:
         of_file.setdefault(row["file"], []).append(row)
@@ -121,11 +121,11 @@ def by_writer(state: State, rows: Sequence[Row]) -> list[Found]:
         if number > seen.next_file:
             seen = _Seen()
         seen.next_file = number + 1
-        told += _in_order(seen, of_this)
+        reported += _in_order(seen, of_this)
     seen.forget()
     state.clear()
     state.update(seen.to_json())
-    return told
+    return reported
 
 
 @dataclass
@@ -180,18 +180,18 @@ class _Seen:
 
 def _in_order(seen: _Seen, rows: Sequence[Row]) -> list[Found]:
     seen.take(row["operation"] for row in rows)
-    told: list[Found] = []
+    reported: list[Found] = []
     placed = [row for row in rows if row["partition"] is not None]
     for row in sorted(placed, key=lambda row: (row["invoked_ns"], row["operation"], row["row"])):
         match row["f"]:
             case "poll" if row["offset"] is not None:
-                told += _polled(seen, row)
+                reported += _polled(seen, row)
             case "send" if row["type"] != "fail":
-                told += _sent(seen, row)
+                reported += _sent(seen, row)
             case "seek":
                 _sought(seen, row)
-    told += _committed(seen, placed)
-    return told
+    reported += _committed(seen, placed)
+    return reported
 
 
 def _polled(seen: _Seen, row: Row) -> list[Found]:
@@ -242,7 +242,7 @@ def _sent(seen: _Seen, row: Row) -> list[Found]:
 
 def _committed(seen: _Seen, rows: Sequence[Row]) -> list[Found]:
     """Each position is compared with those that were acknowledged before it was asked for."""
-    told: list[Found] = []
+    reported: list[Found] = []
     asked = [row for row in rows if row["f"] == "seek" or _is_position(row)]
     for row in sorted(asked, key=lambda row: (_ended(row), row["operation"])):
         of_partition = ("groups", row["topic"], row["partition"])
@@ -255,12 +255,12 @@ def _committed(seen: _Seen, rows: Sequence[Row]) -> list[Found]:
         offset = -1 if row["offset"] is None else row["offset"]
         highest = max((step[1] for step in steps if step[0] < row["invoked_ns"]), default=-1)
         if offset < highest:
-            told.append(_went_back(row, group, highest))
+            reported.append(_went_back(row, group, highest))
         if not steps or offset > steps[-1][1]:
             groups.pop(group, None)
             groups[group] = [*steps, [row["completed_ns"], offset]][-STEPS_MAX:]
         seen.put(dict(list(groups.items())[-GROUPS_MAX:]), *of_partition)
-    return told
+    return reported
 
 
 def _is_position(row: Row) -> bool:
@@ -290,7 +290,7 @@ def _went_back(row: Row, group: str, highest: int) -> Found:
 
 def by_epoch(state: State, rows: Sequence[Row]) -> list[Found]:
     """Responses of one leader epoch to one follower about one partition."""
-    told: list[Found] = []
+    reported: list[Found] = []
     carried = [row for row in rows if _carries_a_high_watermark(row)]
     in_time = sorted(carried, key=lambda row: (row["responded_ns"], row["round"]))
     for row in in_time:
@@ -299,8 +299,8 @@ def by_epoch(state: State, rows: Sequence[Row]) -> list[Found]:
         if highest is None or now["high_watermark"] > highest["high_watermark"]:
             state["highest"] = now
         elif now["high_watermark"] < highest["high_watermark"] and highest["at_ns"] < now["at_ns"]:
-            told.append(_fell(row, highest["high_watermark"]))
-    return told
+            reported.append(_fell(row, highest["high_watermark"]))
+    return reported
 
 
 def _carries_a_high_watermark(row: Row) -> bool:

@@ -103,7 +103,7 @@ def over_time(
 def _rates(timed: DataFrame) -> DataFrame:
     """How sends ended, and how long the acknowledged ones took."""
     latency = f"IF({ACKED}, completed_ns - invoked_ns, NULL)"
-    told = (
+    measured = (
         timed.where(SEND)
         .groupBy("run", "stretch")
         .agg(
@@ -126,7 +126,9 @@ def _rates(timed: DataFrame) -> DataFrame:
         f"named_struct('series', '{name}', 'value', CAST({value} AS BIGINT))"
         for name, value in named.items()
     )
-    return told.selectExpr("run", "stretch", f"inline(array({pairs}))").where("value IS NOT NULL")
+    return measured.selectExpr("run", "stretch", f"inline(array({pairs}))").where(
+        "value IS NOT NULL"
+    )
 
 
 def _unseen(operations: DataFrame) -> DataFrame:
@@ -157,13 +159,13 @@ def _by_partition(timed: DataFrame) -> DataFrame:
     moments = timed.where("partition IS NOT NULL").selectExpr(
         *PARTITION, f"inline(IF({SEND}, array({ended}, {began}, {over}), array({ended})))"
     )
-    told = moments.groupBy(*PARTITION, "stretch").agg(
+    measured = moments.groupBy(*PARTITION, "stretch").agg(
         F.expr("bool_or(acked) AS acknowledges"),
         F.expr("max(acked_offset) AS acked_offset"),
         F.expr("max(read_offset) AS read_offset"),
         F.expr("sum(more) AS more"),
     )
-    return told.selectExpr(
+    return measured.selectExpr(
         *PARTITION, "stretch", "acknowledges",
         f"greatest(0L, coalesce(max(acked_offset) OVER ({_SO_FAR}), -1L)"
         f" - coalesce(max(read_offset) OVER ({_SO_FAR}), -1L)) AS lag",

@@ -1,8 +1,8 @@
 """The tables of runs as DataFrames: one way in for paths, URIs, one run or ten thousand.
 
 Every frame has the column `run`, the number of the run among those that are checked together; a
-row's run is told from the path of its file, so that one scan reads all runs. Columns are pruned and
-filtered by Spark: `explain()` shows what is read.
+row's run is known from the path of its file, so that one scan reads all runs. Columns are pruned
+and filtered by Spark: `explain()` shows what is read.
 
 The rule: columns come from `neaptide.results.schema` alone. Long keys and values are shortened here
 as `neaptide.results.long_texts` does it, so that no later step carries them.

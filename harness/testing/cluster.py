@@ -179,7 +179,7 @@ class LiveCluster:
         )
 
     def finish(self) -> Path:
-        """Heals, reads all to the end, reads the replicas' logs, ends; the run to judge."""
+        """Heals, does the final reads, reads the replicas' logs, and ends. Returns the run."""
         self._is_over = True
         directory, _ = self._loop.call(self._finish())
         return directory
@@ -189,7 +189,7 @@ class LiveCluster:
         return await self._running
 
     def drop(self) -> None:
-        """Ends it without any reading. Idempotent."""
+        """Ends the cluster without final reads. Idempotent."""
         if not self._is_over:
             self._is_over = True
             self._loop.call(self._cancel())
@@ -237,11 +237,11 @@ class LiveCluster:
     # --- faults ----------------------------------------------------------------------------------
 
     def kill(self, broker: str) -> None:
-        """SIGKILL; what was written is on disk when it is started again."""
+        """SIGKILL. What was written is on disk when the broker is started again."""
         self._do(self._faults.kill(self._id(broker), "discarded"))
 
     def power_off(self, broker: str) -> None:
-        """SIGKILL, and what was not flushed is gone."""
+        """SIGKILL, and what was not flushed to disk is gone."""
         self._do(self._faults.power_off(self._id(broker), {}))
 
     def stop(self, broker: str) -> None:
@@ -249,7 +249,7 @@ class LiveCluster:
         self._do(self._faults.stop(self._id(broker)))
 
     def restart(self, broker: str) -> None:
-        """Starts one that is down."""
+        """Starts a broker that is down."""
         self._do(self._faults.restart(self._id(broker)))
 
     def pause(self, broker: str) -> None:
@@ -259,7 +259,7 @@ class LiveCluster:
         self._do(self._faults.resume(self._id(broker)))
 
     def cut(self, source: str, destination: str, *, both: bool = True) -> None:
-        """Nothing passes any more. An end is a broker, "client" or "coordination"."""
+        """Cuts a link. An end is a broker, "client" or "coordination"."""
         ends = self._end_of(source), self._end_of(destination)
         self._do(self._faults.cut(*ends, None, both=both))
 
@@ -300,7 +300,7 @@ class LiveCluster:
         self._rules.remove(rule)
 
     def discard(self, rule: str) -> None:
-        """What is held is thrown away, and its connections closed."""
+        """Throws held messages away, and closes their connections."""
         self._do(self._faults.discard(rule))
         self._rules.remove(rule)
 
@@ -315,13 +315,13 @@ class LiveCluster:
         return () if view is None else tuple(self._names[broker] for broker in view.isr)
 
     def is_held(self, source: str, destination: str) -> bool:
-        """Whether a message waits there in a rule of `hold`."""
+        """Whether `hold` keeps a message from source to destination."""
         return StageObserved(self._stage).held(self._end_of(source), self._end_of(destination))
 
     def wait_until(
         self, condition: Callable[[], bool], within_s: float = _WITHIN_S, what: str = ""
     ) -> None:
-        """Returns as soon as it holds. Raises TimeoutError."""
+        """Returns as soon as the condition is true. Raises TimeoutError."""
         self._do(self._stage.until(condition, within_s, what or "the condition holds"))
 
     # --- inside ----------------------------------------------------------------------------------

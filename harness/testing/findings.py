@@ -42,7 +42,7 @@ class Judged:
 
     run: Path
     verdict: str  # valid, anomalous, unknown
-    outcome: str  # held, lost, …: docs/scenarios.md
+    outcome: str  # held, lost, …: docs/reference/anomalies.md
     anomalies: Mapping[str, int]
     reasons: tuple[str, ...]
     own: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ def _how(run: Path) -> Iterator[str]:
     found = close_up(data)
     if found is None:
         return
-    moments = Story(data.names, found.partition).tell(found.operations, found.rounds)
+    moments = Story(data.names, found.partition).in_order(found.operations, found.rounds)
     lines = [line for moment in moments if (line := _line(moment)) is not None]
     if lines:
         yield f"  fetch rounds around {found.record!r}:"

@@ -33,30 +33,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="SYSTEM",
-        help="What to test, as neaptide:2.1 or kafka:3.9.1; repeatable. Clusters take the first.",
+        help="A system to test, such as kafka:3.9.1. Repeatable. Clusters use the first.",
     )
     group.addoption(
         "--neaptide-host",
         default="local",
         metavar="HOST",
-        help="Where brokers run: local, netns, docker, or simulation for scenario files.",
+        help="Where brokers run: local, netns, docker; or simulation, for scenario files.",
     )
-    group.addoption("--neaptide-seed", type=int, metavar="N", help="Of every random choice.")
+    group.addoption(
+        "--neaptide-seed", type=int, metavar="N", help="The seed of all random choices."
+    )
     group.addoption(
         "--neaptide-batch",
         type=int,
         default=1,
         metavar="N",
-        help="Scenario tests that are played one after the other and judged in one Spark job.",
+        help="How many scenario tests are played before Spark judges them in one job.",
     )
     group.addoption(
         "--neaptide-retries-unknown",
         type=int,
         default=0,
         metavar="N",
-        help="Play a scenario again, up to N times, when it proved nothing. Never an anomaly.",
+        help="Repeat a scenario that proved nothing, at most N times. Never an anomaly.",
     )
-    parser.addini("neaptide_systems", "As --neaptide-system, where that is not given.", "linelist")
+    parser.addini("neaptide_systems", "The systems, if --neaptide-system is not given.", "linelist")
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -66,7 +68,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "neaptide: starts brokers, or plays a scenario.")
+    config.addinivalue_line("markers", "neaptide: starts brokers or plays a scenario.")
     seed = config.getoption("--neaptide-seed")
     worker = getattr(config, "workerinput", None)  # xdist: each worker has the seed of the first
     if worker is not None:

@@ -252,56 +252,58 @@ class FaultKind:
 
 FAULTS: Final[Mapping[str, FaultKind]] = {
     "kill": FaultKind(
-        "SIGKILL of one broker, a minority, a majority, all, or of the leader, a follower, the"
-        " controller; started again later",
+        "SIGKILL of one broker, a minority, a majority, all; or of the leader, a follower, the"
+        " controller. They are started again later",
         _kill,
         KillFault.from_json,
     ),
-    "pause": FaultKind("SIGSTOP of as many", _down("pause"), DownFault.from_json),
-    "restart": FaultKind("a clean shutdown of as many", _down("restart"), DownFault.from_json),
+    "pause": FaultKind("SIGSTOP, of the same brokers as kill", _down("pause"), DownFault.from_json),
+    "restart": FaultKind(
+        "a clean shutdown, of the same brokers as kill", _down("restart"), DownFault.from_json
+    ),
     "power-off": FaultKind(
-        "SIGKILL of as many, and what was not flushed is gone: a Kafka that does nothing wrong"
-        " may lose acknowledged records",
+        "SIGKILL, of the same brokers as kill, and what was not flushed is gone: also a correct"
+        " Kafka may lose acknowledged records",
         _down("power-off"),
         DownFault.from_json,
     ),
     "cut": FaultKind(
-        "one link, between two brokers or to the coordination service; one way or both",
+        "no byte passes over a link between two brokers, or to the coordination service, in one"
+        " direction or both",
         _cut,
         CutFault.from_json,
         needs=2,
     ),
     "partition": FaultKind(
-        f"who receives from whom, in a shape: {', '.join(SHAPES)}",
+        f"many links are cut, in a shape: {', '.join(SHAPES)}",
         _partition,
         PartitionFault.from_json,
         needs=2,
     ),
     "client": FaultKind(
-        "SIGKILL of a process of clients; another one takes its place later",
+        "SIGKILL of a client process. Another one takes its place later",
         _client,
         ClientFault.from_json,
         of_clients=True,
     ),
     "slow": FaultKind(
-        "a toxic on a link of a broker, to its clients, its followers or the coordination service:"
-        " late, narrow, sliced, cut short, closed late, silent or reset",
+        "a link of a broker, to its clients, its followers or the coordination service, is slow,"
+        " narrow, sliced, cut short, closed late, silent or reset",
         _slow,
         SlowFault.from_json,
         means="toxics",
         lasts_s=(2.0, 6.0),
     ),
     "clock": FaultKind(
-        "the clocks of one broker, a minority, a majority, all, or of the leader, a follower, the"
-        " controller: a jump, a strobe, a drift",
+        "the clocks of the same brokers as kill jump, go forward and back, or drift",
         _clock,
         ClockFault.from_json,
         means="clocks",
         lasts_s=(4.0, 8.0),
     ),
     "disk": FaultKind(
-        "writes or fsyncs of one broker fail or are slow; or it is killed, and loses a bit, a tail"
-        " or a file that the others have",
+        "writes or fsyncs of one broker fail or are slow; or the broker is killed and loses a bit,"
+        " the end of a file, or a file that the others have",
         _disk,
         read_disk,
         needs=3,
@@ -317,8 +319,8 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         kafka_only=True,
     ),
     "rounds": FaultKind(
-        "aimed at fetch rounds: holds, drops or delays Fetch or OffsetForLeaderEpoch messages by"
-        " role, and kills, pauses or cuts off somebody when they have hit",
+        "aimed at fetch rounds: holds, drops or delays Fetch or OffsetForLeaderEpoch messages, and"
+        " kills, pauses or cuts off a broker when that has succeeded",
         _rounds,
         Episode.from_json,
         needs=3,
@@ -332,12 +334,6 @@ NONE: Final = "none"
 def read_fault(raw: Mapping[str, Any]) -> Fault:
     """A saved fault. Raises UsageError, KeyError, TypeError or ValueError for what is none."""
     return FAULTS[_one_of(raw["kind"], tuple(FAULTS))].read(raw)
-
-
-def explain_faults() -> str:
-    """The table as Markdown, for the documentation."""
-    rows = [f"| `{name}` | {kind.what} |" for name, kind in FAULTS.items()]
-    return "\n".join(["| name | what it does |", "|---|---|", *rows])
 
 
 def _one_of(value: Any, allowed: Sequence[Any]) -> Any:

@@ -194,9 +194,9 @@ def _read_phase(raw: Mapping[str, Any]) -> Phase:
 def _check_fits(file: Path, fault: Fault, brokers: Sequence[int], partitions: int) -> None:
     for named in _brokers_of(fault):
         if named not in brokers:
-            raise UsageError(f"{file}: speaks of broker {named}; raise --brokers.")
+            raise UsageError(f"{file}: names broker {named}; raise --brokers.")
     if isinstance(fault, Episode | CallsFault | DamageFault) and fault.partition >= partitions:
-        raise UsageError(f"{file}: speaks of partition {fault.partition}; raise --partitions.")
+        raise UsageError(f"{file}: names partition {fault.partition}; raise --partitions.")
 
 
 def _brokers_of(fault: Fault) -> list[int]:

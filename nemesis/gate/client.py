@@ -47,7 +47,7 @@ _KEEP_PAGES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """What the wire last showed of a follower: its log end offset, and what it was told."""
+    """What the wire last showed of a follower: its log end offset, and the high watermark."""
 
     leader: int
     leader_epoch: int | None

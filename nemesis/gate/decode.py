@@ -203,7 +203,7 @@ def control_error(frame: bytes, api_key: int, version: int) -> int:
 def leader_and_isr(
     frame: bytes, header: m.RequestHeader
 ) -> dict[m.TopicPartition, m.LeaderEpoch] | None:
-    """Who leads what, in which epoch, as a controller tells a broker.
+    """Who leads what, in which epoch, as a controller sends it to a broker.
 
     None for v3 on, which nobody misses: from Kafka 2.4 on Fetch itself names the epoch.
     """

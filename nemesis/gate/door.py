@@ -2,8 +2,8 @@
 can be reached.
 
 So whoever connects to a dead broker is refused, as without a gate. A connection that is accepted
-and then closed would be another fault: a client that sends before it hears anything (any client of
-Kafka before 0.10) loses a request in it.
+and then closed would be another fault: a client that sends before it receives anything (any
+client of Kafka before 0.10) loses a request in it.
 Source: on Linux a listening socket that was shut down keeps the port it was bound to, and may
 listen again.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from neaptide.nemesis.gate.model import LinkSpec, Target
 
 BACKLOG: Final = 1024
-_LOOK_S: Final = 0.02  # nothing tells that somebody listens at last
+_LOOK_S: Final = 0.02  # nothing reports that somebody listens at last
 _CONNECT_WITHIN_S: Final = 2.0
 
 

@@ -46,7 +46,7 @@ class Exchange:
 
     destination: int
     counter: RoundCounter
-    topic_names: Mapping[str, str]  # topic id → name, as far as the gate was told
+    topic_names: Mapping[str, str]  # topic id → name, as far as the gate knows
     unread: Callable[[int, int], None]  # called with an api and version that is in no table
     # called with the controller that a broker has answered, that broker, and the error
     controlled: Callable[[int | None, int, int], None]

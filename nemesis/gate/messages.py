@@ -25,7 +25,7 @@ BROKERS_ASK: Final = frozenset(
 )
 
 # A partition's (topic, partition). From Fetch v13 on a message names topics by id: the id as
-# text then stands for the topic, until the gate is told its name.
+# text then stands for the topic, until the gate learns its name.
 TopicPartition = tuple[str, int]
 
 
@@ -95,7 +95,7 @@ class EpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpoch:
-    """What a controller tells a broker of one partition."""
+    """What a controller sends to a broker of one partition."""
 
     leader: int
     leader_epoch: int

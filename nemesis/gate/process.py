@@ -33,7 +33,7 @@ _TICK_S: Final = 0.5
 class EventStream:
     """Lines of JSON to standard output. Rounds, and only rounds, are left out if it is full.
 
-    That they were is said before whatever is told next.
+    That they were is reported before anything else.
     """
 
     def __init__(self, transport: asyncio.WriteTransport, clock_ns: Callable[[], int]) -> None:

@@ -2,7 +2,7 @@
 
 Fetch round n of a follower = its n-th Fetch request for that partition to that leader since it
 entered that leader epoch, with its response. The epoch is the one that the request itself names
-(Fetch v9 on), else the last in which the follower was told, by LeaderAndIsr, to follow that
+(Fetch v9 on), else the last in which a LeaderAndIsr made the follower follow that
 leader; unknown until then.
 """
 
@@ -19,14 +19,14 @@ class RoundCounter:
     __slots__ = ("_epochs", "_rounds")
 
     def __init__(self) -> None:
-        # (told broker, partition) → leader → the newest epoch that it was told of that leader
+        # (broker, partition) → leader → the newest epoch that it received of that leader
         self._epochs: dict[tuple[int, TopicPartition], dict[int, int]] = {}
         self._rounds: dict[tuple[int, int, TopicPartition], tuple[int | None, int]] = {}
 
     def learn(
         self, broker: int, states: Mapping[TopicPartition, LeaderEpoch]
     ) -> dict[TopicPartition, LeaderEpoch]:
-        """A broker was told who leads; what of it is new to that broker is returned."""
+        """A broker received who leads; what of it is new to that broker is returned."""
         news: dict[TopicPartition, LeaderEpoch] = {}
         for partition, state in states.items():
             known = self._epochs.setdefault((broker, partition), {})

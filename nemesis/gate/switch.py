@@ -129,7 +129,7 @@ class Switch:
     def unsubscribe(self, subscription_id: str) -> None:
         self._subscriptions = self._subscriptions_but(subscription_id)
 
-    # What the connections tell.
+    # What the connections report.
 
     def accept(self, link: LinkSpec) -> Connection | None:
         """A connection for a socket that was accepted; None: refuse it."""
@@ -283,7 +283,7 @@ class Switch:
                 self._emit(round_event(entry, phase, now_ns))
 
     def _report_epochs(self, message: Message) -> None:
-        """What a follower is told of epochs. Who asks is not always known: then it is a client."""
+        """What a follower receives about epochs. Where the sender is not known it is a client."""
         follower, leader = message.destination, message.source
         if not isinstance(follower, int) or not isinstance(leader, int):
             return

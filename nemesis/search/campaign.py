@@ -53,7 +53,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a campaign ends: after so many seeds, after so long, with the first find."""
+    """When a campaign ends: after a number of seeds, after a time, with the first find."""
 
     seeds: int | None = None
     time_s: float | None = None
@@ -82,21 +82,21 @@ class Clock:
 
 
 Explore = Callable[[Clock], Iterator[Explored]]
-Tell = Callable[[Campaign, float], None]
+Report = Callable[[Campaign, float], None]
 
 
-def collect(explore: Explore, until: Until, tell: Tell) -> tuple[Campaign, float]:
+def collect(explore: Explore, until: Until, report: Report) -> tuple[Campaign, float]:
     """What all seeds came to, in the order in which they end, and how long it took."""
     campaign = Campaign()
     clock = Clock(until, campaign)
     for explored in explore(clock):
         campaign.add(explored, clock.elapsed_s())
-        tell(campaign, clock.elapsed_s())
+        report(campaign, clock.elapsed_s())
     return campaign, clock.elapsed_s()
 
 
 def run_campaign(
-    search: Search, first_seed: int, until: Until, *, workers: int, tell: Tell
+    search: Search, first_seed: int, until: Until, *, workers: int, report: Report
 ) -> tuple[Campaign, float]:
     """Seeds side by side in processes of this machine."""
 
@@ -114,7 +114,7 @@ def run_campaign(
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
 
-    return collect(explore, until, tell)
+    return collect(explore, until, report)
 
 
 def as_they_end(

@@ -1,8 +1,8 @@
-"""One name for all worlds that will behave the same: what tells a state from another.
+"""One name for all worlds that will behave the same: what makes a state differ from another.
 
 Left out is what no rule looks at: when something was (only how long ago counts), and which numbers
 requests, sessions and writes have (only which are the same, and which came first). What is kept is
-kept as it is: two worlds that this tells apart may still be alike, two that it takes for one are.
+kept as it is: two worlds that differ here may still be alike, two that it takes for one are.
 A broker that a move did not touch is not looked at again.
 """
 

@@ -26,7 +26,7 @@ def copies(world: World) -> int | None:
 
 
 def is_lost(world: World) -> bool:
-    """Whether a coordinator has, in its log, less than its group was told to be committed."""
+    """Whether a coordinator has, in its log, less than was acknowledged to its group."""
     for group, partition, offset in _acknowledged(world):
         of = _partition_of(world, group)
         state = world.service.states.get(of)
@@ -38,7 +38,7 @@ def is_lost(world: World) -> bool:
 
 
 def abstract(world: World) -> Hashable:
-    """What two worlds have in common whose commits are not worth telling apart."""
+    """What two worlds have in common whose commits are not worth a distinction."""
     if world.spec.offsets is None:
         return None
     return tuple(

@@ -51,7 +51,7 @@ class Expire(NamedTuple):
 
 
 class Register(NamedTuple):
-    """A broker hears that its session is over, and has a new one."""
+    """A broker learns that its session is over, and has a new one."""
 
     broker: int
 

@@ -37,7 +37,7 @@ class _Marks:
     high_watermarks: Mapping[int, int]
     registered: frozenset[int]
     acked: frozenset[str]
-    leader_to_name: int | None  # who leads, where a client may be told otherwise
+    leader_to_name: int | None  # who leads, where a client may learn something else
     doubtful: frozenset[str]  # records that were acknowledged here, and not where all are fenced
 
     @classmethod
@@ -156,7 +156,7 @@ def _clients_lines(target: Target) -> Iterator[str]:
 def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) -> Iterator[str]:
     verb = _VERBS.get(type(step), type(step).__name__.lower())
     if not isinstance(step, steps.Await):
-        said = _told_who_leads(target, step, before)
+        said = _to_the_leader(target, step, before)
         yield f"{verb} = {{ {', '.join(_fields(said))} }}".replace("{  }", "{}")
     if isinstance(step, steps.Hold):
         return
@@ -169,7 +169,7 @@ def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) 
         yield f"within = {max(20, waits_s)}"
 
 
-def _told_who_leads(target: Target, step: steps.Step, before: _Marks) -> steps.Step:
+def _to_the_leader(target: Target, step: steps.Step, before: _Marks) -> steps.Step:
     """A client of the simulation asks all brokers who leads, others one: it may be a zombie.
 
     An idempotent producer is one and the same throughout.

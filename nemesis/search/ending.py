@@ -19,7 +19,7 @@ READ_WITHIN_US = 120_000_000
 @dataclass(frozen=True, slots=True)
 class Ended:
     """`final`: what a last read to the end found, (offset, value); None: it did not get there, or
-    nobody told where a group goes on.
+    no answer says where a group goes on.
 
     What lies before `start_offset` was deleted by retention: it cannot be lost.
     """
@@ -75,7 +75,7 @@ def read_to_end(world: World) -> tuple[tuple[int, str], ...] | None:
 
 
 def ask_groups(world: World) -> bool:
-    """Asks where each group that has committed goes on; whether all that was told."""
+    """Asks where each group that has committed goes on; whether all was answered."""
     deadline_us = world.now_us + READ_WITHIN_US
     for group, partition in committed_groups(world):
         committing.ask_position(world, group, partition, "final")

@@ -1,7 +1,7 @@
 """One seed of a search, from nothing to a scenario file: explore, shrink, write down, play again.
 
 What is found counts only as a scenario file that comes to the same outcome when it is played by its
-conditions alone. What does so only under the search's own timing is told apart (`unportable`).
+conditions alone. What does so only under the search's own timing is recognized (`unportable`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.shrink import Schedule, renamed, shrink
 from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, Target, target_of
-from neaptide.nemesis.search.words import signature, told
+from neaptide.nemesis.search.words import in_words, signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class _Writer:
             self.ready,
             schedule,
             Cluster(self.search.settings, self.search.topic_settings),
-            title=f"{title}: {told(schedule)}",
+            title=f"{title}: {in_words(schedule)}",
             source=f"found by {command_of(self.search, self.seed, self.by)}",
             expect=expect,
         )

@@ -25,7 +25,7 @@ from neaptide.nemesis.search.deliveries import (
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.targets import Target
 
-TELL_EVERY = 1_000
+REPORT_EVERY = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class _Level:
 class Exhaustive:
     target: Target
     limits: Limits
-    tell: Callable[[Searched], None] = lambda searched: None
+    report: Callable[[Searched], None] = lambda searched: None
     searched: Searched = field(default_factory=Searched)
     _known: set[bytes] = field(default_factory=set)
     _stack: list[_Level] = field(default_factory=list)
@@ -114,8 +114,8 @@ class Exhaustive:
         """A state that nobody has seen. Returns what is wrong with it."""
         searched = self.searched
         searched.states += 1
-        if searched.states % TELL_EVERY == 0:
-            self.tell(searched)
+        if searched.states % REPORT_EVERY == 0:
+            self.report(searched)
         self._stack.append(_Level(state, moves(state, self.target, self.limits.bounds)))
         searched.depth = max(searched.depth, len(self._stack))
         searched.judged += 1

@@ -295,7 +295,7 @@ def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
 
 
 def abstract(world: World) -> Hashable:
-    """What two worlds have in common that are not worth telling apart."""
+    """What two worlds have in common that are not worth a distinction."""
     state = world.service.states.get(world.partition)
     end = max((o + 1 for o in world.clients.acked.values() if o is not None), default=0)
     replicas = tuple(

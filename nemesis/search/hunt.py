@@ -1,7 +1,7 @@
 """The hunt for mutants: each is searched by many seeds in a process of its own.
 
-Here is how long is searched and what is told of it; what is broken is in mutants, what is a find in
-explore and invariants.
+Here is how long is searched and what is reported of it. What is broken is in mutants, what is a
+find is in explore and invariants.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from neaptide.nemesis.search.priorities import Run
 from neaptide.nemesis.search.priorities import run as run_once
 from neaptide.nemesis.search.shrink import replay, shrink
 from neaptide.nemesis.search.targets import Target, target_of
-from neaptide.nemesis.search.words import told
+from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.workers import begin, is_orphan
 
 SCHEDULES_PER_SEED: Final = 400
@@ -38,7 +38,7 @@ SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes lon
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long a mutant is searched: so many seeds, or for so long; whichever ends first."""
+    """How long a mutant is searched: a number of seeds or a time, whichever ends first."""
 
     first_seed: int
     seeds: int | None
@@ -130,7 +130,7 @@ def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, second
         round(seconds, 2),
         len(found.schedule),
         len(shrunk),
-        told(shrunk),
+        in_words(shrunk),
     )
 
 
@@ -165,13 +165,13 @@ def _hunted_by_priorities(
 
 
 def hunt_all(
-    effort: Effort, workers: int, tell: Callable[[int, Hunted], None]
+    effort: Effort, workers: int, report: Callable[[int, Hunted], None]
 ) -> tuple[Hunted, ...]:
     """Every mutant, so many at a time; in the order of the table."""
     hunted = {}
     for done, one in enumerate(_hunt_each(effort, workers), start=1):
         hunted[one.name] = one
-        tell(done, one)
+        report(done, one)
     return tuple(hunted[mutant.name] for mutant in MUTANTS)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication import messages
 from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC, partition_of
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.clients import GroupOperation
@@ -28,10 +28,10 @@ from neaptide.nemesis.search.targets import COMMITS
 GROUP: Final = "g"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
 _PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
-    told.FetchRequested: ("request", "fetch"),
-    told.FetchResponded: ("response", "fetch"),
-    told.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
-    told.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
+    messages.FetchRequested: ("request", "fetch"),
+    messages.FetchResponded: ("response", "fetch"),
+    messages.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
+    messages.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
 }
 
 
@@ -179,7 +179,7 @@ def _produce(
 def _produce_to_stale(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    """A client has not heard that another leads: it sends to one who has not heard of it either."""
+    """A client does not know that another leads: it sends to one who does not know it either."""
     state = world.service.states.get(world.partition)
 
     def leads_no_more(number: int) -> bool:
@@ -265,10 +265,10 @@ def _zombie(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
     """One lives on, and goes on fetching or leading, when its session is over."""
-    heard = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.silent_since)
-    if len(heard) < 2:
+    known = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.silent_since)
+    if len(known) < 2:
         return None
-    return steps.Cut(rng.choice(heard), COORDINATION, "coordination", both=True)
+    return steps.Cut(rng.choice(known), COORDINATION, "coordination", both=True)
 
 
 def _heal(

@@ -38,7 +38,7 @@ class Performer:
     named: dict[str, int] = field(default_factory=dict)  # the controllers of their moments
 
     def do(self, step: steps.Step) -> Mapping[str, Any]:
-        """What is to be told of it. Raises MissedError where the step cannot be done."""
+        """What is to be recorded of it. Raises MissedError where the step cannot be done."""
         handler = _VERBS.get(type(step))
         if handler is None or not can_do(step):
             raise MissedError(f"the simulation cannot do {type(step).__name__.lower()} yet")
@@ -53,7 +53,7 @@ class Performer:
             if not self.world.advance(deadline_us):
                 if condition.holds(observed):
                     return
-                raise MissedError(f"after {within_s:g} s it is still not so that {condition.text}")
+                raise MissedError(f"after {within_s:g} s this is still not true: {condition.text}")
 
     # --- verbs -----------------------------------------------------------------------------------
 
@@ -107,8 +107,10 @@ class Performer:
         offset = producing.FROM_START
         if group is not None:
             committing.ask_position(self.world, group, step.partition, "main")
-            told = self._answered(deadline_us, f"nobody told where the group {group} goes on")
-            offset = producing.FROM_START if told is None else told
+            position = self._answered(
+                deadline_us, f"no answer says where the group {group} goes on"
+            )
+            offset = producing.FROM_START if position is None else position
         done = clients.reads_done
         producing.consume(self.world, step.partition, "main", offset)
         while clients.reads_done == done:

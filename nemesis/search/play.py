@@ -49,7 +49,7 @@ def simulate(
     record: Callable[[World], Note] = _keep_nothing,
     look: Look = lambda observed: (),
 ) -> Simulated:
-    """`record` is given the world at its start, and returns what is told of every fault.
+    """`record` is given the world at its start, and returns what is recorded of every fault.
 
     `look` sees the world once all steps are done; it returns what was predicted otherwise.
     """
@@ -73,7 +73,7 @@ class _Player:
     def __init__(self, scenario: Scenario, world: World, note: Note) -> None:
         self._scenario = scenario
         self._world = world
-        self._tell = note
+        self._record = note
         self._performer = Performer(world, scenario.brokers)
         self.disagreements: list[str] = []
 
@@ -110,7 +110,7 @@ class _Player:
                 _NAMES.get(name, name): _plain(getattr(step, name))
                 for name in step.__dataclass_fields__
             } | dict(done)
-            self._tell({_VERBS.get(type(step), type(step).__name__.lower()): fields})
+            self._record({_VERBS.get(type(step), type(step).__name__.lower()): fields})
 
     def _measure(self, step: steps.Measure, where: str) -> None:
         """From the last fetch of the broker, as the wire shows it, to now."""
@@ -121,7 +121,7 @@ class _Player:
         elapsed_ms = (self._world.now_us - position.at_us) / 1_000
         times = elapsed_ms / int(unit)
         value = {"elapsed_ms": round(elapsed_ms, 1), "unit": step.unit, "times": round(times, 3)}
-        self._tell({"measured": {**value, "above": step.above, "at_most": step.at_most}})
+        self._record({"measured": {**value, "above": step.above, "at_most": step.at_most}})
         most = step.at_most + step.slack_ms / int(unit)
         if not step.above < times <= most:
             self.disagreements.append(

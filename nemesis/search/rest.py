@@ -25,7 +25,7 @@ def rest(world: World, within_us: int = REST_US) -> None:
 
 
 def sessions_end(world: World) -> None:
-    """Lets time pass until the sessions of all that the service does not hear are over."""
+    """Lets time pass until the sessions of all that the service receives nothing from are over."""
     deadline_us = world.now_us + world.spec.session_timeout_ms * 1_000
     while any(broker in world.service.sessions for broker in world.silent_since):
         if not world.advance(deadline_us):

@@ -7,7 +7,7 @@ from neaptide.nemesis.search.shrink import Schedule
 from neaptide.nemesis.search.targets import NAMES
 
 
-def told(schedule: Schedule) -> str:
+def in_words(schedule: Schedule) -> str:
     """A schedule in a line."""
     return ", ".join(_word(step) for step in schedule)
 
@@ -42,7 +42,7 @@ def _word(step: steps.Step) -> str:
 
 def signature(schedule: Schedule) -> str:
     """The same for schedules that differ in the brokers' names alone."""
-    line = told(schedule)
+    line = in_words(schedule)
     renaming: dict[str, str] = {}
     for letter in line:
         if letter in NAMES and letter not in renaming:

@@ -128,7 +128,7 @@ def _moments(data: RunData) -> list[Moment]:
     if data.run.kind == "scenario":
         chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
         rounds = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
-    moments = Story(data.names, 0).tell(operations, rounds)
+    moments = Story(data.names, 0).in_order(operations, rounds)
     gone = evidence.nowhere(data)[:_GONE_MAX]
     if gone and moments:
         text = f"at the end, on no replica: {', '.join(gone)}"
@@ -149,7 +149,7 @@ def mermaid_of(run_directory: Path) -> str:
     if found is None:
         moments = _moments(data)
     else:
-        moments = Story(data.names, found.partition).tell(found.operations, found.rounds)
+        moments = Story(data.names, found.partition).in_order(found.operations, found.rounds)
     return sequence_diagram(moments, _lifelines(data))
 
 
@@ -158,7 +158,7 @@ def _closeup(data: RunData) -> tuple[str, int, str] | None:
     found = close_up(data)
     if found is None:
         return None
-    moments = Story(data.names, found.partition).tell(found.operations, found.rounds)
+    moments = Story(data.names, found.partition).in_order(found.operations, found.rounds)
     picture = draw(lay_out(moments, _lifelines(data), {found.record}))
     return found.record, found.partition, picture
 

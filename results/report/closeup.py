@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from neaptide.results.report.rows import Row, RunData
 
-_TELLING: Final = (
+_SHOWN: Final = (
     "lost-write",
     "committed-then-lost",
     "replica-divergence",
@@ -51,7 +51,7 @@ def close_up(data: RunData) -> Closeup | None:
 
 def _rank(row: Row) -> int:
     name = row["anomaly"]
-    return _TELLING.index(name) if name in _TELLING else len(_TELLING)
+    return _SHOWN.index(name) if name in _SHOWN else len(_SHOWN)
 
 
 def _around(data: RunData, value: str, partition: int) -> Closeup | None:
@@ -72,7 +72,7 @@ def _around(data: RunData, value: str, partition: int) -> Closeup | None:
             ),
         )
     )
-    chosen = _telling(near.sort_by("requested_ns").to_pylist(), offset)
+    chosen = _shown(near.sort_by("requested_ns").to_pylist(), offset)
     if not chosen:
         return None
     few = table.filter(pc.is_in(table["f"], pa.array(["nemesis", "leader"]))).to_pylist()
@@ -86,7 +86,7 @@ def _leads(row: Row, partition: int) -> bool:
     return bool(row["f"] == "leader" and row["partition"] == partition)
 
 
-def _telling(rounds: Iterable[Row], offset: int) -> list[Row]:
+def _shown(rounds: Iterable[Row], offset: int) -> list[Row]:
     chosen: dict[int, Row] = {}
     brought: dict[tuple[int, int], tuple[int, Row]] = {}
     knows: set[tuple[int, int]] = set()

@@ -1,7 +1,7 @@
 """How an acknowledged record was lost, in a sentence: who had it, and when it was decided. Pure.
 
 It is decided when a broker becomes leader that does not have the record: whoever still has it
-truncates it when it follows that leader. Why the new leader does not have it is told by its own
+truncates it when it follows that leader. Why the new leader does not have it is shown by its own
 fetch rounds: it never got it, it truncated it, or it lost it with its power.
 
 What the rows do not show is not said: without an election there is no sentence.

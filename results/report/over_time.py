@@ -32,12 +32,12 @@ class OverTime:
     begun_s: float  # when the first of it happened
 
     def filled(self, name: str) -> np.ndarray:
-        """Where nothing is told, nothing happened."""
+        """Where nothing is recorded, nothing happened."""
         found: np.ndarray = np.nan_to_num(self.values.get(name, np.zeros(len(self.edges_s) - 1)))
         return found
 
     def kept(self, name: str) -> np.ndarray:
-        """Where nothing is told, it is as before."""
+        """Where nothing is recorded, it is as before."""
         values = self.values.get(name)
         if values is None:
             return np.zeros(len(self.edges_s) - 1)

@@ -66,15 +66,15 @@ def shade(axes: Axes, data: RunData) -> None:
 
 
 def merged(spans: Sequence[tuple[float, float, str]]) -> list[tuple[float, float]]:
-    """The same spans, but those that a picture could not tell apart as one: at most `SPANS_MAX`."""
+    """The same spans, but those that a picture could not show apart as one: at most `SPANS_MAX`."""
     length = max((ended_s for _, ended_s, _ in spans), default=0.0)
-    told: list[tuple[float, float]] = []
+    kept: list[tuple[float, float]] = []
     for begun_s, ended_s, _ in sorted(spans):
-        if told and begun_s - told[-1][0] < length / SPANS_MAX:
-            told[-1] = (told[-1][0], max(told[-1][1], ended_s))
+        if kept and begun_s - kept[-1][0] < length / SPANS_MAX:
+            kept[-1] = (kept[-1][0], max(kept[-1][1], ended_s))
         else:
-            told.append((begun_s, ended_s))
-    return told
+            kept.append((begun_s, ended_s))
+    return kept
 
 
 def style(axes: Axes, title: str, unit: str) -> None:
@@ -113,11 +113,11 @@ def watermarks(data: RunData) -> str | None:
                 at, _thin(mine["fetch_offset"].to_numpy()), where="post", color=colour, lw=1.4,
                 label=f"{name} LEO",
             )  # fmt: skip
-            told = mine.filter(pc.and_(pc.is_valid(mine["delivered_ns"]),
+            kept = mine.filter(pc.and_(pc.is_valid(mine["delivered_ns"]),
                                        pc.greater_equal(mine["high_watermark"], 0)))  # fmt: skip
             axes.step(
-                _thin(told["delivered_ns"].to_numpy() / _NS),
-                _thin(told["high_watermark"].to_numpy()),
+                _thin(kept["delivered_ns"].to_numpy() / _NS),
+                _thin(kept["high_watermark"].to_numpy()),
                 where="post", color=colour, lw=1.2, ls=":", label=f"{name} HW",
             )  # fmt: skip
         shade(axes, data)

@@ -77,7 +77,7 @@ def load(directory: Path) -> RunData:
     """Raises RunUnreadableError where there is no readable run.json."""
     run = read_run(directory)
     anomalies = load_anomalies(directory, ANOMALIES_MAX)
-    # Of a run under load only what happened to it, and to the records in question, is told.
+    # Of a run under load only what happened to it, and to the records in question, is shown.
     values = None if run.kind == "scenario" else {row["value"] for row in anomalies if row["value"]}
     operations = _table(directory / "operations", schema.OPERATIONS, values=values)
     return RunData(
@@ -159,7 +159,7 @@ def _row_groups(
                 break
             table = _of_interest(parquet, group, values)
             arrays = [
-                _told(field.name, table[field.name].cast(field.type))
+                _values(field.name, table[field.name].cast(field.type))
                 if field.name in table.column_names
                 else pa.nulls(table.num_rows, field.type)
                 for field in plain
@@ -170,7 +170,7 @@ def _row_groups(
 
 
 def _of_interest(parquet: pq.ParquetFile, group: int, values: Collection[str] | None) -> pa.Table:
-    """All columns are read only where there is a row to be told of."""
+    """All columns are read only where there is a row to be shown."""
     if values is None:
         return parquet.read_row_group(group)
     thin = parquet.read_row_group(group, columns=["f", "value"])
@@ -183,7 +183,7 @@ def _of_interest(parquet: pq.ParquetFile, group: int, values: Collection[str] | 
     return parquet.read_row_group(group).filter(wanted)
 
 
-def _told(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _values(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
     is_text = name in ("key", "value") and pa.types.is_string(column.type)
     return shortened(column) if is_text else column
 

@@ -17,7 +17,7 @@ from neaptide.results.report import REPORT_FILE, environment
 
 # A page of bounded size: what is left out is counted, and is the best of all.
 CASES_MAX: Final = 1_000
-TOLD_MAX: Final = 20
+EXPLAINED_MAX: Final = 20
 _SENTENCES: Final = 4
 SIGNS: Final = {"anomalous": "✗", "unknown": "?", "valid": "✓"}
 
@@ -49,8 +49,10 @@ def _page(cases: Sequence[Case], folder: Path) -> dict[str, Any]:
         "cases": shown,
         "left_out": len(ordered) - len(shown),
         "verdict": _verdict,
-        "told": {
-            case.directory: _told(case) for case in shown[:TOLD_MAX] if _verdict(case) != "valid"
+        "explained": {
+            case.directory: _explained(case)
+            for case in shown[:EXPLAINED_MAX]
+            if _verdict(case) != "valid"
         },
         "link": lambda case: _link(case, folder),
     }
@@ -60,7 +62,7 @@ def _verdict(case: Case) -> str:
     return "anomalous" if case.anomalous else "unknown" if case.unknown else "valid"
 
 
-def _told(case: Case) -> list[str]:
+def _explained(case: Case) -> list[str]:
     return [*case.reasons[:_SENTENCES], *evidence(case, _SENTENCES)]
 
 

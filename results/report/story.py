@@ -1,4 +1,4 @@
-"""The story of a run, as the fetch-round diagram tells it: moments in order of time. Pure.
+"""The story of a run, as the fetch-round diagram shows it: moments in order of time. Pure.
 
 From operations, fetch rounds and faults it follows every replica's log (what it holds, its LEO, its
 HW), so that each moment can say what changed. Rounds that moved nothing are left out.
@@ -98,7 +98,7 @@ class Story:
         self._down: set[str] = set()
         self._sent_marks: dict[str, int] = {}
 
-    def tell(self, operations: Iterable[Row], rounds: Iterable[Row]) -> list[Moment]:
+    def in_order(self, operations: Iterable[Row], rounds: Iterable[Row]) -> list[Moment]:
         """The moments of a whole run."""
         happenings: list[tuple[int, int, Any, Row]] = []
         next_offsets = _next_fetch_offsets(rounds := list(rounds))
@@ -111,8 +111,8 @@ class Story:
                 answered = dict(row) | {"next_offset": next_offsets[number]}
                 happenings.append((at_ns, 4, self._answered, answered))
         happenings.sort(key=lambda happening: happening[:2])
-        for at_ns, _, tell, row in happenings:
-            tell(at_ns, row)
+        for at_ns, _, add, row in happenings:
+            add(at_ns, row)
         return self.moments
 
     def _queue_operation(self, row: Row, happenings: list[tuple[int, int, Any, Row]]) -> None:

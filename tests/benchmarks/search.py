@@ -58,7 +58,7 @@ def _first_losses(seeds: int, workers: int, time_s: float) -> dict[str, Any]:
     schedules, seconds = 0, 0.0
     for first_seed in range(0, 100 * seeds, 100):
         campaign, took_s = run_campaign(
-            search, first_seed, until, workers=workers, tell=lambda campaign, elapsed_s: None
+            search, first_seed, until, workers=workers, report=lambda campaign, elapsed_s: None
         )
         schedules, seconds = schedules + campaign.schedules, seconds + took_s
         if campaign.first_loss_s is not None:

@@ -430,7 +430,7 @@ def test_fewer_were_acknowledged_than_the_check_asks_for(
 
 
 def test_replicas_never_were_level(looking: Looking) -> None:
-    looking.unknown("never-level", "never were level (broker 1 stayed behind)")
+    looking.unknown("never-level", "were never level (broker 1 stayed behind)")
     looking.anomalous("never-level-but-lost", ("unseen", 1, "b"))
     looking.valid("level")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from neaptide.checkers.anomalies import ANOMALIES, counting, table
+from neaptide.checkers.anomalies import ANOMALIES, counting
 
 # The error types of jepsen.tests.kafka, and those that its allowed-error-types always allows.
 JEPSEN_ERRORS = {
@@ -28,11 +26,6 @@ def test_what_counts_is_what_jepsen_does_not_allow(subscribed: bool) -> None:
     allowed = JEPSEN_ALLOWS | (JEPSEN_ALLOWS_WHEN_SUBSCRIBED if subscribed else set())
     counted = {a.name for a in counting(JEPSEN_ERRORS, subscribed=subscribed)}
     assert counted == JEPSEN_ERRORS - allowed
-
-
-def test_the_document_prints_the_register() -> None:
-    document = Path(__file__).parents[2] / "docs" / "checkers.md"
-    assert table() in document.read_text(encoding="utf-8")
 
 
 def test_what_makes_a_run_unknown_is_not_counted() -> None:

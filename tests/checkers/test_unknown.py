@@ -91,7 +91,7 @@ def nothing(run: Path) -> None:
 CASES: dict[str, tuple[Story, Callable[[Path], None], str]] = {
     "still-running": (changed(status="running"), nothing, "its status is running"),
     "interrupted": (changed(status="interrupted"), nothing, "its status is interrupted"),
-    "missed-aim": (changed(aim=MISSED), nothing, "missed their aim: nothing was held"),
+    "missed-aim": (changed(aim=MISSED), nothing, "missed its aim: nothing was held"),
     "no-final-reads": (changed(final_reads=()), nothing, "there were no final reads of it"),
     "final-reads-fell-short": (
         changed(final_reads=(reached(5, yes=False),)), nothing, "did not reach the log end",
@@ -120,7 +120,7 @@ CASES: dict[str, tuple[Story, Callable[[Path], None], str]] = {
             run={"converged": Converged(False, "broker 1 was down")},
         ),
         nothing,
-        "never were level (broker 1 was down)",
+        "were never level (broker 1 was down)",
     ),
 }  # fmt: skip
 

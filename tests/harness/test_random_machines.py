@@ -212,7 +212,7 @@ class Disks:
 
     async def until(self, condition: Any, within_s: float, what: str) -> None:
         if not condition():
-            raise TimeoutError(f"after {within_s:g} s it is still not so that {what}")
+            raise TimeoutError(f"after {within_s:g} s this is still not true: {what}")
 
     async def kill(self, node: int, in_flight: str) -> None:
         self.done.append(("kill", node))

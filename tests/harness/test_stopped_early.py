@@ -52,5 +52,5 @@ def test_it_ends_in_order_and_is_judged(tmp_path: Path) -> None:
     recorded = read_run(run)
     assert (recorded.status, recorded.stopped_early) == ("finished", "a test has seen enough")
     report = (run / "report.html").read_text(encoding="utf-8")
-    assert "It was asked to end before its time: a test has seen enough." in report
+    assert "The run was ended early: a test has seen enough." in report
     assert "sends completed, by outcome" in report

@@ -47,10 +47,13 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
         (("run", "append", "--idempotence", "--acks", "1"), "--idempotence needs --acks all"),
         (
             ("run", "append", "--idempotence", "--system", "neaptide:0.10"),
-            "neaptide:0.10 knows no idempotent producers",
+            "neaptide:0.10 has no idempotent producers",
         ),
-        (("explore", "--idempotence"), "neaptide:0.10 knows no idempotent producers"),
-        (("explore", "--idempotence", "--mutants"), "--idempotence goes with the search of"),
+        (("explore", "--idempotence"), "neaptide:0.10 has no idempotent producers"),
+        (
+            ("explore", "--idempotence", "--mutants"),
+            "--idempotence goes only with the default search",
+        ),
         (("run", "append", "--set", "x"), "--set 'x' is not of the form name=value"),
         (("run", "missing.toml"), "missing.toml: cannot be read"),
         (("check", "no-such-run"), "There is no run 'no-such-run'"),

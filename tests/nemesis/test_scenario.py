@@ -154,7 +154,7 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\nuntil = 'hits(r) >= 1'", "no earlier step has the rule r"),
         ("[[step]]\nuntil = 'level'\n[expect]\nbroken = []", "expect.broken: must be one of"),
         ("[[step]]\nload = { rate = 0 }", "must be more than 0"),
-        ("[[step]]\nslow = { from = 'A', to = 'B', delay_ms = -1 }", "is less than nothing"),
+        ("[[step]]\nslow = { from = 'A', to = 'B', delay_ms = -1 }", "must be 0 or more"),
         ("[[step]]\nslow = { from = 'client', to = 'B', delay_ms = 1 }", "'client' is no broker"),
         (
             "[[step]]\nslow = { from = 'A', to = 'B', purpose = 'client', delay_ms = 1 }",

@@ -79,11 +79,11 @@ def test_junit_has_a_failure_an_error_and_a_pass(tmp_path: Path) -> None:
 
 
 def test_what_else_an_anomalous_run_could_not_prove_is_in_its_output(tmp_path: Path) -> None:
-    lost = LOST | {"reasons": ["The replicas never were level."]}
+    lost = LOST | {"reasons": ["The replicas were never level."]}
     write_junit([case(tmp_path, "lost", lost)], tmp_path / "junit.xml")
     test = by_name(tmp_path / "junit.xml")["lost"]
     assert isinstance(test.result[0], Failure)
-    assert (test.system_out or "").endswith("\nnot proved: The replicas never were level.")
+    assert (test.system_out or "").endswith("\nnot proved: The replicas were never level.")
 
 
 def test_a_verdict_with_an_unheard_of_word_does_not_pass(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_page_tells_them(run: Path) -> None:
 
 
 def test_what_missed_is_on_the_page(run: Path) -> None:
-    why = "step 3: after 4 s it is still not so that leader is next_leader"
+    why = "step 3: after 4 s this is still not true: leader is next_leader"
     missed = (MissedFault(2, 13.5, "rounds", why),)
     write_run(run, replace(RUN, kind="random", expected=None, aimed=5, missed=missed))
     text = write_report(run).read_text(encoding="utf-8")

@@ -151,7 +151,7 @@ def test_it_says_how_to_repeat_the_run(run: Path) -> None:
 
 
 def test_an_unknown_run_says_why(run: Path) -> None:
-    reasons = ["The faults missed their aim: nothing was held."]
+    reasons = ["The faults missed its aim: nothing was held."]
     verdict = {"verdict": "unknown", "outcome": "unknown", "reasons": reasons, "made_by": MADE_BY}
     write_json(run / "verdict.json", verdict)
     texts = page(run).texts
@@ -175,7 +175,7 @@ def test_it_shows_what_had_to_hold_and_what_did_not_first(run: Path) -> None:
 def test_without_proofs_there_is_no_table_of_them(run: Path) -> None:
     verdict = json.loads((run / "verdict.json").read_text())
     write_json(run / "verdict.json", verdict | {"proofs": {}})
-    assert "What had to hold" not in page(run).texts
+    assert "What had to be true" not in page(run).texts
 
 
 def test_a_verdict_of_other_rules_is_not_shown_as_one(run: Path) -> None:

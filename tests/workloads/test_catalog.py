@@ -11,7 +11,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness.random_asked import RandomRun, check_load
 from neaptide.harness.random_load import tasks_of
 from neaptide.harness.systems import parse_systems
-from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload, table
+from neaptide.workloads.catalog import WORKLOADS, Clients, Workload, find_workload
 from neaptide.workloads.roles.table import ROLES, find_role
 
 OWN, NOW, NEW, OLD, OLDEST = parse_systems(
@@ -85,11 +85,6 @@ def test_the_clients_that_may_be_killed_come_first() -> None:
 def test_a_run_says_how_to_repeat_it() -> None:
     run = asked("groups", producers=2, options={"commit": "async"})
     assert "--producers 2 --consumers 1 --option commit=async" in run.repeat()
-
-
-def test_the_document_prints_the_table() -> None:
-    document = Path(__file__).parents[2] / "docs" / "workloads.md"
-    assert table() in document.read_text(encoding="utf-8")
 
 
 def test_whose_coordinator_is_a_target_is_what_the_first_client_is_called() -> None:

@@ -89,7 +89,7 @@ class AioProducer:
 
     def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
         while self._open >= _OPEN_MAX:
-            time.sleep(_QUEUE_FULL_S)  # nothing tells that there is room
+            time.sleep(_QUEUE_FULL_S)  # nothing reports that there is room
         self._open += 1
         work = self._send(topic, partition, key, value, done)
         asyncio.run_coroutine_threadsafe(work, _loop())

@@ -64,7 +64,7 @@ class ConfluentProducer:
             if error is not None:
                 done(None, str(error.name()))
             else:
-                # With acks=0 librdkafka makes an offset up: nobody told it one.
+                # With acks=0 librdkafka makes an offset up: no broker sent it one.
                 offset = message.offset()
                 done(None if self._acks == "0" or offset < 0 else offset, None)
 
@@ -244,7 +244,7 @@ class ConfluentConsumer:
     def commit_async(
         self, offsets: Mapping[Place, int], done: Callable[[str | None], None]
     ) -> None:
-        """librdkafka has no callback of one commit by this interface: nobody is told its end."""
+        """librdkafka has no callback of one commit by this interface: nobody learns its end."""
         with _translated():
             self._consumer.commit(offsets=_positions(offsets), asynchronous=True)
         done("_NOBODY_WAITS")

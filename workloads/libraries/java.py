@@ -232,7 +232,7 @@ class JavaConsumer(Role):
                 _end_when_asked(process, self.stopping)
                 self._record(process.stdout)
             if not self.stopping.is_set():
-                time.sleep(0.5)  # nothing tells that the brokers are there again
+                time.sleep(0.5)  # nothing reports that the brokers are there again
 
     def _record(self, stream: IO[str] | None) -> None:
         """Records are printed one by one, and behind them that they were one poll."""

@@ -211,7 +211,7 @@ class PythonConsumer:
             self._consumer.close(timeout_ms=5_000)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        self._consumer.subscribe(topics=list(topics), listener=_Told(self._consumer, listener))
+        self._consumer.subscribe(topics=list(topics), listener=_Listener(self._consumer, listener))
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
         with _translated():
@@ -220,14 +220,14 @@ class PythonConsumer:
     def commit_async(
         self, offsets: Mapping[Place, int], done: Callable[[str | None], None]
     ) -> None:
-        def told(_: Any, response: Any) -> None:
+        def answered(_: Any, response: Any) -> None:
             done(type(response).__name__ if isinstance(response, BaseException) else None)
 
         with _translated():
-            self._consumer.commit_async(_positions(offsets), callback=told)
+            self._consumer.commit_async(_positions(offsets), callback=answered)
 
 
-class _Told(ConsumerRebalanceListener):  # type: ignore[misc]
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, consumer: Any, listener: Listener) -> None:
         self._consumer = consumer
         self._listener = listener

@@ -217,8 +217,8 @@ class GroupMember(Role):
     # --- what is assigned ------------------------------------------------------------------------
 
     def assigned(self, places: Sequence[Place]) -> Mapping[Place, int]:
-        """Who was silent for too long may be told of a generation that is over: then it is not
-        known whether it owns what it is told."""
+        """Who was silent for too long may learn of a generation that is over: then it is not
+        known whether it owns what is assigned."""
         kind = "info" if self._was_silent else "ok"
         starts = self._starts(places)
         for place in places:

@@ -61,7 +61,7 @@ class StableWatch(Role):
         timeout_s = float(self.task.options["transaction_timeout_ms"]) / 1e3
         deadline = time.monotonic() + 2 * timeout_s + 15.0
         while self._look(uncommitted, committed, "final") and time.monotonic() < deadline:
-            time.sleep(_EACH_S / 2)  # nothing tells that a last stable offset has moved
+            time.sleep(_EACH_S / 2)  # nothing reports that a last stable offset has moved
         uncommitted.close()
         committed.close()
 

@@ -47,7 +47,7 @@ class _Setting:
     one_of: tuple[str, ...] = ()  # not a number, but some of these words
 
 
-_SETTINGS: Final = (
+SETTINGS: Final = (
     _Setting("segment_bytes", "segment.bytes", (("log.segment.bytes", 1),), 14, INT_MAX),
     _Setting("segment_ms", "segment.ms", (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)), 1),
     _Setting(
@@ -104,7 +104,7 @@ class SettingError(UsageError):
 def log_config(broker: Mapping[str, str], topic: Mapping[str, str] | None = None) -> LogConfig:
     """The topic's own settings over the broker's over Kafka's defaults."""
     chosen: dict[str, str | int] = {}
-    for setting in _SETTINGS:
+    for setting in SETTINGS:
         value = _value(setting, broker, topic or {})
         if value is not None:
             chosen[setting.field] = value

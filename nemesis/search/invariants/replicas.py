@@ -1,13 +1,13 @@
 """Invariants of what replicas hold: logs, high watermarks, and what is committed in the ISR.
 
 Rule: the two ISR properties have the names and the meaning of the TLA+ models of Kafka's
-replication (docs/simulation.md).
+replication (docs/simulation-results.md).
 """
 
 from __future__ import annotations
 
 from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication import messages
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.partition import Leader
 from neaptide.clusters.simulation.world import World
@@ -61,10 +61,10 @@ def epochs_begin_in_log(step: Step) -> str | None:
 def truncation_gets_on(step: Step) -> str | None:
     """KIP-279: where the histories have not met, what is asked for next is older than the answer.
 
-    Else a follower would ask for ever, and be told the same.
+    Else a follower would ask for ever, and receive the same answer.
     """
     event = step.event
-    if step.partition is None or not isinstance(event, told.OffsetForLeaderEpochResponded):
+    if step.partition is None or not isinstance(event, messages.OffsetForLeaderEpochResponded):
         return None
     answered = {one.partition: one for one in event.results if one.error is Error.NONE}
     for effect in step.effects:
@@ -74,8 +74,8 @@ def truncation_gets_on(step: Step) -> str | None:
             answer = answered.get(asked.partition)
             if answer is not None and asked.leader_epoch > answer.leader_epoch:
                 return (
-                    f"broker {step.broker_id} is told of epoch {answer.leader_epoch}, and asks for"
-                    f" {asked.leader_epoch} again"
+                    f"broker {step.broker_id} received the answer for epoch"
+                    f" {answer.leader_epoch}, and asks for {asked.leader_epoch} again"
                 )
     return None
 

@@ -54,7 +54,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a broker: what it was told, what it did, and its partition, if it has it."""
+    """One step of a broker: the event it received, what it did, and its partition, if it has it."""
 
     world: World
     memory: Memory

@@ -76,7 +76,7 @@ INVARIANTS: Final = (
     ),
     Invariant(
         "truncation-gets-on",
-        "A follower that asks again where an epoch ends asks for no later one than it was told.",
+        "A follower that asks again where an epoch ends asks for no later epoch than it received.",
         replicas.truncation_gets_on,
     ),
     Invariant(
@@ -92,7 +92,7 @@ INVARIANTS: Final = (
     ),
     Invariant(
         "strong-isr",
-        "What any leader ever told to be committed is the same on all of the service's ISR.",
+        "What any leader ever reported as committed is the same on all of the service's ISR.",
         replicas.strong_isr,
         replicas.strong_isr_of_service,
     ),

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import coordinator, groups, step
+from neaptide.clusters.broker.replication import coordinator, groups, messages, step
 from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.committed import Committed, Positions, with_committed
 from neaptide.clusters.broker.replication.coordinator import on_positions_read
@@ -38,14 +37,14 @@ def reads_what_is_committed(world: World, broker_id: int, effect: do.ReadPositio
     log, partition = world.disks[broker_id].logs[effect.partition], effect.partition
     mark = world.brokers[broker_id].partitions[partition].high_watermark
     below = [batch for batch in log.batches if batch.next_offset <= mark]
-    world.tell(broker_id, told.PositionsRead(partition, SimulatedLog(below).positions))
+    world.tell(broker_id, messages.PositionsRead(partition, SimulatedLog(below).positions))
 
 
 def reads_the_first(world: World, broker_id: int, effect: do.ReadPositions) -> None:
     """Of a group, in place of the last."""
     batches = world.disks[broker_id].logs[effect.partition].batches
     found = SimulatedLog(batches[::-1]).positions
-    world.tell(broker_id, told.PositionsRead(effect.partition, found))
+    world.tell(broker_id, messages.PositionsRead(effect.partition, found))
 
 
 def knows_the_first(positions: Positions, records: Iterable[Committed]) -> Positions:
@@ -70,7 +69,7 @@ MUTANTS: Final = (
     _of_groups(
         "positions-not-read",
         step._HANDLERS,
-        told.PositionsRead,
+        messages.PositionsRead,
         reads_nothing,
         "A new coordinator knows nothing of what is in its log.",
     ),

@@ -42,16 +42,16 @@ def believes_any_controller(broker: Broker, controller_epoch: int) -> bool:
 def becomes_where(is_stale: Callable[[int, int], bool]) -> Callable[..., Error]:
     """A state is refused where this says so of its leader epoch and the known one."""
 
-    def become(broker: Broker, told: PartitionState, now_ms: int) -> Error:
-        if broker.broker_id not in told.replicas:
+    def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
+        if broker.broker_id not in sent.replicas:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        held = control._get_or_create(broker, told)
-        if is_stale(told.state.leader_epoch, held.leader_epoch):
+        held = control._get_or_create(broker, sent)
+        if is_stale(sent.state.leader_epoch, held.leader_epoch):
             return Error.STALE_CONTROLLER_EPOCH
-        leads = told.state.leader == broker.broker_id
+        leads = sent.state.leader == broker.broker_id
         take = control._become_leader if leads else control._become_follower
-        take(broker, held, told, now_ms)
-        leading.complete_delayed(broker, told.partition, now_ms)
+        take(broker, held, sent, now_ms)
+        leading.complete_delayed(broker, sent.partition, now_ms)
         return Error.NONE
 
     return become
@@ -123,12 +123,12 @@ MUTANTS: Final = (
         "A controller of an earlier epoch is obeyed, and its epoch believed.",
     ),
     rule(
-        "stale-controller-heard",
+        "stale-controller-followed",
         control,
         "_is_stale",
         never_stale,
         "A controller of an earlier epoch is obeyed.",
-        hidden="the leader epochs that it tells are old too, or what it wrote while it was one:"
+        hidden="the leader epochs that it sends are old too, or what it wrote while it was one:"
         " those are refused, or right",
     ),
     rule(
@@ -137,8 +137,8 @@ MUTANTS: Final = (
         "_become",
         becomes_where(lambda epoch, known: False),
         "A state of an earlier leader epoch is obeyed.",
-        hidden="controllers alone tell of leader epochs: an earlier one is refused by its own"
-        " epoch, and what one of them tells arrives in order",
+        hidden="only controllers send leader epochs: an earlier one is refused by its own"
+        " epoch, and what one of them sends arrives in order",
     ),
     rule(
         "equal-leader-epoch-obeyed",

@@ -55,7 +55,7 @@ MUTANTS: Final = (
         topic_settings=ONE,
         faults=ZOMBIES,
         steps_only=True,
-        shown="a zombie that hears of its leader's newer epoch, not of those between",
+        shown="a zombie that learns of its leader's newer epoch, not of those between",
     ),
     row(
         "fetches-on-in-the-old-epoch",

@@ -92,9 +92,9 @@ def goes_back(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Gener
 
 
 def believes_all_level(
-    led: Partition, told: PartitionState, *, broker_id: int, now_ms: int, rules: Generation
+    led: Partition, sent: PartitionState, *, broker_id: int, now_ms: int, rules: Generation
 ) -> Partition:
-    made = _make_leader(led, told, broker_id=broker_id, now_ms=now_ms, rules=rules)
+    made = _make_leader(led, sent, broker_id=broker_id, now_ms=now_ms, rules=rules)
     assert isinstance(made.role, Leader)
     remotes = {
         r: replace(one, log_end_offset=made.log.end_offset) for r, one in made.role.remotes.items()
@@ -142,7 +142,7 @@ MUTANTS: Final = (
         "pending-expansion-ignored",
         waits_for(written_isr, for_caught_up=False),
         "The high watermark does not wait for one whose joining is being written.",
-        shown="a leader that does not hear that a joining is written",
+        shown="a leader that does not learn that a joining is written",
     ),
     moves_hw(
         "pending-shrink-counts-at-once",

@@ -1,7 +1,7 @@
 """A mutant: the core with one rule broken on purpose, for as long as `applied` lasts.
 
 Not which there are: see the files beside this one. What is broken is a field of a generation's row,
-or one function of the core, the service or the disk, which another one replaces. The search is told
+or one function of the core, the service or the disk, which another one replaces. The search gets
 what it needs to see it: faults, acknowledgements, settings, brokers. `hidden` says why a mutant
 cannot be found, `shown` what shows one in the tests for which a search takes long.
 """

@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import leading, partition, producers, step
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication import leading, messages, partition, producers, step
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import Idempotence
@@ -163,7 +162,7 @@ MUTANTS: Final = (
     _of_producers(
         "remembers-what-was-cut",
         step._HANDLERS,
-        told.ProducersRead,
+        messages.ProducersRead,
         remembers_what_was_cut,
         "A log that is cut keeps what is remembered of the batches that were cut off.",
         topic_settings=ONE,
@@ -171,7 +170,7 @@ MUTANTS: Final = (
     _of_producers(
         "forgets-all-when-cut",
         step._HANDLERS,
-        told.ProducersRead,
+        messages.ProducersRead,
         forgets_all_when_cut,
         "A log that is cut forgets also the producers of what is left.",
         topic_settings=ONE,

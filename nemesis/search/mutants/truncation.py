@@ -11,9 +11,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication import fetcher as fetchers
-from neaptide.clusters.broker.replication import following, leading, offsets, step, truncation
+from neaptide.clusters.broker.replication import (
+    following,
+    leading,
+    messages,
+    offsets,
+    step,
+    truncation,
+)
 from neaptide.clusters.broker.replication import log as logs
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.epochs import EpochEnd
 from neaptide.clusters.broker.replication.errors import Error
@@ -118,7 +124,7 @@ MUTANTS: Final = (
     rule(
         "fetches-without-an-answer",
         step._HANDLERS,
-        told.FetcherRequestFailed,
+        messages.FetcherRequestFailed,
         fetches_without_an_answer,
         "A follower whose question for the epoch's end fails truncates to its high watermark.",
     ),
