@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from html import escape
 from typing import Final
 
@@ -29,10 +30,16 @@ _CELL_STYLES: Final = {  # by (is at issue, is below the high watermark)
 _TEXT_WIDTH: Final = 6.1  # of one sign at 11 px, roughly
 _GAP: Final = 6
 _TIMES_WIDTH: Final = 56
+_BADGE_MARGIN: Final = 84
+_MARK: Final = "#fef3c7"
 
 
-def draw(drawing: Drawing) -> str:
-    """One self-contained `<svg>`."""
+def draw(drawing: Drawing, marked: Collection[str] = (), *, anchored: bool = True) -> str:
+    """One self-contained `<svg>`. `marked`: anchors of messages that are to stand out.
+
+    `anchored`: messages have their ids and lead to their words (`#says-…`). Of two pictures in one
+    page only one may.
+    """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width} {drawing.height}"'
         f' width="{drawing.width}" height="{drawing.height}" font-size="11"'
@@ -41,7 +48,11 @@ def draw(drawing: Drawing) -> str:
         _MARKERS,
         *_lifelines(drawing),
         *_times(drawing),
-        *(_moment(drawing, moment, row.y) for row in drawing.rows for moment in row.moments),
+        *(
+            _told(moment, _moment(drawing, moment, row.y), drawing, row.y, marked, anchored)
+            for row in drawing.rows
+            for moment in row.moments
+        ),
         "</svg>",
     ]
     return "\n".join(parts)
@@ -99,6 +110,33 @@ def _times(drawing: Drawing) -> list[str]:
             )
         said = seconds
     return parts
+
+
+def _told(
+    moment: Moment, drawn: str, drawing: Drawing, y: int, marked: Collection[str], anchored: bool
+) -> str:
+    """With what it says where a pointer rests on it, and a ground that shows that it is meant."""
+    if not isinstance(moment, Arrow | Badge) or not moment.says:
+        return drawn
+    ends = (
+        (drawing.x(moment.lifeline),) * 2
+        if isinstance(moment, Badge)
+        else (drawing.x(moment.source), drawing.x(moment.destination))
+    )
+    margin = _BADGE_MARGIN if isinstance(moment, Badge) else _GAP
+    left, width = min(ends) - margin, abs(ends[1] - ends[0]) + 2 * margin
+    is_marked = moment.anchor in marked
+    look = f'fill="{_MARK}" stroke="{_INK["bad"]}"' if is_marked else 'fill="#fff" fill-opacity="0"'
+    ground = (
+        f'<rect class="ground" x="{left}" y="{y - 17}" width="{width}" height="26" rx="4" {look}/>'
+    )
+    title = f"<title>{escape(moment.says)}</title>"
+    if not anchored or not moment.anchor:
+        return f'<g class="message">{title}{ground}{drawn}</g>'
+    return (
+        f'<a class="message" id="{escape(moment.anchor)}" href="#says-{escape(moment.anchor)}">'
+        f"{title}{ground}{drawn}</a>"
+    )
 
 
 def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
