@@ -17,7 +17,8 @@ import pytest
 REPOSITORY = Path(__file__).parent.parent
 FOLDERS = ("harness", "results", "checkers", "clusters", "workloads", "nemesis")
 SHIPPED = (*FOLDERS, "neaptide", "pyproject.toml", "README.md", "LICENSE")
-DATA = (".sql", ".toml", ".j2", ".html", ".css", ".js", ".svg", ".txt")  # endings of files that are read at run time
+# Endings of files that are read at run time.
+DATA = (".sql", ".toml", ".j2", ".html", ".css", ".js", ".svg", ".txt")
 IMPORTS = f"""
 import importlib, json
 print(json.dumps({{

@@ -125,6 +125,7 @@ def page_of(
         "verdict": verdict,
         "outcome": outcome,
         "agrees": data.run.expected == outcome if data.run.expected else None,
+        "is_judged": "verdict" in data.verdict,
         "reasons": data.verdict.get("reasons", []),
         "proofs": _proofs(data.verdict.get("proofs", {})),
         "operations": data.verdict.get("operations", data.operation_rows),

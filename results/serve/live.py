@@ -6,6 +6,7 @@ check's, once the run is over: nothing is judged here.
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,9 +25,20 @@ from neaptide.results.run import Run
 from neaptide.results.serve.listing import State, listed
 from neaptide.results.tables import table_files
 
-EVENTS_MAX: Final = 12
+FAULTS_MAX: Final = 10
+PARTITIONS_MAX: Final = 12
 _COLUMNS: Final = ("f", "type", "invoked_ns", "topic", "partition", "leader_epoch", "value")
 _KINDS: Final = ("nemesis", "leader")
+
+
+@dataclass(frozen=True, slots=True)
+class Led:
+    """One partition, by the names of brokers. `leader`: empty where nobody leads."""
+
+    partition: str
+    leader: str
+    epoch: str
+    isr: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +54,8 @@ class Progress:
     indeterminate: int
     polled: int
     rounds: int  # fetch rounds on the wire
-    events: tuple[tuple[str, str], ...]  # the last faults and leaders: when, and in words
+    faults: tuple[tuple[str, str], ...]  # the last ones, the newest first: when, and in words
+    leaders: tuple[Led, ...]  # of the first partitions, as they are now
     incidents: tuple[str, ...]
 
     @property
@@ -82,7 +95,8 @@ class Follower:
             indeterminate=counts["send", "info"],
             polled=sum(n for (f, _), n in counts.items() if f == "poll"),
             rounds=sum(rounds.values()),
-            events=() if run is None else _events(run, rows),
+            faults=() if run is None else _faults(run, rows),
+            leaders=() if run is None else _leaders(run, rows),
             incidents=() if run is None else tuple(one.why for one in run.incidents),
         )
 
@@ -139,21 +153,16 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _events(run: Run, rows: Iterable[Row]) -> tuple[tuple[str, str], ...]:
-    """The last of what happened, in the words of the diagram; the newest first."""
+def _faults(run: Run, rows: Iterable[Row]) -> tuple[tuple[str, str], ...]:
+    """In the words of the diagram."""
+    faults = sorted((r for r in rows if r["f"] == "nemesis"), key=lambda row: row["invoked_ns"])
     names = {number: name for name, number in run.brokers.items()}
-    told: list[tuple[int, str]] = []
-    for row in sorted(rows, key=lambda row: row["invoked_ns"])[-EVENTS_MAX:]:
-        words = _in_words(row, names)
+    told = []
+    for row in faults[-FAULTS_MAX:]:
+        words = "; ".join(map(_words, Story(names, 0).tell([row], [])))
         if words:
-            told.append((row["invoked_ns"], words))
-    return tuple((f"{at_ns / 1e9:.1f} s", words) for at_ns, words in reversed(told))
-
-
-def _in_words(row: Row, names: Mapping[int, str]) -> str:
-    moments = Story(names, row["partition"] or 0).tell([row], [])
-    where = "" if row["partition"] is None else f"{row['topic']}-{row['partition']}: "
-    return "; ".join(f"{where}{words}" for moment in moments if (words := _words(moment)))
+            told.append((f"{row['invoked_ns'] / 1e9:.1f} s", words))
+    return tuple(reversed(told))
 
 
 def _words(moment: Moment) -> str:
@@ -163,3 +172,24 @@ def _words(moment: Moment) -> str:
         case Line():
             return moment.text
     return ""
+
+
+def _leaders(run: Run, rows: Iterable[Row]) -> tuple[Led, ...]:
+    names = {number: name for name, number in run.brokers.items()}
+    last = {
+        (row["topic"], row["partition"]): row
+        for row in sorted(rows, key=lambda row: row["invoked_ns"])
+        if row["f"] == "leader"
+    }
+    return tuple(
+        _led(f"{topic}-{partition}", last[topic, partition], names)
+        for topic, partition in sorted(last, key=lambda key: (str(key[0]), key[1] or 0))
+    )[:PARTITIONS_MAX]
+
+
+def _led(partition: str, row: Row, names: Mapping[int, str]) -> Led:
+    said = json.loads(row["value"])
+    leader = said["leader"]
+    name = "" if leader is None else names.get(leader, str(leader))
+    isr = ", ".join(names.get(broker, str(broker)) for broker in sorted(said["isr"]))
+    return Led(partition, name, str(row["leader_epoch"]), isr)

@@ -126,9 +126,11 @@ class Pages:
             return urls.run_rounds(name, record, partition) if under_load and record else None
 
         page = page_of(opened.data, plots, rounds_of)
+        is_going = opened.listed.state == "running"
         return {
             **page,
-            "badge": "running" if opened.listed.state == "running" else page["badge"],
+            "badge": "running" if is_going else page["badge"],
+            "reasons": [] if is_going else page["reasons"],
             "listed": opened.listed,
             "files": sorted(inside.shown_files(opened.listed.directory)),
             "progress": None
