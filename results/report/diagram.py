@@ -34,22 +34,24 @@ _BADGE_MARGIN: Final = 84
 _MARK: Final = "#fef3c7"
 
 
-def draw(drawing: Drawing, marked: Collection[str] = (), *, anchored: bool = True) -> str:
+def draw(
+    drawing: Drawing, marked: Collection[str] = (), *, anchored: bool = True, prefix: str = ""
+) -> str:
     """One self-contained `<svg>`. `marked`: anchors of messages that are to stand out.
 
     `anchored`: messages have their ids and lead to their words (`#says-…`). Of two pictures in one
-    page only one may.
+    page only one may, and each has a `prefix` of its own for what else has an id.
     """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width} {drawing.height}"'
         f' width="{drawing.width}" height="{drawing.height}" font-size="11"'
         ' font-family="DejaVu Sans, Verdana, sans-serif" role="img"'
         ' aria-label="fetch rounds of the run">',
-        _MARKERS,
+        _markers(prefix),
         *_lifelines(drawing),
         *_times(drawing),
         *(
-            _told(moment, _moment(drawing, moment, row.y), drawing, row.y, marked, anchored)
+            _told(moment, _moment(drawing, moment, row.y, prefix), drawing, row.y, marked, anchored)
             for row in drawing.rows
             for moment in row.moments
         ),
@@ -58,15 +60,13 @@ def draw(drawing: Drawing, marked: Collection[str] = (), *, anchored: bool = Tru
     return "\n".join(parts)
 
 
-_MARKERS: Final = (
-    "<defs>"
-    + "".join(
-        f'<marker id="head-{tone}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8"'
+def _markers(prefix: str) -> str:
+    heads = (
+        f'<marker id="{prefix}head-{tone}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8"'
         f' markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{ink}"/></marker>'
         for tone, ink in _INK.items()
     )
-    + "</defs>"
-)
+    return f"<defs>{''.join(heads)}</defs>"
 
 
 def _lifelines(drawing: Drawing) -> list[str]:
@@ -139,10 +139,10 @@ def _told(
     )
 
 
-def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
+def _moment(drawing: Drawing, moment: Moment, y: int, prefix: str) -> str:
     match moment:
         case Arrow():
-            return _arrow(drawing, moment, y)
+            return _arrow(drawing, moment, y, prefix)
         case Badge():
             return _badge(drawing.x(moment.lifeline), moment, y)
         case Cells():
@@ -151,14 +151,14 @@ def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
             return _line(drawing, moment, y)
 
 
-def _arrow(drawing: Drawing, arrow: Arrow, y: int) -> str:
+def _arrow(drawing: Drawing, arrow: Arrow, y: int, prefix: str) -> str:
     x1, x2 = drawing.x(arrow.source), drawing.x(arrow.destination)
     direction = 1 if x2 > x1 else -1
     ink = _INK[arrow.tone]
     start, end = x1 + direction * _GAP, x2 - direction * _GAP
     stop = start + round((end - start) * 0.62) if arrow.lost else end
     dash = ' stroke-dasharray="5 4"' if arrow.lost else ""
-    head = "" if arrow.lost else f' marker-end="url(#head-{arrow.tone})"'
+    head = "" if arrow.lost else f' marker-end="url(#{prefix}head-{arrow.tone})"'
     drop = 4 if not arrow.lost else 2
     parts = [
         f'<line x1="{start}" y1="{y - drop}" x2="{stop}" y2="{y + drop}" stroke="{ink}"'

@@ -134,7 +134,7 @@ def page_of(
         "records": _found_rows(data, shown, closeup or drawing, link_to),
         "more_records": more,
         "fates": [str(fate) for fate in fates(data, _FATES_MAX)],
-        "diagram": draw(drawing, anchored=closeup is None),
+        "diagram": draw(drawing, anchored=closeup is None, prefix="all-"),
         "messages": messages_of(drawing) if closeup is None else (),
         "left_out": drawing.left_out,
         "closeup": None

@@ -66,7 +66,7 @@ def create_app(
     streams end too.
     """
     views = _Views(Pages(runs.resolve(), not_served), stopping or asyncio.Event())
-    return Starlette(
+    app = Starlette(
         routes=[
             Route(urls.HOME, views.home),
             Route(urls.LIVE, views.live),
@@ -90,6 +90,8 @@ def create_app(
         middleware=[Middleware(guard.Guard, names=names, any_address=any_address)],
         exception_handlers={NeaptideError: views.problem, HTTPException: views.problem},
     )
+    app.router.redirect_slashes = False  # nothing is guessed of a path
+    return app
 
 
 def _folder(name: str) -> Path:

@@ -212,10 +212,12 @@ class Pages:
                 {
                     "listed": side.listed,
                     "run": side.run,
-                    "diagram": draw(drawing, mark, anchored=False),
+                    "diagram": draw(drawing, mark, anchored=False, prefix=f"side-{number}-"),
                     "rounds": len(moved),
                 }
-                for side, drawing, mark, moved in zip(sides, drawings, marks, steps, strict=True)
+                for number, (side, drawing, mark, moved) in enumerate(
+                    zip(sides, drawings, marks, steps, strict=True)
+                )
             ],
             "difference": found,
             "pairs": [
