@@ -18,7 +18,7 @@ from typing import Final
 from neaptide.results.report.story import Arrow, Badge, Line, Moment
 from neaptide.results.serve.inside import open_plain
 
-LOG_BYTES_MAX: Final = 4_000_000
+LOG_BYTES_MAX: Final = 2_000_000
 LINE_MAX: Final = 600
 ROWS_MAX: Final = 400
 TOGETHER_NS: Final = 2_000_000
