@@ -230,10 +230,22 @@ def check_and_report(
             output.err.print(f"There are no plots: {_first_line(error)}", markup=False)
     for material in once:
         try:
+            if verdicts[material.directory].verdict == "anomalous":
+                _leave_out(material.directory)
             write_report(material.directory)
         except NeaptideError:
             continue  # its verdict says why it cannot be read
     return [verdicts[material.directory] for material in opened]
+
+
+def _leave_out(directory: Path) -> None:
+    """Which step of a losing schedule matters, for the report."""
+    from neaptide.harness.left_out import leave_out_of_losing
+
+    try:
+        leave_out_of_losing(directory)
+    except Exception as error:  # whatever the simulation failed with, the verdict stands
+        _say(f"No step of {directory.name} was left out: {_first_line(error)}")
 
 
 def _say(text: str) -> None:

@@ -21,7 +21,16 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import reap_orphans
 from neaptide.clusters.hosts.place import Place, check_place, parse_place
-from neaptide.harness import cli_check, cli_replay, cli_scenarios, cli_search, cli_shrink, output
+from neaptide.harness import (
+    cli_check,
+    cli_replay,
+    cli_scenarios,
+    cli_search,
+    cli_serve,
+    cli_shrink,
+    cli_steps,
+    output,
+)
 from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import (
@@ -457,6 +466,8 @@ app.command()(cli_check.check)
 app.command()(cli_search.explore)
 app.command()(cli_replay.replay)
 app.command("shrink")(cli_shrink.shrink_)
+app.command()(cli_steps.steps)
+app.command()(cli_serve.serve)
 app.command("list")(cli_scenarios.list_)
 app.command()(cli_scenarios.new)
 app.command()(cli_scenarios.explain)

@@ -58,7 +58,7 @@ def _is_judged(run: Path) -> bool:
 
 def report_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Matrix:
     """Prints the matrix unless `quiet`, and writes it: to `file`, or beside the runs."""
-    matrix = assemble(runs, _not_served(runs))
+    matrix = assemble(runs, not_served(runs))
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     path = write_matrix(matrix, file or runs_directory() / f"matrix-{stamp}.html")
     if not quiet:
@@ -67,7 +67,7 @@ def report_matrix(runs: Sequence[Path], file: Path | None, *, quiet: bool) -> Ma
     return matrix
 
 
-def _not_served(runs: Sequence[Path]) -> dict[tuple[str, str], str]:
+def not_served(runs: Sequence[Path]) -> dict[tuple[str, str], str]:
     """Of the scenarios that ship and the systems of these runs: what a system lacks."""
     systems = {read_run(run).system for run in runs}
     return {

@@ -11,6 +11,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -456,6 +457,8 @@ class Stage:
 
     def find_incident(self) -> Incident | None:
         """What failed without a fault. The clients and the cluster need the gate."""
+        with suppress(StoreError):  # it is kept as the recorder's failure
+            self.recorder.flush_when_due()
         if self.recorder.failure is not None:
             return Incident("recorder", str(self.recorder.failure))
         gate = self._gate_incident() if hasattr(self, "gate") else None

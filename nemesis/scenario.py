@@ -39,6 +39,7 @@ __all__ = [
     "load_scenario",
     "matches",
     "parse_scenario",
+    "scenario_of",
     "with_brokers",
 ]
 
@@ -140,6 +141,14 @@ def parse_scenario(name: str, text: str, where: str) -> Scenario:
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{where}: is not valid TOML: {error}") from None
     return _Reader(name, where, text).scenario(document)
+
+
+def scenario_of(name: str, document: Mapping[str, Any]) -> Scenario:
+    """The scenario whose file was read as this; without the lines of its steps.
+
+    Raises ScenarioError.
+    """
+    return _Reader(name, name, "").scenario(dict(document))
 
 
 def with_brokers(scenario: Scenario, ids: Sequence[int]) -> Scenario:

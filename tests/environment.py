@@ -54,6 +54,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "ssh-keygen": "openssh-client",
     "dockerd": "docker.io",
     "debootstrap": "debootstrap",
+    "chromium": "chromium",
 }
 
 
@@ -107,6 +108,7 @@ PARTS: Final[Mapping[str, Part]] = {
         Part("netns", ("ip", "nft", "nsenter"), netns.check),
         Part("sshd", ("sshd", "ssh-keygen"), _commands("sshd", "ssh-keygen")),
         Part("faketime", ("faketime",), find_library),
+        Part("chromium", ("chromium",), _commands("chromium")),
         Part("strace", ("strace",), _commands("strace")),
         Part("toxiproxy", (), toxiproxy.find_server),
         Part("docker", ("dockerd", "debootstrap"), _docker),

@@ -12,7 +12,8 @@ import pytest
 
 from tests.wheel import FOLDERS, REPOSITORY, build_wheel, copy_sources, install, run
 
-DATA = (".sql", ".toml", ".j2", ".html")  # endings of files that are read at run time
+# Endings of files that are read at run time.
+DATA = (".sql", ".toml", ".j2", ".html", ".css", ".js", ".svg", ".txt")
 IMPORTS = f"""
 import importlib, json
 print(json.dumps({{

@@ -19,7 +19,7 @@ from typing import Final
 from neaptide.results.errors import StoreError
 from neaptide.results.run import Written
 from neaptide.results.schema import OPERATIONS_READ
-from neaptide.results.tables import TableWriter
+from neaptide.results.tables import TableWriter, file_seconds
 
 _IDS_PER_RECORDER = 1 << 40
 NO_ROW = 0
@@ -39,6 +39,7 @@ class Recorder:
         self._lock = threading.Lock()
         self._table = TableWriter(run / TABLE, OPERATIONS_READ, writer=writer_label(number))
         self._failure: StoreError | None = None
+        self._flushed_s = 0.0
 
     @property
     def failure(self) -> StoreError | None:
@@ -100,6 +101,14 @@ class Recorder:
         """Makes the rows so far visible to readers. Raises StoreError."""
         with self._lock, self._noting():
             self._table.flush()
+
+    def flush_when_due(self) -> None:
+        """For a writer of few rows: so that who follows the run sees them soon. Raises
+        StoreError."""
+        age_s = self.now_ns() / 1e9
+        if age_s - self._flushed_s >= file_seconds(age_s):
+            self._flushed_s = age_s
+            self.flush()
 
     def close(self) -> None:
         """Raises StoreError."""

@@ -52,14 +52,14 @@ def converge(world: World) -> bool:
 
 
 def _is_level(world: World) -> bool:
+    """Where the followers are is what their last rounds showed: at the leader's end, not before."""
     state = world.service.states.get(world.partition)
-    return (
-        state is not None
-        and state.leader in world.brokers
-        and len(state.isr) == len(assigned(world, world.partition))
-        and not world.clients.unsettled
-        and WorldObserved(world).settled_at(0)
-    )
+    if state is None or state.leader not in world.brokers or world.clients.unsettled:
+        return False
+    observed = WorldObserved(world)
+    log_end = observed.log_end_offset_on_disk(state.leader) or 0
+    in_sync = len(state.isr) == len(assigned(world, world.partition))
+    return in_sync and observed.settled_at(log_end)
 
 
 def read_to_end(world: World) -> tuple[tuple[int, str], ...] | None:

@@ -67,6 +67,8 @@ class Performer:
             case str():
                 return self.brokers[node]
             case steps.NamedController():
+                if node.name not in self.named:
+                    raise MissedError(f"no step has named the controller {node.name}")
                 return self.named[node.name]
             case steps.ActiveController():
                 active = self.world.service.controller

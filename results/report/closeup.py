@@ -43,7 +43,7 @@ def close_up(data: RunData) -> Closeup | None:
     for row in sorted(rows, key=_rank):
         if row["value"] is None or row["partition"] is None:
             continue
-        found = _around(data, str(row["value"]), int(row["partition"]))
+        found = around(data, str(row["value"]), int(row["partition"]))
         if found is not None:
             return found
     return None
@@ -54,7 +54,8 @@ def _rank(row: Row) -> int:
     return _SHOWN.index(name) if name in _SHOWN else len(_SHOWN)
 
 
-def _around(data: RunData, value: str, partition: int) -> Closeup | None:
+def around(data: RunData, value: str, partition: int) -> Closeup | None:
+    """Of one record; None: it was not acknowledged at an offset, or no round near it is known."""
     table = data.operations
     own = table.filter(pc.equal(table["value"], value)).to_pylist()
     acks = [row for row in own if row["f"] == "send" and row["type"] == "ok"]

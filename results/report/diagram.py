@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from html import escape
 from typing import Final
 
@@ -29,33 +30,43 @@ _CELL_STYLES: Final = {  # by (is at issue, is below the high watermark)
 _TEXT_WIDTH: Final = 6.1  # of one sign at 11 px, roughly
 _GAP: Final = 6
 _TIMES_WIDTH: Final = 56
+_BADGE_MARGIN: Final = 84
+_MARK: Final = "#fef3c7"
 
 
-def draw(drawing: Drawing) -> str:
-    """One self-contained `<svg>`."""
+def draw(
+    drawing: Drawing, marked: Collection[str] = (), *, anchored: bool = True, prefix: str = ""
+) -> str:
+    """One self-contained `<svg>`. `marked`: anchors of messages that are to stand out.
+
+    `anchored`: messages have their ids and lead to their words (`#says-…`). Of two pictures in one
+    page only one may, and each has a `prefix` of its own for what else has an id.
+    """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {drawing.width} {drawing.height}"'
         f' width="{drawing.width}" height="{drawing.height}" font-size="11"'
         ' font-family="DejaVu Sans, Verdana, sans-serif" role="img"'
         ' aria-label="fetch rounds of the run">',
-        _MARKERS,
+        _markers(prefix),
         *_lifelines(drawing),
         *_times(drawing),
-        *(_moment(drawing, moment, row.y) for row in drawing.rows for moment in row.moments),
+        *(
+            _told(moment, _moment(drawing, moment, row.y, prefix), drawing, row.y, marked, anchored)
+            for row in drawing.rows
+            for moment in row.moments
+        ),
         "</svg>",
     ]
     return "\n".join(parts)
 
 
-_MARKERS: Final = (
-    "<defs>"
-    + "".join(
-        f'<marker id="head-{tone}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8"'
+def _markers(prefix: str) -> str:
+    heads = (
+        f'<marker id="{prefix}head-{tone}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8"'
         f' markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="{ink}"/></marker>'
         for tone, ink in _INK.items()
     )
-    + "</defs>"
-)
+    return f"<defs>{''.join(heads)}</defs>"
 
 
 def _lifelines(drawing: Drawing) -> list[str]:
@@ -101,10 +112,37 @@ def _times(drawing: Drawing) -> list[str]:
     return parts
 
 
-def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
+def _told(
+    moment: Moment, drawn: str, drawing: Drawing, y: int, marked: Collection[str], anchored: bool
+) -> str:
+    """With what it says where a pointer rests on it, and a ground that shows that it is meant."""
+    if not isinstance(moment, Arrow | Badge) or not moment.says:
+        return drawn
+    ends = (
+        (drawing.x(moment.lifeline),) * 2
+        if isinstance(moment, Badge)
+        else (drawing.x(moment.source), drawing.x(moment.destination))
+    )
+    margin = _BADGE_MARGIN if isinstance(moment, Badge) else _GAP
+    left, width = min(ends) - margin, abs(ends[1] - ends[0]) + 2 * margin
+    is_marked = moment.anchor in marked
+    look = f'fill="{_MARK}" stroke="{_INK["bad"]}"' if is_marked else 'fill="#fff" fill-opacity="0"'
+    ground = (
+        f'<rect class="ground" x="{left}" y="{y - 17}" width="{width}" height="26" rx="4" {look}/>'
+    )
+    title = f"<title>{escape(moment.says)}</title>"
+    if not anchored or not moment.anchor:
+        return f'<g class="message">{title}{ground}{drawn}</g>'
+    return (
+        f'<a class="message" id="{escape(moment.anchor)}" href="#says-{escape(moment.anchor)}">'
+        f"{title}{ground}{drawn}</a>"
+    )
+
+
+def _moment(drawing: Drawing, moment: Moment, y: int, prefix: str) -> str:
     match moment:
         case Arrow():
-            return _arrow(drawing, moment, y)
+            return _arrow(drawing, moment, y, prefix)
         case Badge():
             return _badge(drawing.x(moment.lifeline), moment, y)
         case Cells():
@@ -113,14 +151,14 @@ def _moment(drawing: Drawing, moment: Moment, y: int) -> str:
             return _line(drawing, moment, y)
 
 
-def _arrow(drawing: Drawing, arrow: Arrow, y: int) -> str:
+def _arrow(drawing: Drawing, arrow: Arrow, y: int, prefix: str) -> str:
     x1, x2 = drawing.x(arrow.source), drawing.x(arrow.destination)
     direction = 1 if x2 > x1 else -1
     ink = _INK[arrow.tone]
     start, end = x1 + direction * _GAP, x2 - direction * _GAP
     stop = start + round((end - start) * 0.62) if arrow.lost else end
     dash = ' stroke-dasharray="5 4"' if arrow.lost else ""
-    head = "" if arrow.lost else f' marker-end="url(#head-{arrow.tone})"'
+    head = "" if arrow.lost else f' marker-end="url(#{prefix}head-{arrow.tone})"'
     drop = 4 if not arrow.lost else 2
     parts = [
         f'<line x1="{start}" y1="{y - drop}" x2="{stop}" y2="{y + drop}" stroke="{ink}"'

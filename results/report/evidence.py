@@ -26,6 +26,7 @@ class RecordEvidence:
     acknowledged: str
     read: str
     on_disk: str
+    about: Row  # the first of the anomalies
 
 
 def anomaly_counts(data: RunData) -> list[tuple[str, int]]:
@@ -85,7 +86,7 @@ def _evidence(
         place += f" offset {', '.join(str(offset) for offset in offsets[:4])}"
     names = ", ".join(dict.fromkeys(row["anomaly"] for row in rows))
     if not value:
-        return RecordEvidence(names, _details(rows[0]), place, "", "", "")
+        return RecordEvidence(names, _details(rows[0]), place, "", "", "", rows[0])
     return RecordEvidence(
         anomalies=names,
         record=value,
@@ -96,6 +97,7 @@ def _evidence(
         or "never",
         read=_reads(polls) or "never",
         on_disk=_disks(data, disks) or "nowhere",
+        about=rows[0],
     )
 
 

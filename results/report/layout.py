@@ -48,6 +48,16 @@ class Drawing:
     left_out: int
     guilty: frozenset[str]  # records that something was found about
 
+    @property
+    def messages(self) -> tuple[Arrow | Badge, ...]:
+        """Those that say something in words, from top to bottom."""
+        return tuple(
+            moment
+            for row in self.rows
+            for moment in row.moments
+            if isinstance(moment, Arrow | Badge) and moment.says
+        )
+
     def x(self, lifeline: str) -> int:
         return MARGIN + COLUMN_WIDTH * self.lifelines.index(lifeline)
 

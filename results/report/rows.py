@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from neaptide.results import schema
 from neaptide.results.errors import RunUnreadableError
+from neaptide.results.left_out import StepsLeftOut, read_left_out
 from neaptide.results.long_texts import shortened
 from neaptide.results.run import Run, read_run
 from neaptide.results.tables import table_files
@@ -40,6 +41,7 @@ class RunData:
     anomalies: list[Row]
     series: pa.Table
     operation_rows: int  # in all files, whether looked at or not
+    left_out: StepsLeftOut | None = None  # which step matters; None: nobody asked
 
     @property
     def names(self) -> dict[int, str]:
@@ -89,6 +91,7 @@ def load(directory: Path) -> RunData:
         replicas=_table(directory / "replicas", schema.REPLICAS),
         anomalies=anomalies,
         series=_table(directory / "series", schema.SERIES, rows_max=ANOMALIES_MAX),
+        left_out=read_left_out(directory),
     )
 
 

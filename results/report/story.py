@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from neaptide.results.report.rounds import anchor, request_in_words, response_in_words
 from neaptide.results.report.rows import Row, fault_of
 
 PRODUCER: Final = "producer"
@@ -37,6 +38,8 @@ class Arrow:
     text: str
     tone: Tone = "plain"
     lost: bool = False
+    anchor: str = field(default="", compare=False)  # its id in a page; empty: it has none
+    says: str = field(default="", compare=False)  # all of the message, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Badge:
     lifeline: str
     text: str
     tone: Tone = "plain"
+    anchor: str = field(default="", compare=False)
+    says: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Story:
     def _sent(self, at_ns: int, row: Row) -> None:
         if self._leader is None:
             return
-        self.moments.append(Arrow(at_ns, PRODUCER, self._leader, f"{row['value']}"))
+        self._message(at_ns, PRODUCER, self._leader, f"{row['value']}", row, part="sent")
         if row["offset"] is not None:
             replica = self._replicas[self._leader]
             replica.values[row["offset"]] = row["value"]
@@ -145,17 +150,35 @@ class Story:
         if row["type"] == "ok":
             where = "" if row["offset"] is None else f" at offset {row['offset']}"
             text = f"ack {row['value']}{where} (acks={row['acks']})"
-            self.moments.append(Arrow(at_ns, leader, PRODUCER, text, "good"))
+            self._message(at_ns, leader, PRODUCER, text, row, "good", part="answered")
             if row["acks"] == "all" and row["offset"] is not None:
                 self._raise(at_ns, leader, row["offset"] + 1)
         else:
             text = f"{row['value']}: {row['error']} ({row['type']})"
-            self.moments.append(Arrow(at_ns, leader, PRODUCER, text, "bad", lost=True))
+            self._message(at_ns, leader, PRODUCER, text, row, "bad", part="answered", lost=True)
 
     def _polled(self, at_ns: int, row: Row) -> None:
         final = "final read: " if row["phase"] == "final" else ""
         text = f"{final}{row['value']} at offset {row['offset']}"
-        self.moments.append(Arrow(at_ns, self._leader or CONSUMER, CONSUMER, text, "good"))
+        leader = self._leader or CONSUMER
+        self._message(at_ns, leader, CONSUMER, text, row, "good", part=f"read-{row['row']}")
+
+    def _message(
+        self,
+        at_ns: int,
+        source: str,
+        destination: str,
+        text: str,
+        row: Row,
+        tone: Tone = "plain",
+        *,
+        part: str,
+        lost: bool = False,
+    ) -> None:
+        """Between a client and its broker."""
+        place = f"operation-{row['operation']}-{part}"
+        said = _operation_in_words(row)
+        self.moments.append(Arrow(at_ns, source, destination, text, tone, lost, place, said))
 
     # --- the wire ---
 
@@ -165,16 +188,23 @@ class Story:
         offset = row["fetch_offset"]
         if offset < replica.log_end_offset:
             to = "its HW, " if offset == replica.high_watermark else ""
-            self.moments.append(Badge(at_ns, follower, f"has truncated to {to}{offset}", "bad"))
+            text = f"has truncated to {to}{offset}"
+            said = (
+                f"{follower} had fetched to offset {replica.log_end_offset}, and asks from {offset}"
+                f" now: what lies between is no longer in its log."
+            )
+            place = anchor(row, "truncation")
+            self.moments.append(Badge(at_ns, follower, text, "bad", place, said))
             replica.truncate(offset)
             self._show(at_ns, follower)
         text = f"fetch from {offset} (round {row['round']})"
+        message = anchor(row, "request"), request_in_words(row, self._names)
         if row["request_fate"] != "passed":
             lost = row["forwarded_ns"] is None
             text = f"{text}: {_fate(row['request_fate'], row['held_ns'])}"
-            self.moments.append(Arrow(at_ns, follower, leader, text, "bad", lost=lost))
+            self.moments.append(Arrow(at_ns, follower, leader, text, "bad", lost, *message))
         elif row["responded_ns"] is not None and self._moves(row):
-            self.moments.append(Arrow(at_ns, follower, leader, text))
+            self.moments.append(Arrow(at_ns, follower, leader, text, "plain", False, *message))
 
     def _moves(self, row: Row) -> bool:
         """Whether a round brings its follower anything, or would have."""
@@ -200,14 +230,15 @@ class Story:
         text = ", ".join(part for part in (records, f"HW {mark}") if part)
         if mark is not None and mark > source.high_watermark:
             self._raise(at_ns, leader, mark)
+        message = anchor(row, "response"), response_in_words(row, self._names)
         if row["delivered_ns"] is None:
-            fate = _fate(row["response_fate"], row["held_ns"])
-            self.moments.append(Arrow(at_ns, leader, follower, f"{text}: {fate}", "bad", lost=True))
+            text = f"{text}: {_fate(row['response_fate'], row['held_ns'])}"
+            self.moments.append(Arrow(at_ns, leader, follower, text, "bad", True, *message))
             return
         tone: Tone = "plain"
         if row["response_fate"] == "held":
             text, tone = f"{text}: {_fate('held', row['held_ns'])}", "bad"
-        self.moments.append(Arrow(at_ns, leader, follower, text, tone))
+        self.moments.append(Arrow(at_ns, leader, follower, text, tone, False, *message))
         for offset, value in zip(
             range(row["fetch_offset"], end or row["fetch_offset"]), brought, strict=False
         ):
@@ -276,6 +307,26 @@ _BADGES: Final = {
     "restart": "started",
     "stop": "stopped",
 }
+
+
+def _operation_in_words(row: Row) -> str:
+    """A send or a poll of one record: what was asked, and how it ended."""
+    where = f"{row['topic']}-{row['partition']}"
+    who = f"operation {row['operation']} of process {row['process']}"
+    begun = f"Begun at {row['invoked_ns'] / 1e9:.3f} s"
+    ended = row["completed_ns"]
+    over = f", over at {ended / 1e9:.3f} s." if ended is not None else ", never over."
+    if row["f"] == "poll":
+        phase = "final read" if row["phase"] == "final" else "poll"
+        found = f"{row['value']} at offset {row['offset']}"
+        return f"A {phase} of {where} returned {found} ({who}). {begun}{over}"
+    how = {"ok": "acknowledged", "fail": "failed", "info": "its end is not known"}
+    at = "" if row["offset"] is None else f" at offset {row['offset']}"
+    error = f", {row['error']}" if row["error"] else ""
+    said = how.get(row["type"], "no completion was recorded")
+    return (
+        f"{row['value']} to {where}, acks={row['acks']} ({who}): {said}{at}{error}. {begun}{over}"
+    )
 
 
 def _fate(fate: str, held_ns: int) -> str:

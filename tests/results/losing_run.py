@@ -48,17 +48,32 @@ RUN: Final = Run(
 
 def write_losing_run(directory: Path) -> Path:
     """The run as it is before it is checked."""
+    return _write(directory, RUN, loses=True)
+
+
+def write_held_twin(directory: Path) -> Path:
+    """The same steps on 0.11, judged: A does not truncate, and asks B from offset 2."""
+    run = replace(RUN, system="neaptide:0.11", expected="held")
+    _write(directory, run, loses=False)
+    write_table(directory / "anomalies", ANOMALIES, [])
+    verdict = {"verdict": "valid", "outcome": "held", "anomalies": {}, "operations": 4}
+    rest = {"reasons": [], "proofs": {"finished": True}, "made_by": {"rules": RULES_VERSION}}
+    write_json(directory / "verdict.json", {"run": directory.name, **verdict, **rest})
+    return directory
+
+
+def _write(directory: Path, run: Run, *, loses: bool) -> Path:
     directory.mkdir(parents=True)
     tables = {
-        "operations": (OPERATIONS, _operations()),
-        "fetch_rounds": (FETCH_ROUNDS, _rounds()),
-        "replicas": (REPLICAS, _replicas()),
+        "operations": (OPERATIONS, _operations(loses=loses)),
+        "fetch_rounds": (FETCH_ROUNDS, _rounds(loses=loses)),
+        "replicas": (REPLICAS, _replicas(loses=loses)),
     }
     written = {
         name: write_table(directory / name, schema, _tuples(schema, rows))
         for name, (schema, rows) in tables.items()
     }
-    write_run(directory, replace(RUN, written=written))
+    write_run(directory, replace(run, written=written))
     return directory
 
 
@@ -85,7 +100,7 @@ def write_verdict(directory: Path) -> None:
     )
 
 
-def _operations() -> Iterator[dict[str, Any]]:
+def _operations(*, loses: bool) -> Iterator[dict[str, Any]]:
     yield _operation(0, -2, "leader", 900, leader_epoch=0, value=_leader(C, [A, B, C]))
     yield _send(1, "m1", 0, 1_000, 1_400)
     hold = {"response": "fetch", "from": "C", "to": "A", "where": "high_watermark >= 2"}
@@ -100,10 +115,11 @@ def _operations() -> Iterator[dict[str, Any]]:
     yield _operation(9, -1, "nemesis", 9_500, value=json.dumps({"heal": {}}))
     yield _operation(10, -1, "nemesis", 9_600, value=json.dumps({"restart": {"broker": "C"}}))
     yield _operation(11, -1, "nemesis", 9_650, value=json.dumps({"restart": {"broker": "B"}}))
-    yield _poll(12, 0, "m1", 11_000, "final")
+    for row, value in enumerate(("m1",) if loses else ("m1", "m2")):
+        yield _poll(12, row, value, 11_000, "final")
 
 
-def _rounds() -> Iterator[dict[str, Any]]:
+def _rounds(*, loses: bool) -> Iterator[dict[str, Any]]:
     """Of C's epoch: B and A fetch m1, idle a while, fetch m2, learn of the high watermark 2."""
     for follower, late in ((B, 0), (A, 20)):
         yield _round(follower, C, 0, 1, 950 + late, 1_010 + late, 0, hw=0, bytes=70)
@@ -114,18 +130,22 @@ def _rounds() -> Iterator[dict[str, Any]]:
         yield _round(follower, C, 0, 9, 4_110 + late, 4_210 + late, 1, hw=1, bytes=70)
     yield _round(B, C, 0, 10, 4_250, 4_810, 2, hw=2)
     yield _round(A, C, 0, 10, 4_270, 4_811, 2, hw=2, response="held", discarded=3_100)
-    yield _round(A, B, 1, 1, 6_007, None, 1, request="held", discarded=3_200)
-    yield _round(C, A, 2, 1, 9_900, 9_910, 1, hw=1)
-    yield _round(B, A, 2, 1, 9_950, 9_960, 1, hw=1)
+    end = 1 if loses else 2
+    yield _round(A, B, 1, 1, 6_007, None, end, request="held", discarded=3_200)
+    yield _round(C, A, 2, 1, 9_900, 9_910, end, hw=end)
+    yield _round(B, A, 2, 1, 9_950, 9_960, end, hw=end)
 
 
-def _replicas() -> Iterator[dict[str, Any]]:
+def _replicas(*, loses: bool) -> Iterator[dict[str, Any]]:
+    values = ("m1",) if loses else ("m1", "m2")
     for broker in (A, B, C):
-        yield {
-            "broker": broker, "topic": "t", "partition": 0, "offset": 0, "batch_base_offset": 0,
-            "value": "m1", "control": False, "log_start_offset": 0, "log_end_offset": 1,
-            "high_watermark": 1,
-        }  # fmt: skip
+        for offset, value in enumerate(values):
+            yield {
+                "broker": broker, "topic": "t", "partition": 0, "offset": offset,
+                "batch_base_offset": offset, "value": value, "control": False,
+                "log_start_offset": 0, "log_end_offset": len(values),
+                "high_watermark": len(values),
+            }  # fmt: skip
 
 
 def _operation(

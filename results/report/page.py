@@ -1,0 +1,286 @@
+"""What a page about one run shows: texts, tables, diagrams, plots. Pure but for the plots.
+
+The same for the report file and for the page that `neaptide serve` makes of the same templates; how
+a page leads elsewhere is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from neaptide.results.report import evidence, lag, over_time, plots
+from neaptide.results.report.closeup import Closeup, around, close_up
+from neaptide.results.report.diagram import draw
+from neaptide.results.report.fate import fates
+from neaptide.results.report.layout import Drawing, lay_out
+from neaptide.results.report.rounds import first_drawn, rounds_about
+from neaptide.results.report.rows import Row, RunData, fault_of
+from neaptide.results.report.story import Arrow, Badge, Line, Moment, Story
+
+_STORY_OPERATIONS_MAX: Final = 400
+_STORY_ROUNDS_MAX: Final = 5_000
+_GONE_MAX: Final = 5
+_FATES_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One picture over time. `title`: what it shows, for who cannot see it."""
+
+    name: str
+    title: str
+    is_there: Callable[[RunData], bool]
+    draw: Callable[[RunData], str | None]
+
+
+PLOTS: Final = (
+    Plot(
+        "load",
+        "Sends by outcome, latency, unseen records and lag, availability over time",
+        lambda data: data.series.num_rows > 0,
+        over_time.load,
+    ),
+    Plot(
+        "lag",
+        "Time since each follower's last fetch",
+        lambda data: data.fetch_rounds.num_rows > 0 and _measures(data),
+        lag.lag,
+    ),
+    Plot(
+        "leaders",
+        "Leader of each partition over time",
+        lambda data: data.run.kind == "random" and bool(data.rows_of("leader")),
+        plots.leaders,
+    ),
+    Plot(
+        "watermarks",
+        "Log end offset and high watermark of each follower over time",
+        lambda data: data.fetch_rounds.num_rows > 0,
+        plots.watermarks,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a diagram in words; `anchor` is its id in the page."""
+
+    anchor: str
+    at: str
+    source: str
+    destination: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseupPicture:
+    """The rounds around one record, as a diagram."""
+
+    record: str
+    partition: int
+    diagram: str
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRow:
+    """One record of which something was found; `link`: to its round, None where none is drawn."""
+
+    anomalies: str
+    record: str
+    place: str
+    acknowledged: str
+    read: str
+    on_disk: str
+    link: str | None
+
+
+# Where an anomaly's round is to be seen, by record and partition: None where nowhere.
+LinkTo = Callable[[str, int], str | None]
+
+
+def page_of(
+    data: RunData, drawn_plots: Sequence[str], link_to: LinkTo = lambda record, partition: None
+) -> dict[str, Any]:
+    """What the templates `run_summary.html` and `run_body.html` use.
+
+    `drawn_plots`: HTML of each plot. `link_to`: where a record's rounds are that this page does not
+    draw.
+    """
+    outcome = data.verdict.get("outcome", "unknown")
+    verdict = data.verdict.get("verdict", "unknown")
+    shown, more = evidence.records(data)
+    under_load = data.run.kind == "random"
+    drawing = drawing_of(data)
+    found = close_up(data) if under_load else None
+    closeup = None if found is None else drawing_around(data, found)
+    return {
+        "run": data.run,
+        "badge": verdict if under_load else outcome,
+        "verdict": verdict,
+        "outcome": outcome,
+        "agrees": data.run.expected == outcome if data.run.expected else None,
+        "is_judged": "verdict" in data.verdict,
+        "reasons": data.verdict.get("reasons", []),
+        "proofs": _proofs(data.verdict.get("proofs", {})),
+        "operations": data.verdict.get("operations", data.operation_rows),
+        "is_cut": data.is_cut,
+        "counts": evidence.anomaly_counts(data),
+        "records": _found_rows(data, shown, closeup or drawing, link_to),
+        "more_records": more,
+        "fates": [str(fate) for fate in fates(data, _FATES_MAX)],
+        "diagram": draw(drawing, anchored=closeup is None, prefix="all-"),
+        "messages": messages_of(drawing) if closeup is None else (),
+        "left_out": drawing.left_out,
+        "closeup": None
+        if found is None or closeup is None
+        else CloseupPicture(found.record, found.partition, draw(closeup), messages_of(closeup)),
+        "steps": data.left_out,
+        "logs": _final_logs(data) if not under_load else [],
+        "plots": drawn_plots,
+        "faults": [
+            (f"{begun_s:.2f} s", f"{ended_s - begun_s:.2f} s", name)
+            for begun_s, ended_s, name in plots.fault_spans(data.rows_of("nemesis"))
+        ],
+    }
+
+
+def _measures(data: RunData) -> bool:
+    return any(fault_of(row)[0] == "measured" for row in data.rows_of("nemesis"))
+
+
+def _found_rows(
+    data: RunData, shown: Iterable[evidence.RecordEvidence], drawing: Drawing, link_to: LinkTo
+) -> list[FoundRow]:
+    drawn = {message.anchor for message in drawing.messages}
+    rounds = data.fetch_rounds
+    rows = []
+    for each in shown:
+        about = each.about
+        partition, offset = about["partition"], about["offset"]
+        link = None
+        if partition is not None:
+            mine = rounds.filter(pc.equal(rounds["partition"], partition)).slice(
+                0, _STORY_ROUNDS_MAX
+            )
+            candidates = rounds_about(mine.to_pylist(), about["topic"], partition, offset)
+            anchor = first_drawn(candidates, drawn)
+            link = f"#{anchor}" if anchor else link_to(each.record, partition)
+        rows.append(
+            FoundRow(
+                each.anomalies,
+                each.record,
+                each.place,
+                each.acknowledged,
+                each.read,
+                each.on_disk,
+                link,
+            )
+        )
+    return rows
+
+
+def messages_of(drawing: Drawing) -> tuple[Message, ...]:
+    return tuple(_message(moment) for moment in drawing.messages)
+
+
+def _message(moment: Arrow | Badge) -> Message:
+    at = f"{moment.at_ns / 1e9:.3f} s"
+    match moment:
+        case Arrow():
+            return Message(moment.anchor, at, moment.source, moment.destination, moment.says)
+        case Badge():
+            return Message(moment.anchor, at, moment.lifeline, "", moment.says)
+
+
+def drawing_of(data: RunData) -> Drawing:
+    """The whole story of partition 0, laid out."""
+    guilty = {str(row["value"]) for row in data.anomalies if row["value"] is not None}
+    return lay_out(moments_of(data), lifelines(data), guilty)
+
+
+def drawing_around(data: RunData, found: Closeup) -> Drawing:
+    """The rounds around one record, laid out."""
+    moments = Story(data.names, found.partition).in_order(found.operations, found.rounds)
+    return lay_out(moments, lifelines(data), {found.record})
+
+
+def closeup_picture(data: RunData, record: str, partition: int) -> CloseupPicture | None:
+    """Of any record that was acknowledged; None: no round around it is known."""
+    found = around(data, record, partition)
+    if found is None:
+        return None
+    drawing = drawing_around(data, found)
+    return CloseupPicture(record, partition, draw(drawing), messages_of(drawing))
+
+
+def _proofs(held: Mapping[str, bool | None]) -> list[tuple[str, str]]:
+    """Each thing that had to hold, in words, and whether it did; those that did not come first."""
+    words = {False: "no", True: "yes", None: "not needed"}
+    rows = [(name.replace("-", " "), words[held[name]]) for name in held]
+    return sorted(rows, key=lambda row: list(words.values()).index(row[1]))
+
+
+def lifelines(data: RunData) -> list[str]:
+    """Brokers from left to right: in the order in which they are assigned, the leader first."""
+    names = list(data.run.brokers)
+    schedule = data.run.schedule
+    if isinstance(schedule, dict):
+        topics = schedule.get("cluster", {}).get("topics", {})
+        for topic in topics.values():
+            first = [str(name) for name in topic.get("assignment", [[]])[0]]
+            return [*first, *(name for name in names if name not in first)]
+    return names
+
+
+def moments_of(data: RunData) -> list[Moment]:
+    """The story of partition 0; under load, of faults, leaders and the records in question only."""
+    operations = _operations_of_interest(data)
+    rounds: Sequence[Row] = []
+    if data.run.kind == "scenario":
+        chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
+        rounds = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
+    moments = Story(data.names, 0).in_order(operations, rounds)
+    gone = evidence.nowhere(data)[:_GONE_MAX]
+    if gone and moments:
+        text = f"at the end, on no replica: {', '.join(gone)}"
+        moments.append(Line(moments[-1].at_ns, text, "bad"))
+    return moments
+
+
+def _operations_of_interest(data: RunData) -> list[Row]:
+    table = data.operations
+    few = pc.is_in(table["f"], pa.array(["nemesis", "leader"]))
+    values = {row["value"] for row in data.anomalies if row["value"]}
+    if data.run.kind == "scenario":
+        wanted = table
+    else:
+        named = pc.is_in(table["value"], pa.array(sorted(values)[:10], pa.string()))
+        wanted = table.filter(pc.or_(few, named))
+    rows: list[Row] = wanted.sort_by("invoked_ns").slice(0, _STORY_OPERATIONS_MAX).to_pylist()
+    return rows
+
+
+def _final_logs(data: RunData) -> list[tuple[str, list[tuple[int, str, bool]]]]:
+    """Each replica's log as its disk had it: (offset, value, whether another replica differs)."""
+    rows = sorted(
+        (row for row in data.replicas.slice(0, 2_000).to_pylist() if row["partition"] == 0),
+        key=lambda row: (row["broker"], row["offset"] or 0),
+    )
+    by_offset: dict[int, set[str | None]] = {}
+    for row in rows:
+        if row["offset"] is not None:
+            by_offset.setdefault(row["offset"], set()).add(row["value"])
+    logs: dict[str, list[tuple[int, str, bool]]] = {}
+    for row in rows:
+        name = data.names.get(row["broker"], str(row["broker"]))
+        log = logs.setdefault(name, [])
+        if row["offset"] is not None:
+            differs = len(by_offset[row["offset"]]) > 1
+            log.append((row["offset"], str(row["value"]), differs))
+    return list(logs.items())
