@@ -78,8 +78,8 @@ def response_in_words(row: Row, names: Mapping[int, str]) -> str:
 def rounds_about(
     rounds: Iterable[Row], topic: str | None, partition: int | None, offset: int | None
 ) -> list[str]:
-    """Anchors of the messages by which what stood at an offset was lost, the most
-    important first: where it was truncated, the high watermark above it that did not arrive, what brought it.
+    """Anchors of the messages by which what stood at an offset was lost, the most important
+    first: where it was truncated, the high watermark above it that did not arrive, what brought it.
     """
     if partition is None or offset is None:
         return []
