@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -21,7 +21,15 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.ledger import reap_orphans
 from neaptide.clusters.hosts.place import Place, check_place, parse_place
-from neaptide.harness import cli_check, cli_replay, cli_scenarios, cli_search, cli_shrink, output
+from neaptide.harness import (
+    cli_check,
+    cli_nightly,
+    cli_replay,
+    cli_scenarios,
+    cli_search,
+    cli_shrink,
+    output,
+)
 from neaptide.harness.exits import Exit, status_of, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import (
@@ -34,6 +42,7 @@ from neaptide.harness.options import (
     KafkaHome,
     Matrix,
     Nemesis,
+    NoCheck,
     Nodes,
     RetriesUnknown,
     Seed,
@@ -220,6 +229,7 @@ def run(
             rich_help_panel=VERDICT,
         ),
     ] = 1,
+    no_check: NoCheck = False,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
@@ -233,7 +243,7 @@ def run(
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))
-        _run_scenario(file, workload, chosen, number, json, place, min_acked)
+        _run_scenario(file, workload, chosen, number, json, place, min_acked, no_check)
     else:
         from neaptide.harness.random_asked import (
             RandomRun,
@@ -270,7 +280,7 @@ def run(
             found.parse_options(_pairs("--option", option or [])),
             ids,
         )
-        _run_workload(check(asked), json)
+        _run_workload(check(asked), json, no_check)
 
 
 def _run_scenario(
@@ -281,6 +291,7 @@ def _run_scenario(
     json: bool,
     place: Place,
     min_acked: int,
+    no_check: bool,
 ) -> None:
     """`where`: what the command was given, so that it can be repeated."""
     from neaptide.harness.checking import SparkStart, check_and_report
@@ -291,16 +302,18 @@ def _run_scenario(
     check_place(place, _tell_line)
     find_java()
     output.err.print(f"seed {seed}")
-    spark = SparkStart()
+    spark = None if no_check else SparkStart()
     with output.telling(len(scenario.steps)) as teller:
         played = asyncio.run(play(scenario, system, seed, where, teller.tell, place, min_acked))
+        if spark is None:
+            _finish_unchecked(played.run, json)
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
     _finish_run(played.run, verdict, played.disagreements, json, where)
 
 
-def _run_workload(asked: RandomRun, json: bool) -> None:
+def _run_workload(asked: RandomRun, json: bool, no_check: bool) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
 
@@ -319,11 +332,27 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
 
     with output.telling(asked.time_s) as teller:
         directory = asyncio.run(run_random(asked, tell))
+        if no_check:
+            _finish_unchecked(directory, json)
         teller.tell("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
     _finish_run(directory, verdict, (), json)
+
+
+def _finish_unchecked(run: Path, json: bool) -> NoReturn:
+    """Status 0 says that the run was recorded to its end, and nothing else."""
+    record = read_run(run)
+    if json:
+        document = {"run": str(run), "verdict": "unchecked", "status": record.status}
+        output.print_json(document)
+    else:
+        what = f"{record.status}, not checked: {output.shown(run)}"
+        output.out.print(f"{what}\ncheck it: neaptide check {output.shown(run)}", markup=False)
+        if record.aim is not None and not record.aim.hit:
+            output.out.print(f"  {record.aim.why}", markup=False)
+    raise typer.Exit(Exit.AGREES if record.status == "finished" else Exit.UNKNOWN)
 
 
 def _pairs(option: str, given: list[str]) -> dict[str, str]:
@@ -434,6 +463,7 @@ app.command()(cli_check.check)
 app.command()(cli_search.explore)
 app.command()(cli_replay.replay)
 app.command("shrink")(cli_shrink.shrink_)
+app.command()(cli_nightly.nightly)
 app.command("list")(cli_scenarios.list_)
 app.command()(cli_scenarios.new)
 app.command()(cli_scenarios.explain)

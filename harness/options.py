@@ -50,6 +50,14 @@ RetriesUnknown = Annotated[
         rich_help_panel=VERDICT,
     ),
 ]
+NoCheck = Annotated[
+    bool,
+    typer.Option(
+        "--no-check",
+        help="Record only; `neaptide check` judges it. Status 0: it was recorded to its end.",
+        rich_help_panel=VERDICT,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(help="Of every random choice; drawn and printed if you give none."),
