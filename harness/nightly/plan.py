@@ -18,7 +18,7 @@ from neaptide.nemesis.drawn.schedule import parse_faults
 from neaptide.workloads.catalog import find_workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 
-_UNITS: Final = {"": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?B)")
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")

@@ -115,7 +115,7 @@ def news_of(play: Play, verdict: str, outcome: str, key: str, known: Known) -> N
         if is_bad:
             return "known"
         return "quiet" if play.expected not in (None, "held", outcome) else ""
-    if not is_bad:
+    if not is_bad or play.kind not in ("pairs", "swarm"):
         return ""
     return "known" if key in known.keys else "new"
 
