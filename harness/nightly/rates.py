@@ -29,21 +29,23 @@ _BY_SECOND: Final = """
 def rates_of(spark: SparkSession, runs: Sequence[Path]) -> dict[Path, list[Rate]]:
     """Of runs that can be read; the others have none."""
     from neaptide.checkers.material import open_run
+    from neaptide.checkers.pipeline.limits import sized_for
     from neaptide.checkers.pipeline.tables import read
     from neaptide.results.report.plots import fault_spans
 
     materials = [one for one in map(open_run, runs) if one.files["operations"]]
     if not materials:
         return {}
-    operations = read(spark, "operations", materials)
-    sends = operations.where("f = 'send'")
     counted: dict[int, dict[int, int]] = defaultdict(dict)
-    for row in spark.sql(_BY_SECOND, sends=sends).collect():
-        counted[row["run"]][row["second"]] = row["acknowledged"]
     steps: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    faults = operations.where("f = 'nemesis'").select("run", "invoked_ns", "row", "value")
-    for row in faults.collect():
-        steps[row["run"]].append(row.asDict())
+    with sized_for(spark, materials):
+        operations = read(spark, "operations", materials)
+        sends = operations.where("f = 'send'")
+        for row in spark.sql(_BY_SECOND, sends=sends).collect():
+            counted[row["run"]][row["second"]] = row["acknowledged"]
+        faults = operations.where("f = 'nemesis'").select("run", "invoked_ns", "row", "value")
+        for row in faults.collect():
+            steps[row["run"]].append(row.asDict())
     return {
         material.directory: rates(counted[number], _named(fault_spans(_in_order(steps[number]))))
         for number, material in enumerate(materials)

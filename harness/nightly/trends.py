@@ -99,6 +99,7 @@ def wilson(count: int, of: int) -> tuple[float, float] | None:
 
 def trends(spark: SparkSession, nights: Path) -> dict[str, Any]:
     """All tables of the page, as JSON has them. Nights without a row count, too."""
+    from neaptide.checkers.pipeline.limits import sized_for
     from neaptide.checkers.pipeline.tables import spark_schema
 
     all_nights = nights_in(nights)
@@ -107,22 +108,25 @@ def trends(spark: SparkSession, nights: Path) -> dict[str, Any]:
         rows = spark.read.schema(spark_schema(SCHEMA)).parquet(*files)
     else:
         rows = spark.createDataFrame([], spark_schema(SCHEMA))
-    items = spark.sql(_ITEMS, rows=rows).persist()
+    with sized_for(spark, []):  # a row a play: few, as rows of Spark go
+        items = spark.sql(_ITEMS, rows=rows).persist()
 
-    def asked(query: str) -> Table:
-        return [row.asDict() for row in spark.sql(query, items=items).collect()]
+        def asked(query: str) -> Table:
+            return [row.asDict() for row in spark.sql(query, items=items).collect()]
 
-    try:
-        return {
-            "nights": _with_journals(asked(_NIGHTS), all_nights),
-            "findings": _with_files(asked(_FINDINGS), all_nights),
-            "known": asked(_KNOWN),
-            "cells": [_with_interval(cell) for cell in asked(_CELLS)],
-            "unknowns": [{**one, "systems": sorted(one["systems"])} for one in asked(_UNKNOWNS)],
-            "faults": asked(_FAULTS),
-        }
-    finally:
-        items.unpersist()
+        try:
+            return {
+                "nights": _with_journals(asked(_NIGHTS), all_nights),
+                "findings": _with_files(asked(_FINDINGS), all_nights),
+                "known": asked(_KNOWN),
+                "cells": [_with_interval(cell) for cell in asked(_CELLS)],
+                "unknowns": [
+                    {**one, "systems": sorted(one["systems"])} for one in asked(_UNKNOWNS)
+                ],
+                "faults": asked(_FAULTS),
+            }
+        finally:
+            items.unpersist()
 
 
 def _with_interval(cell: Mapping[str, Any]) -> dict[str, Any]:

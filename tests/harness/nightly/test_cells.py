@@ -58,9 +58,7 @@ def test_the_pairs_that_can_be_are_those_of_all_combinations_that_can() -> None:
         for combo in SPACE.combos
         for m in FREE["set m"]
         for n in FREE["set n"]
-        for pair in pairs_of(
-            {**dict(zip(BOUND, combo, strict=True)), "set m": m, "set n": n}
-        )
+        for pair in pairs_of({**dict(zip(BOUND, combo, strict=True)), "set m": m, "set n": n})
     }
     assert possible_pairs(SPACE) == by_hand
 

@@ -221,7 +221,7 @@ def test_a_night_is_of_one_process(tmp_path: Path) -> None:
 
 
 def test_the_last_night_that_is_not_over_goes_on(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="There is no night in .* that was cut off"):
+    with pytest.raises(UsageError, match=r"There is no night in .* that was cut off"):
         last_unfinished(tmp_path)
     for name in ("2026-01-01", "2026-01-02", "2026-01-03"):
         (tmp_path / name).mkdir()

@@ -44,7 +44,7 @@ def test_what_is_wrong_is_said_with_its_key(tmp_path: Path, text: str, says: str
 
 
 def test_a_plan_that_is_not_there_is_said() -> None:
-    with pytest.raises(UsageError, match="The plan no.toml cannot be read: No such file"):
+    with pytest.raises(UsageError, match=r"The plan no\.toml cannot be read: No such file"):
         load_plan(Path("no.toml"))
 
 
