@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -30,12 +30,14 @@ from neaptide.harness import (
     cli_shrink,
     output,
 )
-from neaptide.harness.exits import Exit, status_of, verdict_status
+from neaptide.harness.exits import Exit, status_of
+from neaptide.harness.failing import parse_fail_on, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import (
     CLUSTER,
     LOAD,
     VERDICT,
+    FailOn,
     Host,
     Image,
     Json,
@@ -229,6 +231,7 @@ def run(
             rich_help_panel=VERDICT,
         ),
     ] = 1,
+    fail_on: FailOn = "anomaly",
     no_check: NoCheck = False,
     seed: Seed = None,
     json: Json = False,
@@ -237,13 +240,14 @@ def run(
     from neaptide.harness.catalog import scenario_files
     from neaptide.harness.systems import brokers_of, parse_systems
 
+    words = None if no_check else parse_fail_on(fail_on)
     place = parse_place(host, image, nodes)
     number = _seed(seed)
     [chosen] = parse_systems([system], kafka_home, place.image)
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))
-        _run_scenario(file, workload, chosen, number, json, place, min_acked, no_check)
+        _run_scenario(file, workload, chosen, number, json, place, min_acked, words)
     else:
         from neaptide.harness.random_asked import (
             RandomRun,
@@ -280,7 +284,7 @@ def run(
             found.parse_options(_pairs("--option", option or [])),
             ids,
         )
-        _run_workload(check(asked), json, no_check)
+        _run_workload(check(asked), json, words)
 
 
 def _run_scenario(
@@ -291,9 +295,10 @@ def _run_scenario(
     json: bool,
     place: Place,
     min_acked: int,
-    no_check: bool,
+    fail_on: Sequence[str] | None,
 ) -> None:
-    """`where`: what the command was given, so that it can be repeated."""
+    """`where`: what the command was given, so that it can be repeated. `fail_on`: None: it is not
+    checked."""
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.play import play
     from neaptide.nemesis.scenario import load_scenario
@@ -302,18 +307,18 @@ def _run_scenario(
     check_place(place, _tell_line)
     find_java()
     output.err.print(f"seed {seed}")
-    spark = None if no_check else SparkStart()
+    spark = None if fail_on is None else SparkStart()
     with output.telling(len(scenario.steps)) as teller:
         played = asyncio.run(play(scenario, system, seed, where, teller.tell, place, min_acked))
-        if spark is None:
+        if spark is None or fail_on is None:
             _finish_unchecked(played.run, json)
         teller.tell("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
-    _finish_run(played.run, verdict, played.disagreements, json, where)
+    _finish_run(played.run, verdict, played.disagreements, json, fail_on, where)
 
 
-def _run_workload(asked: RandomRun, json: bool, no_check: bool) -> None:
+def _run_workload(asked: RandomRun, json: bool, fail_on: Sequence[str] | None) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
 
@@ -332,13 +337,13 @@ def _run_workload(asked: RandomRun, json: bool, no_check: bool) -> None:
 
     with output.telling(asked.time_s) as teller:
         directory = asyncio.run(run_random(asked, tell))
-        if no_check:
+        if fail_on is None:
             _finish_unchecked(directory, json)
         teller.tell("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
-    _finish_run(directory, verdict, (), json)
+    _finish_run(directory, verdict, (), json, fail_on)
 
 
 def _finish_unchecked(run: Path, json: bool) -> NoReturn:
@@ -366,11 +371,16 @@ def _pairs(option: str, given: list[str]) -> dict[str, str]:
 
 
 def _finish_run(
-    run: Path, verdict: Any, disagreements: tuple[str, ...], json: bool, where: str = ""
+    run: Path,
+    verdict: Any,
+    disagreements: tuple[str, ...],
+    json: bool,
+    fail_on: Sequence[str],
+    where: str = "",
 ) -> None:
     from neaptide.harness import ci
 
-    status = verdict_status([verdict])
+    status = verdict_status([verdict], fail_on)
     if disagreements and status is Exit.AGREES:
         status = Exit.ANOMALY
     ci.report(ci.judged([(run, verdict.to_json())], [status is Exit.AGREES], files=[where]))

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,10 +114,10 @@ def nightly(
 ) -> None:
     """Try systems, clients and faults in combination for hours; keep and shrink what is found."""
     from neaptide.harness.checking import check_spark
-    from neaptide.harness.nightly.failing import parse_fail_on
+    from neaptide.harness.failing import parse_fail_on
     from neaptide.harness.nightly.state import Journal, last_unfinished
 
-    words = parse_fail_on(fail_on)
+    words = parse_fail_on(fail_on, of_a_night=True)
     check_spark(master, None)
     nights = nights.absolute()
     if resume:
@@ -136,6 +136,9 @@ def nightly(
             used_s=journal.state.used_s,
         )  # fmt: skip
         status = _go_on(directory, journal, asked, nights, words, junit, json)
+    except KeyboardInterrupt:
+        _say("`neaptide nightly --resume` goes on with this night")
+        raise
     finally:
         journal.close()
     raise typer.Exit(status)
@@ -262,7 +265,7 @@ def _ended(
     junit: Path | None,
 ) -> dict[str, Any]:
     """Everything that is written when a night is over; the document of --json."""
-    from neaptide.harness.nightly.failing import last_words, status_of
+    from neaptide.harness.failing import last_words, status_of
     from neaptide.harness.nightly.junit import write_junit
     from neaptide.harness.nightly.page import write_page
     from neaptide.harness.nightly.rows import write_rows
@@ -280,15 +283,23 @@ def _ended(
     write_json(directory / SUMMARY, summary)
     text = markdown(summary, page)
     write_text(directory / MARKDOWN, text)
-    _add_to_github(text)
+    _add_to_github(text, rows, fail_on)
     if junit is not None:
         write_junit(rows, junit)
     output.err.print(text, markup=False)
     return summary
 
 
-def _add_to_github(text: str) -> None:
-    """The summary of the job, where CI has one."""
+def _add_to_github(text: str, rows: Sequence[Mapping[str, Any]], fail_on: Sequence[str]) -> None:
+    """The summary of the job, where CI has one, and an annotation for each row that fails."""
+    from neaptide.harness import ci
+    from neaptide.harness.failing import fails
+
+    for row in rows if ci.is_github() else ():
+        if fails(row, fail_on):
+            title = f"{row['play']} on {row['system']}: {row['outcome']} {row['news']}".strip()
+            said = "\n".join([*row["reasons"], f"repeat: {row['repeat']}"])
+            _say(ci.annotation("", 1, title, said))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if not summary:
         return

@@ -50,6 +50,14 @@ RetriesUnknown = Annotated[
         rich_help_panel=VERDICT,
     ),
 ]
+FailOn = Annotated[
+    str,
+    typer.Option(
+        help="What makes the exit status 1, separated by commas: anomaly, unknown, an outcome as"
+        " lost, or a kind of anomaly as lost-write.",
+        rich_help_panel=VERDICT,
+    ),
+]
 NoCheck = Annotated[
     bool,
     typer.Option(

@@ -162,6 +162,9 @@ class Campaign:
         )
 
     def _known(self, say: Callable[[str], None]) -> Iterator[Play]:
+        if self.files and not live_hosts(self.plan):
+            say("known schedules are not played: the plan has no host for live runs")
+            return
         for file in self.files:
             if not file.is_file():
                 say(f"{file} is gone: it is not played")

@@ -27,14 +27,18 @@ _WORD: Final = re.compile(r"--(client|acks|brokers) (\S+)")
 
 
 def files_in(directories: Iterable[Path]) -> list[Path]:
-    """Raises UsageError where a directory is not there."""
-    found = []
+    """Of several of one name the first: who copies a finding changes what it expects.
+
+    Raises UsageError where a directory is not there.
+    """
+    found: dict[str, Path] = {}
     for directory in directories:
         if not directory.is_dir():
             raise UsageError(f"There is no directory {directory} of known schedules.")
-        names = (*directory.glob(f"*{saved_schedule.SUFFIX}"), *directory.glob("*.toml"))
-        found += sorted(names)
-    return found
+        files = (*directory.glob(f"*{saved_schedule.SUFFIX}"), *directory.glob("*.toml"))
+        for file in sorted(files):
+            found.setdefault(file.name, file)
+    return list(found.values())
 
 
 def key_in(file: Path) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +70,13 @@ SCHEMA: Final = pa.schema(
 )
 
 
+# A live run is no exact repetition: what lost nothing once may lose the next time.
+QUIET_PLAYS: Final = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known before a night: keys of anomalies, and known files that were quiet last."""
+    """What is known before a night: keys of anomalies; known files that lost nothing lately."""
 
     keys: frozenset[str] = frozenset()
     quiet: frozenset[str] = frozenset()
@@ -123,13 +128,17 @@ def news_of(play: Play, verdict: str, outcome: str, key: str, known: Known) -> N
 def known_after(rows: Iterable[Row], keys: Collection[str] = ()) -> Known:
     """What earlier nights make known. `keys`: those that known files name."""
     found = set(keys)
-    quiet: dict[str, bool] = {}
+    quiet: Counter[str] = Counter()  # plays since it lost
     for row in rows:
         if row["key"]:
             found.add(row["key"])
-        if row["kind"] == "known" and row["verdict"] in ("valid", "anomalous"):
-            quiet[row["of"]] = row["verdict"] == "valid"
-    return Known(frozenset(found), frozenset(of for of, is_quiet in quiet.items() if is_quiet))
+        if row["kind"] == "known" and row["verdict"] == "valid":
+            quiet[row["of"]] += 1
+        elif row["kind"] == "known" and row["verdict"] == "anomalous":
+            quiet[row["of"]] = 0
+    return Known(
+        frozenset(found), frozenset(of for of, plays in quiet.items() if plays >= QUIET_PLAYS)
+    )
 
 
 # --- rows ----------------------------------------------------------------------------------------

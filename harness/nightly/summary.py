@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.harness.nightly.failing import fails, last_words
+from neaptide.harness.failing import fails, last_words
 from neaptide.harness.nightly.state import State
 
 _LISTED: Final = 20

@@ -215,6 +215,12 @@ def test_known_files_are_played_on_the_systems_of_plan_and_file(tmp_path: Path) 
     file = saved_in(tmp_path, expect={"lost": ["neaptide:0.10"], "held": ["neaptide:0.11+"]})
     (tmp_path / "a.toml").write_bytes(scenario_files()["hw-truncation-loss"].read_bytes())
     assert [one.name for one in files_in([tmp_path])] == ["a.toml", "lost.json"]
+    own = tmp_path / "found"
+    own.mkdir()
+    (own / "lost.json").write_text("{}", encoding="utf-8")
+    (own / "other.json").write_text("{}", encoding="utf-8")
+    # Of one name the first: a user's copy of a finding says what should be.
+    assert files_in([tmp_path, own])[1:] == [tmp_path / "lost.json", own / "other.json"]
     systems = ("neaptide:0.10", "neaptide:2.1", "kafka:3.9.1")
     schedules = list(plays_of(file, systems, 9))
     assert [(one.of, one.expected) for one in schedules] == [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness.nightly.failing import last_words
+from neaptide.harness.failing import last_words
 from neaptide.harness.nightly.night import OVERHEAD_S
 from neaptide.harness.nightly.rows import Known
 from neaptide.harness.nightly.state import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -11,7 +12,7 @@ import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.exits import Exit
-from neaptide.harness.nightly.failing import fails, last_words, parse_fail_on, status_of
+from neaptide.harness.failing import fails, last_words, parse_fail_on, status_of, verdict_status
 from neaptide.harness.nightly.junit import write_junit
 from neaptide.harness.nightly.rates import rates
 from neaptide.harness.nightly.rows import (
@@ -94,12 +95,14 @@ def test_news_of_a_cell(kind: Kind, words: Words, keys: tuple[str, ...], news: s
 
 
 def test_what_earlier_nights_make_known() -> None:
+    def nights(of: str, *words: Words) -> list[Any]:
+        return [row(one, "known", item=f"known {of}", of=of) for one in words]
+
     rows = [
         row(LOST),
-        row(HELD, "known", item="known a@x", of="a@x"),
-        row(HELD, "known", item="known b@x", of="b@x"),
-        row(LOST, "known", item="known b@x", of="b@x"),
-        row(UNKNOWN, "known", item="known a@x", of="a@x"),
+        *nights("a@x", LOST, HELD, UNKNOWN, HELD, UNKNOWN, HELD),
+        *nights("b@x", HELD, HELD, HELD, LOST),
+        *nights("c@x", HELD, HELD),  # twice may be chance
     ]
     known = known_after(rows, ["other"])
     assert known.keys == {KEY, "other"}
@@ -165,7 +168,7 @@ OLD = row(LOST, known=Known(frozenset({KEY})))
 def test_which_rows_make_the_status_1(words: str, failing: list[Any]) -> None:
     every = [NEW, OLD, CAME_BACK, row(HELD), row(UNKNOWN), row(("unknown", "unavailable")),
              row(("anomalous", "diverged"))]  # fmt: skip
-    asked = parse_fail_on(words)
+    asked = parse_fail_on(words, of_a_night=True)
     # The last one is new as well, and an anomaly.
     expected = failing + ([every[-1]] if words in ("anomaly", "new", "new,regression") else [])
     assert [one for one in every if fails(one, asked)] == sorted(expected, key=every.index)
@@ -186,7 +189,24 @@ def test_which_rows_make_the_status_1(words: str, failing: list[Any]) -> None:
     ],
 )
 def test_the_exit_status(rows: list[Any], words: str, status: Exit) -> None:
-    assert status_of(rows, parse_fail_on(words)) is status
+    assert status_of(rows, parse_fail_on(words, of_a_night=True)) is status
+
+
+def test_of_runs_that_are_no_night_nothing_is_new() -> None:
+    with pytest.raises(UsageError, match="--fail-on 'new' must be one of anomaly, unknown, div"):
+        parse_fail_on("new")
+    lost = SimpleNamespace(verdict="anomalous", outcome="lost", anomalies={"unseen": 1})
+    cycle = SimpleNamespace(verdict="anomalous", outcome="unknown", anomalies={"G1a": 1})
+    held = SimpleNamespace(verdict="valid", outcome="held", anomalies={})
+    unknown: Any = SimpleNamespace(verdict="unknown", outcome="unknown", anomalies={"unseen": 1})
+    verdicts: list[Any] = [lost, cycle, held]
+    for words, of, status in (
+        (("anomaly",), verdicts, 1), (("lost",), verdicts, 1), (("unseen",), verdicts, 1),
+        (("duplicate",), verdicts, 0), (("anomalous",), [cycle], 1), (("lost",), [cycle], 0),
+        (("anomaly",), [held, unknown], 2), (("unknown",), [held, unknown], 1),
+        (("unseen",), [held, unknown], 2), (("anomaly",), [held], 0),
+    ):  # fmt: skip
+        assert verdict_status(of, words) == status, (words, of)
 
 
 @pytest.mark.parametrize("text", ["anomalies", "", " , ", "held", "new,old"])

@@ -4,20 +4,25 @@
     regression  a known schedule that came back  known      one that earlier nights have
     unknown     what proved nothing              lost, …    an outcome, or a kind of anomaly
 
-The rule: whatever is not failed on is still not fine: a night with an unknown that nobody fails on
-has the status 2, and so has one that has checked nothing.
+What is new, known or come back, a campaign alone can say (`nightly`).
+
+The rule: whatever is not failed on is still not fine: with an unknown that nobody fails on the
+status is 2, and so it is where nothing was checked.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from neaptide.checkers.anomalies import ANOMALIES
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.exits import Exit
-from neaptide.results.outcomes import ANOMALOUS, WORST_FIRST
+from neaptide.results.outcomes import ANOMALOUS, WORST_FIRST, observed
+
+if TYPE_CHECKING:
+    from neaptide.checkers.verdict import RunVerdict
 
 NEWS: Final = {"new": "new", "regression": "came back", "known": "known"}
 WORDS: Final = ("anomaly", *NEWS, "unknown")
@@ -25,18 +30,19 @@ DEFAULT: Final = ("anomaly",)
 Row = Mapping[str, Any]
 
 
-def parse_fail_on(text: str) -> tuple[str, ...]:
+def parse_fail_on(text: str, *, of_a_night: bool = False) -> tuple[str, ...]:
     """`anomaly`, `new,regression`, `lost,diverged`. Raises UsageError."""
+    known = WORDS if of_a_night else tuple(word for word in WORDS if word not in NEWS)
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     outcomes = (*WORST_FIRST[:-1], ANOMALOUS)
     for word in words:
-        if word not in (*WORDS, *outcomes, *ANOMALIES):
+        if word not in (*known, *outcomes, *ANOMALIES):
             raise UsageError(
-                f"--fail-on {word!r} must be one of {', '.join((*WORDS, *outcomes))},"
+                f"--fail-on {word!r} must be one of {', '.join((*known, *outcomes))},"
                 " or a kind of anomaly, as lost-write."
             )
     if not words:
-        raise UsageError(f"--fail-on needs a word: one of {', '.join(WORDS)}.")
+        raise UsageError(f"--fail-on needs a word: one of {', '.join(known)}.")
     return words
 
 
@@ -60,6 +66,20 @@ def status_of(rows: Sequence[Row], words: Sequence[str]) -> Exit:
         return Exit.ANOMALY
     concluded = [row for row in rows if row["verdict"] in ("valid", "anomalous")]
     return Exit.AGREES if concluded and len(concluded) == len(rows) else Exit.UNKNOWN
+
+
+def verdict_status(verdicts: Iterable[RunVerdict], words: Sequence[str] = DEFAULT) -> Exit:
+    """Of many runs: an anomaly counts more than what is not known."""
+    rows = [
+        {
+            "verdict": one.verdict,
+            "outcome": observed(one.verdict, one.outcome),
+            "anomalies": json.dumps(dict(one.anomalies)),
+            "news": "",
+        }
+        for one in verdicts
+    ]
+    return status_of(rows, words)
 
 
 def last_words(rows: Sequence[Row]) -> list[Row]:
