@@ -11,9 +11,9 @@ import secrets
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -23,6 +23,7 @@ from neaptide.clusters.hosts.ledger import reap_orphans
 from neaptide.clusters.hosts.place import Place, check_place, parse_place
 from neaptide.harness import (
     cli_check,
+    cli_nightly,
     cli_replay,
     cli_scenarios,
     cli_search,
@@ -31,18 +32,21 @@ from neaptide.harness import (
     cli_steps,
     output,
 )
-from neaptide.harness.exits import Exit, status_of, verdict_status
+from neaptide.harness.exits import Exit, status_of
+from neaptide.harness.failing import parse_fail_on, verdict_status
 from neaptide.harness.left_behind import REMOVERS
 from neaptide.harness.options import (
     CLUSTER,
     LOAD,
     VERDICT,
+    FailOn,
     Host,
     Image,
     Json,
     KafkaHome,
     Matrix,
     Nemesis,
+    NoCheck,
     Nodes,
     RetriesUnknown,
     Seed,
@@ -250,6 +254,8 @@ def run(
             rich_help_panel=VERDICT,
         ),
     ] = 1,
+    fail_on: FailOn = "anomaly",
+    no_check: NoCheck = False,
     seed: Seed = None,
     json: Json = False,
 ) -> None:
@@ -257,13 +263,14 @@ def run(
     from neaptide.harness.catalog import scenario_files
     from neaptide.harness.systems import brokers_of, parse_systems
 
+    words = None if no_check else parse_fail_on(fail_on)
     place = parse_place(host, image, nodes)
     number = _seed(seed)
     [chosen] = parse_systems([system], kafka_home, place.image)
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))
-        _run_scenario(file, workload, chosen, number, json, place, min_acked)
+        _run_scenario(file, workload, chosen, number, json, place, min_acked, words)
     else:
         from neaptide.harness.random_asked import (
             RandomRun,
@@ -302,7 +309,7 @@ def run(
             found.parse_options(_pairs("--option", option or [])),
             ids,
         )
-        _run_workload(check(asked), json)
+        _run_workload(check(asked), json, words)
 
 
 def _run_scenario(
@@ -313,8 +320,10 @@ def _run_scenario(
     json: bool,
     place: Place,
     min_acked: int,
+    fail_on: Sequence[str] | None,
 ) -> None:
-    """`where`: what the command was given, so that it can be repeated."""
+    """`where`: what the command was given, so that it can be repeated. `fail_on`: None: it is not
+    checked."""
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.play import play
     from neaptide.nemesis.scenario import load_scenario
@@ -323,16 +332,18 @@ def _run_scenario(
     check_place(place, _print_line)
     find_java()
     output.err.print(f"seed {seed}")
-    spark = SparkStart()
+    spark = None if fail_on is None else SparkStart()
     with output.reporting(len(scenario.steps)) as reporter:
         played = asyncio.run(play(scenario, system, seed, where, reporter.report, place, min_acked))
+        if spark is None or fail_on is None:
+            _finish_unchecked(played.run, json)
         reporter.report("checking with Spark")
         [verdict] = check_and_report(spark.session(), [played.run])
     spark.stop()
-    _finish_run(played.run, verdict, played.disagreements, json, where)
+    _finish_run(played.run, verdict, played.disagreements, json, fail_on, where)
 
 
-def _run_workload(asked: RandomRun, json: bool) -> None:
+def _run_workload(asked: RandomRun, json: bool, fail_on: Sequence[str] | None) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
 
@@ -351,11 +362,27 @@ def _run_workload(asked: RandomRun, json: bool) -> None:
 
     with output.reporting(asked.time_s) as reporter:
         directory = asyncio.run(run_random(asked, report))
+        if fail_on is None:
+            _finish_unchecked(directory, json)
         reporter.report("checking with Spark", asked.time_s)
         spark = SparkStart()
         [verdict] = check_and_report(spark.session(), [directory], plots=True)
     spark.stop()
-    _finish_run(directory, verdict, (), json)
+    _finish_run(directory, verdict, (), json, fail_on)
+
+
+def _finish_unchecked(run: Path, json: bool) -> NoReturn:
+    """Status 0 says that the run was recorded to its end, and nothing else."""
+    record = read_run(run)
+    if json:
+        document = {"run": str(run), "verdict": "unchecked", "status": record.status}
+        output.print_json(document)
+    else:
+        what = f"{record.status}, not checked: {output.shown(run)}"
+        output.out.print(f"{what}\ncheck it: neaptide check {output.shown(run)}", markup=False)
+        if record.aim is not None and not record.aim.hit:
+            output.out.print(f"  {record.aim.why}", markup=False)
+    raise typer.Exit(Exit.AGREES if record.status == "finished" else Exit.UNKNOWN)
 
 
 def _pairs(option: str, given: list[str]) -> dict[str, str]:
@@ -369,11 +396,16 @@ def _pairs(option: str, given: list[str]) -> dict[str, str]:
 
 
 def _finish_run(
-    run: Path, verdict: Any, disagreements: tuple[str, ...], json: bool, where: str = ""
+    run: Path,
+    verdict: Any,
+    disagreements: tuple[str, ...],
+    json: bool,
+    fail_on: Sequence[str],
+    where: str = "",
 ) -> None:
     from neaptide.harness import ci
 
-    status = verdict_status([verdict])
+    status = verdict_status([verdict], fail_on)
     if disagreements and status is Exit.AGREES:
         status = Exit.ANOMALY
     ci.report(ci.judged([(run, verdict.to_json())], [status is Exit.AGREES], files=[where]))
@@ -468,6 +500,7 @@ app.command()(cli_replay.replay)
 app.command("shrink")(cli_shrink.shrink_)
 app.command()(cli_steps.steps)
 app.command()(cli_serve.serve)
+app.command()(cli_nightly.nightly)
 app.command("list")(cli_scenarios.list_)
 app.command()(cli_scenarios.new)
 app.command()(cli_scenarios.explain)

@@ -13,8 +13,8 @@ import typer
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output
-from neaptide.harness.exits import verdict_status
-from neaptide.harness.options import Json
+from neaptide.harness.failing import parse_fail_on, verdict_status
+from neaptide.harness.options import FailOn, Json
 
 if TYPE_CHECKING:
     from neaptide.checkers.verdict import RunVerdict
@@ -94,6 +94,7 @@ def check(
     time_limit: TimeLimit = None,
     engine: EngineOption = Engine.duckdb,
     min_acked: MinAcked = None,
+    fail_on: FailOn = "anomaly",
     json: Json = False,
 ) -> None:
     """Check saved runs, or histories of Jepsen's Kafka workload, with Spark."""
@@ -109,6 +110,7 @@ def check(
         write_history,
     )
 
+    words = parse_fail_on(fail_on)
     if to_edn is not None and len(runs) != 1:
         raise UsageError("--to-edn writes one run: name one.")
     _check_following(runs, follow, stop_on_anomaly, remote)
@@ -135,7 +137,7 @@ def check(
     seconds = round(time.monotonic() - begun, 3)
     write_pages(directories, verdicts, html, junit)
     print_verdicts(directories, verdicts, seconds, json, early)
-    raise typer.Exit(verdict_status(verdicts))
+    raise typer.Exit(verdict_status(verdicts, words))
 
 
 def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | None) -> None:

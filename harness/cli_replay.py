@@ -7,7 +7,7 @@ import secrets
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -20,7 +20,10 @@ from neaptide.harness.options import Host, Image, Json, KafkaHome, Nodes, Retrie
 
 
 def replay(
-    file: Annotated[Path, typer.Argument(help="A scenario file, such as explore saves them.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="A scenario file of explore, or a schedule of nightly."),
+    ],
     system: Annotated[
         list[str] | None, typer.Option(help="A system to test, such as kafka:3.9.1. Repeatable.")
     ] = None,
@@ -37,6 +40,11 @@ def replay(
     json: Json = False,
 ) -> None:
     """Play a saved schedule, and compare the outcome with the one in the file."""
+    from neaptide.harness.saved_schedule import SUFFIX
+
+    if file.suffix == SUFFIX:
+        _check_saved(file, host, twice)
+        _replay_saved(file, system or [], repeat, retries_unknown, seed, json)
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.repro import Cell, report_to_ci, run_cells
     from neaptide.harness.systems import check_system_on, fetch, parse_systems
@@ -78,6 +86,47 @@ def replay(
         for result in results
     )
     raise typer.Exit(Exit.AGREES if good else Exit.ANOMALY)
+
+
+def _check_saved(file: Path, host: str, twice: bool) -> None:
+    if twice or host != "local":
+        raise UsageError(
+            f"{file} is the schedule of a random run, and says itself where it is played:"
+            " leave out --host and --twice."
+        )
+
+
+def _replay_saved(
+    file: Path, systems: list[str], repeat: int, retries: int, seed: int | None, json: bool
+) -> NoReturn:
+    """Each play is a command of its own that records; all are judged together."""
+    from neaptide.harness.checking import SparkStart
+    from neaptide.harness.replay_saved import Replayed, replay_saved
+    from neaptide.harness.saved_schedule import load
+
+    saved = load(file)
+    find_java()
+    wanted = systems or [saved.system]
+    with output.reporting(len(wanted) * repeat) as reporter, SparkStart() as spark:
+        replayed = replay_saved(
+            saved, file, wanted * repeat, spark.session, reporter.report, retries, seed
+        )
+    if json:
+        agrees = all(one.agrees for one in replayed)
+        output.print_json({"results": [one.to_json() for one in replayed], "agrees": agrees})
+    else:
+        columns = ("schedule", "system", "expected", "observed", "agrees", "anomalies")
+        output.print_table(columns, [one.row(file.stem) for one in replayed])
+        for one in replayed:
+            for reason in one.reasons:
+                output.out.print(f"  {one.system}: {reason}", markup=False)
+
+    def good(one: Replayed) -> bool:
+        return one.agrees if one.expected is not None else one.observed == "held"
+
+    if any(one.observed == "unknown" for one in replayed):
+        raise typer.Exit(Exit.UNKNOWN)
+    raise typer.Exit(Exit.AGREES if all(map(good, replayed)) else Exit.ANOMALY)
 
 
 def _play_twice(file: Path, system: str) -> None:

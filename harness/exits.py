@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from neaptide.clusters.errors import HostError, MissingPartError, RefusedError, UsageError
 from neaptide.harness.guard import IncidentError
@@ -18,9 +18,6 @@ from neaptide.results.errors import (
     StoreError,
 )
 from neaptide.workloads.errors import ClientsError
-
-if TYPE_CHECKING:
-    from neaptide.checkers.verdict import RunVerdict
 
 
 class Exit(IntEnum):
@@ -62,14 +59,6 @@ STATUS_OF_ERROR: Final[tuple[tuple[type[Exception], Exit], ...]] = (
     (NeaptideError, Exit.UNKNOWN),
     *((failure, Exit.UNKNOWN) for failure in RUN_FAILURES),
 )
-
-
-def verdict_status(verdicts: Iterable[RunVerdict]) -> Exit:
-    """Of many runs: an anomaly counts more than what is not known."""
-    words = {verdict.verdict for verdict in verdicts}
-    if "anomalous" in words:
-        return Exit.ANOMALY
-    return Exit.AGREES if words <= {"valid"} else Exit.UNKNOWN
 
 
 def status_of(error: Exception) -> Exit | None:

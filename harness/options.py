@@ -50,6 +50,22 @@ RetriesUnknown = Annotated[
         rich_help_panel=VERDICT,
     ),
 ]
+FailOn = Annotated[
+    str,
+    typer.Option(
+        help="What makes the exit status 1, separated by commas: anomaly, unknown, an outcome as"
+        " lost, or a kind of anomaly as lost-write.",
+        rich_help_panel=VERDICT,
+    ),
+]
+NoCheck = Annotated[
+    bool,
+    typer.Option(
+        "--no-check",
+        help="Record only; `neaptide check` judges it. Status 0: it was recorded to its end.",
+        rich_help_panel=VERDICT,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(

@@ -40,7 +40,7 @@ def write_junit(cases: Sequence[Case], path: Path) -> None:
 def _test_case(case: Case) -> TestCase:
     run = case.run
     about = "unreadable" if run is None else f"{run.name}.{run.system}"
-    test = TestCase(_text(case.name), classname=_text(about))
+    test = TestCase(writable(case.name), classname=writable(about))
     if case.anomalous:
         test.result = [_result(Failure, case, case.outcome, evidence(case, EVIDENCE_MAX))]
     elif case.unknown:
@@ -49,7 +49,7 @@ def _test_case(case: Case) -> TestCase:
     repeat = f"; to repeat: {run.repeat}" if run is not None and run.repeat else ""
     unproved = [] if case.unknown else [f"not proved: {reason}" for reason in case.reasons]
     said = [f"{case.operations} operations in {case.directory}{repeat}", *unproved]
-    test.system_out = _text("\n".join(said))
+    test.system_out = writable("\n".join(said))
     return test
 
 
@@ -57,8 +57,8 @@ def _result(
     kind: type[Failure] | type[Error], case: Case, word: str, sentences: Sequence[str]
 ) -> Failure | Error:
     first = case.found if kind is Failure else " ".join(case.reasons)
-    result = kind(_text(f"{word}: {first}"), word)
-    result.text = _text("\n".join(sentences))
+    result = kind(writable(f"{word}: {first}"), word)
+    result.text = writable("\n".join(sentences))
     return result
 
 
@@ -66,5 +66,6 @@ def _found_so_far(case: Case) -> list[str]:
     return evidence(case, EVIDENCE_MAX) if case.anomalies else []
 
 
-def _text(text: str) -> str:
+def writable(text: str) -> str:
+    """Without what XML has no way to write."""
     return _UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -218,14 +218,18 @@ def reap_orphans(
         with folder.with_suffix(".lock").open("w") as lock:
             # Or another's new namespace could be taken for an old one.
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return [
-                what
-                for path in sorted(folder.glob("*.jsonl"))
-                if _is_dead(path, here)
-                for what in _reap(path, removers or {})
-            ]
+            return list(_reap_all(folder, here, removers or {}))
     except OSError as error:
         raise _unwritable(folder, error) from error
+
+
+def _reap_all(folder: Path, here: Whereabouts, removers: Mapping[str, Remover]) -> Iterator[str]:
+    """An owner that is ended here was started by another one, and leaves a ledger itself."""
+    seen: set[Path] = set()
+    while dead := {p for p in folder.glob("*.jsonl") if p not in seen and _is_dead(p, here)}:
+        seen |= dead
+        for path in sorted(dead):
+            yield from _reap(path, removers)
 
 
 def _is_dead(path: Path, here: Whereabouts) -> bool:

@@ -50,6 +50,9 @@ _DEPENDENCY: Final = """\
     </dependency>"""
 
 
+_STORED: Final = "class-path"
+
+
 class ArtifactError(MissingPartError):
     """The artifacts cannot be had; the message says what to do."""
 
@@ -59,9 +62,9 @@ def class_path(*coordinates: str) -> str:
     for coordinate in coordinates:
         if not _COORDINATE.fullmatch(coordinate):
             raise ArtifactError(f"Write {coordinate!r} as group:artifact:version.")
-    directory = cache_directory() / "kafka" / "+".join(coordinates).replace(":", "_")
+    directory = _directory(coordinates)
     directory.mkdir(parents=True, exist_ok=True)
-    stored = directory / "class-path"
+    stored = directory / _STORED
     with _locked(directory / ".lock"):
         known = _read(stored)
         if known is None:
@@ -73,6 +76,15 @@ def class_path(*coordinates: str) -> str:
             )
         _verify(directory / "checksums", [Path(jar) for jar in known.split(os.pathsep)])
     return known
+
+
+def has_class_path(*coordinates: str) -> bool:
+    """Whether it was fetched before; what is amiss with its jars is seen when it is used."""
+    return (_directory(coordinates) / _STORED).is_file()
+
+
+def _directory(coordinates: tuple[str, ...]) -> Path:
+    return cache_directory() / "kafka" / "+".join(coordinates).replace(":", "_")
 
 
 def _verify(file: Path, jars: list[Path]) -> None:

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final
 
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.kafka.artifacts import class_path
+from neaptide.clusters.kafka.artifacts import class_path, has_class_path
 from neaptide.clusters.kafka.home import Home
 
 Version = tuple[int, ...]
@@ -143,6 +143,11 @@ def coordinates(text: str) -> tuple[str, ...]:
     """What Maven is asked for; the first ones win."""
     row = row_of(text)
     return (f"org.apache.kafka:kafka_{row.scala}:{parse_release(text).number}", *row.additions)
+
+
+def is_fetched(text: str) -> bool:
+    """Whether the jars of a version are on this machine already."""
+    return has_class_path(*coordinates(text))
 
 
 def kafka_class_path(text: str, home: Home | None = None) -> str:

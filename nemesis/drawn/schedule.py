@@ -167,18 +167,23 @@ def load_schedule(path: Path, brokers: Sequence[int], partitions: int) -> Schedu
     Raises UsageError: one sentence.
     """
     file = path / "run.json" if path.is_dir() else path
-    try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-        raw = raw["schedule"] if isinstance(raw, dict) else raw
-        schedule = tuple(_read_phase(one) for one in raw)
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{file}: has no schedule of a random run: {error!r}.") from None
+    schedule = read_schedule(file)
     for phase in schedule:
         for timed in phase.faults:
             _check_fits(file, timed.fault, brokers, partitions)
     return schedule
+
+
+def read_schedule(file: Path) -> Schedule:
+    """The schedule in a JSON file, whatever cluster it is for. Raises UsageError: one sentence."""
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+        raw = raw["schedule"] if isinstance(raw, dict) else raw
+        return tuple(_read_phase(one) for one in raw)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be read: {error.strerror}.") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(f"{file}: has no schedule of a random run: {error!r}.") from None
 
 
 def _read_phase(raw: Mapping[str, Any]) -> Phase:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -106,6 +107,30 @@ def test_a_process_whose_pid_was_never_written_is_found_by_its_token(state: Path
         _dead_owner(state, {"intent": "t-1", "what": "gate", "directory": "/"})
         assert reap_orphans() == [f"gate (pid {orphan.pid})"]
         assert orphan.wait() == -9
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", ["0-first", "z-last"])
+def test_an_owner_that_another_owner_has_started_leaves_nothing_either(
+    state: Path, tmp_path: Path, name: str
+) -> None:
+    """Whose ledger is read first does not matter."""
+    child, brokers = _owner(tmp_path)
+    started = psutil.Process(child.pid).create_time()
+    path = _dead_owner(
+        state,
+        {"intent": "t-3", "what": "run", "directory": "/"},
+        {"token": "t-3", "pid": child.pid, "started": started},
+    )
+    path.rename(path.with_stem(name))
+    watched = [psutil.Process(pid) for pid in brokers]
+    # A child of this test stays a zombie until it is waited for, as one of init's does not.
+    threading.Thread(target=child.wait, daemon=True).start()
+    reaped = reap_orphans()
+    assert reaped[0] == f"run (pid {child.pid})"
+    assert len(reaped) == 3
+    assert not psutil.wait_procs(watched, timeout=60)[1]
+    assert list(state.glob("*.jsonl")) == []
 
 
 def test_a_half_written_last_line_does_not_hide_the_lines_before_it(state: Path) -> None:
