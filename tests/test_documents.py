@@ -144,7 +144,7 @@ def test_each_command_of_a_document_is_understood(each: Typed) -> None:
         command.make_context(words[0], list(words[1:]))
     except Exception as error:
         problem = getattr(error, "message", "") or str(error)
-        assert "Missing argument" in problem, f"{each.line}: {problem}"
+        assert re.match("Missing (?:argument|parameter)", problem), f"{each.line}: {problem}"
 
 
 def test_each_target_of_make_is_there() -> None:
