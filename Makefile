@@ -1,4 +1,4 @@
-# make demo   installs, runs the main job on our own broker, shows what was lost
+# make demo   installs, runs the main job on our own broker, shows what was lost, and how to see it
 # make test   installs, then everything that says whether this tree is good; as root on Debian it
 #             also installs and starts what some tests need, elsewhere it says what it left out
 PYTHON ?= python3
@@ -11,6 +11,7 @@ JOBS   ?= 1
 
 demo: venv
 	$(BIN)/neaptide repro hw-truncation-loss --system neaptide:0.10 --system neaptide:0.11
+	@echo 'Both runs in a browser, side by side, with their rounds, logs and matrix: $(BIN)/neaptide serve'
 
 test: lint types imports unit
 
