@@ -15,6 +15,7 @@ JOBS   ?= 1
 
 demo: venv
 	$(BIN)/neaptide repro hw-truncation-loss --system neaptide:0.10 --system neaptide:0.11
+	@echo 'Both runs in a browser, side by side, with their rounds, logs and matrix: $(BIN)/neaptide serve'
 
 test: lint types imports unit
 

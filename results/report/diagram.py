@@ -30,7 +30,6 @@ _CELL_STYLES: Final = {  # by (is at issue, is below the high watermark)
 _TEXT_WIDTH: Final = 6.1  # of one sign at 11 px, roughly
 _GAP: Final = 6
 _TIMES_WIDTH: Final = 56
-_BADGE_MARGIN: Final = 84
 _MARK: Final = "#fef3c7"
 
 
@@ -118,17 +117,17 @@ def _told(
     """With what it says where a pointer rests on it, and a ground that shows that it is meant."""
     if not isinstance(moment, Arrow | Badge) or not moment.says:
         return drawn
-    ends = (
-        (drawing.x(moment.lifeline),) * 2
-        if isinstance(moment, Badge)
-        else (drawing.x(moment.source), drawing.x(moment.destination))
-    )
-    margin = _BADGE_MARGIN if isinstance(moment, Badge) else _GAP
-    left, width = min(ends) - margin, abs(ends[1] - ends[0]) + 2 * margin
+    match moment:
+        case Badge():
+            width = _badge_width(moment) + 2 * _GAP
+            left = drawing.x(moment.lifeline) - width // 2
+        case Arrow():
+            ends = sorted((drawing.x(moment.source), drawing.x(moment.destination)))
+            left, width = ends[0] - _GAP, ends[1] - ends[0] + 2 * _GAP
     is_marked = moment.anchor in marked
     look = f'fill="{_MARK}" stroke="{_INK["bad"]}"' if is_marked else 'fill="#fff" fill-opacity="0"'
     ground = (
-        f'<rect class="ground" x="{left}" y="{y - 17}" width="{width}" height="26" rx="4" {look}/>'
+        f'<rect class="ground" x="{left}" y="{y - 18}" width="{width}" height="33" rx="5" {look}/>'
     )
     title = f"<title>{escape(moment.says)}</title>"
     if not anchored or not moment.anchor:
@@ -185,8 +184,12 @@ def _label(x: int, y: int, text: str, ink: str) -> str:
     )
 
 
+def _badge_width(badge: Badge) -> int:
+    return round(len(badge.text) * 6.6) + 18
+
+
 def _badge(x: int, badge: Badge, y: int) -> str:
-    width = round(len(badge.text) * 6.6) + 18
+    width = _badge_width(badge)
     ink = _INK[badge.tone]
     return (
         f'<rect x="{x - width // 2}" y="{y - 10}" width="{width}" height="20" rx="10"'

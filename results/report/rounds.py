@@ -28,8 +28,9 @@ def _name(names: Mapping[int, str], broker: int) -> str:
 
 
 def _where(row: Row) -> str:
-    epoch = "an epoch that is not known" if row["leader_epoch"] is None else row["leader_epoch"]
-    return f"{row['topic']}-{row['partition']}, round {row['round']} of epoch {epoch}"
+    known = row["leader_epoch"] is not None
+    epoch = f"epoch {row['leader_epoch']}" if known else "an epoch that is not known"
+    return f"{row['topic']}-{row['partition']}, round {row['round']} of {epoch}"
 
 
 def _at(ns: int | None) -> str:

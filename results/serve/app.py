@@ -204,10 +204,12 @@ class _Views:
         return _stream(events())
 
     async def run_live(self, request: Request) -> Response:
-        """How far a run is; `over` when its state has changed, which is the end of the stream."""
+        """How far a run is; `over` when its state is not what the page shows (any more), which is
+        the end of the stream."""
         found = await run_in_threadpool(self._pages.listing.find, request.path_params["run"])
         inside.refuse_links_out(found.directory)
         follower = Follower(found.directory)
+        shown_state = request.query_params.get("state", found.state)
         template = self._environment.get_template("progress.html")
 
         async def events() -> AsyncIterator[str]:
@@ -217,7 +219,7 @@ class _Views:
                 html = template.render(progress=progress)
                 yield _event("progress", html) if html != shown else ""
                 shown = html
-                if progress.state != found.state:
+                if progress.state != shown_state:
                     yield _event("over", "")
                     return
 

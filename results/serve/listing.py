@@ -8,6 +8,7 @@ way: a symbolic link is no run.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,11 @@ class Listed:
     @property
     def name(self) -> str:
         return self.directory.name
+
+    @property
+    def mark(self) -> str:
+        """Its name as the id of an element, of signs that a selector takes as they are."""
+        return re.sub(r"[^A-Za-z0-9-]", lambda sign: f"_{ord(sign[0]):x}_", self.name)
 
     @property
     def word(self) -> str:

@@ -28,8 +28,9 @@ def run(name: str) -> str:
     return f"/runs/{_part(name)}"
 
 
-def run_live(name: str) -> str:
-    return f"{run(name)}/live"
+def run_live(name: str, state: str) -> str:
+    """`state`: what the page shows; the stream ends when it is another."""
+    return f"{run(name)}/live?{urlencode({'state': state})}"
 
 
 def run_zip(name: str) -> str:

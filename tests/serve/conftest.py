@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
 from starlette.testclient import TestClient
 
 from neaptide.results.serve.app import create_app
@@ -33,3 +39,23 @@ def client(stored: Stored) -> TestClient:
 def client_of(root: Path) -> TestClient:
     app = create_app(root)
     return TestClient(app, base_url="http://localhost:8080", follow_redirects=False)
+
+
+@contextmanager
+def serving(root: Path) -> Iterator[int]:
+    """A real server, for a client that is none of ours; its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    stopping = asyncio.Event()
+    app = create_app(root, stopping=stopping)
+    config = uvicorn.Config(
+        app, log_level="error", lifespan="off", timeout_graceful_shutdown=1, ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        stopping.set()
+        server.should_exit = True
+        thread.join()

@@ -94,6 +94,11 @@ def test_the_stream_of_a_run_ends_when_the_run_does(
     assert "<dt>acknowledged</dt><dd>10</dd>" in response.text
 
 
+def test_a_run_that_has_changed_before_the_stream_began_is_over(client: TestClient) -> None:
+    response = client.get(f"/runs/{LOST}/live?state=unjudged")
+    assert events(response.text) == ["progress", "over"]
+
+
 def test_the_stream_of_a_run_that_is_not_there(client: TestClient) -> None:
     assert client.get("/runs/nothing/live").status_code == 404
 

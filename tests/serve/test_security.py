@@ -4,38 +4,19 @@ from __future__ import annotations
 
 import shutil
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from contextlib import closing
 
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 
 from neaptide.results.serve import urls
-from neaptide.results.serve.app import create_app
 from neaptide.results.serve.guard import host_of, is_ours
-from tests.serve.conftest import client_of
+from tests.serve.conftest import client_of, serving
 from tests.serve.stored import HELD, LOST, NIGHT, Stored
 
 SECRET = "what is outside"
 
 # --- paths ---------------------------------------------------------------------------------------
-
-
-@contextmanager
-def serving(root: Path) -> Iterator[int]:
-    """A real server, for a client that sends paths as they are; its port."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(root), log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 def answer(port: int, path: str) -> bytes:
