@@ -55,7 +55,7 @@ def replay_saved(
     file: Path,
     systems: Sequence[str],
     session: Callable[[], SparkSession],
-    tell: Callable[[str, float], None],
+    report: Callable[[str, float], None],
     retries: int = 0,
     seed: int | None = None,
 ) -> list[Replayed]:
@@ -66,9 +66,9 @@ def replay_saved(
         plays = []
         for done, (n, system) in enumerate(todo):
             again = "" if attempt == 0 else ", again"
-            tell(f"{file.name} on {system}{again}", done)
+            report(f"{file.name} on {system}{again}", done)
             plays.append((n, system, _play(saved, file, system, seed)))
-        tell(f"checking {len(plays)} runs with Spark", len(todo))
+        report(f"checking {len(plays)} runs with Spark", len(todo))
         results |= _judged(saved, plays, session)
         todo = [(n, system) for n, system, _ in plays if results[n].observed == "unknown"]
         if not todo:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.harness.nightly.summary import duration, replay, told
+from neaptide.harness.nightly.summary import became, duration, replay
 from neaptide.results.report import REPORT_FILE, environment
 from neaptide.results.store import runs_directory, write_json, write_text
 
@@ -33,19 +33,19 @@ def _context(trends: Mapping[str, Any], summary: Mapping[str, Any], folder: Path
     cells: Sequence[Mapping[str, Any]] = trends["cells"]
     shown = [cell for cell in cells if cell["anomalous"] or cell["unknown"]]
     results = sorted(summary["results"], key=_rank)
-    told_of = [one for one in results if one["verdict"] != "valid" or one["news"]]
+    worth_saying = [one for one in results if one["verdict"] != "valid" or one["news"]]
     nights = [*reversed(trends["nights"])][:NIGHTS_MAX]
     return {
         "last": summary,
         "signs": SIGNS,
         "word": _word,
-        "results": told_of[:RESULTS_MAX],
-        "more_results": len(told_of) - len(told_of[:RESULTS_MAX]),
-        "quiet_results": len(results) - len(told_of),
+        "results": worth_saying[:RESULTS_MAX],
+        "more_results": len(worth_saying) - len(worth_saying[:RESULTS_MAX]),
+        "quiet_results": len(results) - len(worth_saying),
         "nights": nights,
         "most_runs": max((night["runs"] for night in nights), default=0),
         "findings": trends["findings"],
-        "told": told,
+        "became": became,
         "replay": replay,
         "known": trends["known"],
         "cells": shown[:CELLS_MAX],

@@ -122,10 +122,10 @@ def _line(one: Mapping[str, Any]) -> str:
 
 
 def _finding(finding: Mapping[str, Any]) -> list[str]:
-    return [f"**{_cell(finding['key'])}**: {'; '.join(told(finding))}", *_command(finding)]
+    return [f"**{_cell(finding['key'])}**: {'; '.join(became(finding))}", *_command(finding)]
 
 
-def told(finding: Mapping[str, Any]) -> list[str]:
+def became(finding: Mapping[str, Any]) -> list[str]:
     """What became of a finding, in a few words each."""
     words = []
     (again, of), (confirmed, of_confirmed) = finding["again"], finding["confirm"]

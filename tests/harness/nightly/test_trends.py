@@ -13,7 +13,7 @@ from neaptide.harness.nightly.page import write_page
 from neaptide.harness.nightly.rates import rates_of
 from neaptide.harness.nightly.rows import Known, row_of, write_rows
 from neaptide.harness.nightly.state import Ended, Journal, Kind, read_night
-from neaptide.harness.nightly.summary import duration, markdown, summary_of, told
+from neaptide.harness.nightly.summary import became, duration, markdown, summary_of
 from neaptide.harness.nightly.trends import trends
 from tests.harness.nightly.fakes import HELD, LOST, UNKNOWN, Words, play, verdict
 from tests.results.losing_run import write_losing_run
@@ -103,8 +103,8 @@ def test_what_all_nights_say_and_their_page(nights: Path, tmp_path: Path) -> Non
         {"why": "Nobody knows N.", "runs": 1, "nights": 1, "systems": ["neaptide:0.10"]}
     ]
     [known] = found["known"]
-    told_of = [known[name] for name in ("of", "plays", "lost", "news")]
-    assert told_of == ["a.json@x", 1, 1, "known"]
+    of_known = [known[name] for name in ("of", "plays", "lost", "news")]
+    assert of_known == ["a.json@x", 1, 1, "known"]
     [finding] = found["findings"]
     assert (finding["key"], finding["nights"], finding["runs"]) == (KEY, 2, 3)
     assert finding["again"] == [2, 3]
@@ -158,15 +158,15 @@ def _page(nights: Path, found: dict[str, Any]) -> None:
 
 
 def test_what_became_of_a_finding_in_words() -> None:
-    assert told(FINDING) == [
+    assert became(FINDING) == [
         "played again, it came in 2 of 3 runs",
         "9 faults became 1",
         "the smaller schedule loses in 3 of 3",
         "in the simulation 5 steps come to the same",
     ]
     bare = {**FINDING, "again": [0, 0], "confirm": [0, 0], "faults": None, "simulated": None}
-    assert told(bare) == ["saved as it was"]
-    assert told({**bare, "why": "the night was over"}) == ["the night was over"]
+    assert became(bare) == ["saved as it was"]
+    assert became({**bare, "why": "the night was over"}) == ["the night was over"]
 
 
 def test_durations_in_words() -> None:
