@@ -125,7 +125,22 @@ def test_what_a_run_is_not(own: Stored) -> None:
 def test_a_link_inside_its_run_is_followed(own: Stored) -> None:
     (own.lost / "verdict.json").rename(own.lost / "judged.json")
     (own.lost / "report.html").symlink_to("judged.json")
-    assert client_of(own.root).get(f"/runs/{LOST}").status_code == 200
+    client = client_of(own.root)
+    assert client.get(f"/runs/{LOST}").status_code == 200
+    assert client.get(f"/runs/{LOST}/files/report.html").status_code == 404  # and not shown itself
+
+
+@pytest.mark.parametrize("name", ["run.json", "verdict.json"])
+def test_the_table_of_runs_reads_no_links_either(own: Stored, name: str) -> None:
+    outside = own.root.parent / "outside.json"
+    (own.lost / name).rename(outside)
+    text = outside.read_text(encoding="utf-8")
+    outside.write_text(text.replace("7", "4711").replace("lost-write", SECRET), encoding="utf-8")
+    (own.lost / name).symlink_to(outside)
+    rows = client_of(own.root).get("/?as=json").json()["runs"]
+    [row] = [each for each in rows if each["run"] == LOST]
+    assert row["problem"] == f"{name} is no regular file: it is not read."
+    assert (row["seed"], row["anomalies"], row["state"]) == (None, {}, "unreadable")
 
 
 # --- who may ask ---------------------------------------------------------------------------------
