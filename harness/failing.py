@@ -83,9 +83,10 @@ def verdict_status(verdicts: Iterable[RunVerdict], words: Sequence[str] = DEFAUL
 
 
 def last_words(rows: Sequence[Row]) -> list[Row]:
-    """The last attempt of each item, without the runs that made a finding smaller."""
+    """The last attempt of each item, without the runs that made a finding smaller; but those that
+    found something else."""
     last: dict[str, Row] = {}
     for row in rows:
-        if row["kind"] in ("known", "pairs", "swarm"):
+        if row["kind"] in ("known", "pairs", "swarm") or row["news"] == "new":
             last[row["play"].rpartition(" #")[0]] = row
     return list(last.values())

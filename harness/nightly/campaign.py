@@ -273,7 +273,8 @@ def stored_in(rows: Iterator[Row] | Sequence[Row]) -> Iterator[Stored]:
     for row in rows:
         directory = runs_directory() / row["run"] if row["run"] is not None else None
         if directory is not None and directory.is_dir():
-            yield Stored(row["run"], row["kind"], row["verdict"], size_of(directory))
+            kind = "pairs" if row["news"] == "new" else row["kind"]  # that is to stay
+            yield Stored(row["run"], kind, row["verdict"], size_of(directory))
 
 
 def size_of(directory: Path) -> int:

@@ -62,8 +62,8 @@ class Finding:
 
 
 def is_worth(row: Row) -> bool:
-    """Rows of which something is to be saved: new, and found by a cell of the night."""
-    return row["news"] == "new" and row["kind"] in ("pairs", "swarm")
+    """Rows of which something is to be saved: also what a smaller schedule did beside its own."""
+    return bool(row["news"] == "new")
 
 
 # --- live ----------------------------------------------------------------------------------------

@@ -76,6 +76,7 @@ def _of_schedule(file: Path, systems: Sequence[str], seed: int) -> Iterator[Play
             seed=_seed(saved.run, seed),
             lasts_s=length_s(saved.schedule),
             of=item,
+            finding=key_in(file) or "",
             expected=expected,
         )
 
@@ -122,6 +123,7 @@ def _of_scenario(file: Path, systems: Sequence[str], seed: int) -> Iterator[Play
             seed=seed,
             lasts_s=SCENARIO_S,
             of=item,
+            finding=key_in(file) or "",
             expected=expected,
         )
 

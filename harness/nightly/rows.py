@@ -96,6 +96,14 @@ def key_of(values: Mapping[str, str], outcome: str) -> str:
     return " ".join([outcome, *named, *_settings(values, _NOT_OF_A_KEY)])
 
 
+def _key_of_play(play: Play, outcome: str) -> str:
+    """A known file says which anomaly it was saved for."""
+    saved_for = play.finding.split(" ")[:2]
+    if saved_for == [outcome, play.values["system"]]:
+        return play.finding
+    return key_of(play.values, outcome)
+
+
 def settings_text(values: Mapping[str, str]) -> str:
     return " ".join(_settings(values, ("host", "faults")))
 
@@ -120,9 +128,12 @@ def news_of(play: Play, verdict: str, outcome: str, key: str, known: Known) -> N
         if is_bad:
             return "known"
         return "quiet" if play.expected not in (None, "held", outcome) else ""
-    if not is_bad or play.kind not in ("pairs", "swarm"):
+    if not is_bad or key == play.of:  # of which this is a play
         return ""
-    return "known" if key in known.keys else "new"
+    is_known = key in known.keys
+    if play.kind not in ("pairs", "swarm"):
+        return "" if is_known else "new"  # something else than what was looked for
+    return "known" if is_known else "new"
 
 
 def known_after(rows: Iterable[Row], keys: Collection[str] = ()) -> Known:
@@ -155,7 +166,7 @@ def row_of(
     """`verdict`: as verdict.json has it."""
     play = ended.play
     word = observed(verdict["verdict"], verdict["outcome"])
-    key = key_of(play.values, word) if verdict["verdict"] == "anomalous" else ""
+    key = _key_of_play(play, word) if verdict["verdict"] == "anomalous" else ""
     missed = sum(one.fault == "rounds" for one in run.missed) if run is not None else 0
     return {
         "night": night,

@@ -47,6 +47,7 @@ class Play:
     lasts_s: float
     cell: int | None = None
     of: str = ""
+    finding: str = ""  # of a known file: the key that it was saved for
     expected: str | None = None
 
     @property

@@ -14,6 +14,7 @@ from neaptide.harness.nightly.state import State
 
 _LISTED: Final = 20
 _REASONS: Final = 5
+_CAMPAIGN: Final = ("known", "pairs", "swarm")
 Row = Mapping[str, Any]
 
 
@@ -29,7 +30,7 @@ def summary_of(night: Path, state: State, fail_on: Sequence[str], stopped: str) 
         "seed": state.night.get("seed"),
         "seconds": round(state.used_s, 1),
         "runs": len(rows),
-        "plays_of_findings": len(state.rows) - len(_attempts(state.rows)),
+        "plays_of_findings": sum(row["kind"] not in _CAMPAIGN for row in state.rows),
         "verdicts": {word: verdicts[word] for word in ("valid", "anomalous", "unknown")},
         "news": {
             name: sum(row["news"] == name for row in rows)
@@ -52,10 +53,6 @@ def summary_of(night: Path, state: State, fail_on: Sequence[str], stopped: str) 
 
 def _verdict(row: Row) -> str:
     return row["verdict"] if row["verdict"] in ("valid", "anomalous") else "unknown"
-
-
-def _attempts(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["kind"] in ("known", "pairs", "swarm")]
 
 
 def _result(row: Row, fail_on: Sequence[str]) -> dict[str, Any]:

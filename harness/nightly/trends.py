@@ -29,7 +29,7 @@ _ITEMS: Final = """
             PARTITION BY night, regexp_replace(play, ' #[0-9]+$', '')
             ORDER BY CAST(regexp_extract(play, '#([0-9]+)$', 1) AS INT) DESC
         ) AS newest
-        FROM {rows} WHERE kind IN ('known', 'pairs', 'swarm')
+        FROM {rows} WHERE kind IN ('known', 'pairs', 'swarm') OR news = 'new'
     ) WHERE newest = 1
 """
 _NIGHTS: Final = """
@@ -77,7 +77,8 @@ _FINDINGS: Final = """
     SELECT key, min(night) AS first_night, max(night) AS last_night,
            count(DISTINCT night) AS nights, count(*) AS runs,
            max_by(run, (night, play)) AS run, max_by(outcome, night) AS outcome
-    FROM {items} WHERE key <> '' GROUP BY key ORDER BY first_night DESC, key
+    FROM {items} WHERE key <> '' GROUP BY key HAVING count_if(kind <> 'known') > 0
+    ORDER BY first_night DESC, key
 """
 _KNOWN: Final = """
     SELECT of, count(*) AS plays, count_if(verdict = 'anomalous') AS lost,

@@ -105,8 +105,11 @@ async def twice_again(row: Row, played: Any) -> dict[str, Any]:
     """An investigation: two plays more, one after the other."""
     lost = of = 0
     why = ""
+    name = row["play"].rpartition(" #")[0]
+    values = {"acks": row["settings"].split()[0].removeprefix("acks=")}
     for number in (1, 2):
-        again = await played(play(f"again {number} of {row['play'][:6]}", "again", of=row["key"]))
+        asked = play(f"again {number} of {name}", "again", of=row["key"], values=values)
+        again = await played(asked)
         if again is None:
             why = "the night was over"
             break

@@ -121,6 +121,19 @@ def test_findings_do_not_starve_new_cells(tmp_path: Path) -> None:
     assert "cell" in kinds[4:7]
 
 
+def test_what_else_a_play_of_a_finding_does_is_a_finding(tmp_path: Path) -> None:
+    other = ("anomalous", "diverged")
+    names = {"cell 1": LOST, "again 1 of cell 1": LOST, "again 2 of cell 1": other}
+    fakes = Fakes(lambda one: names.get(one.item, other if one.kind == "again" else HELD))
+    night(tmp_path, fakes, cells=1)
+    findings = read_night(tmp_path).findings
+    assert {key.split()[0] for key in findings} == {"lost", "diverged"}
+    assert "again 2 of again 2 of cell 1 #1" in fakes.played
+    assert len(fakes.played) == 5
+    words = {(row["outcome"], row["news"]) for row in last_words(read_night(tmp_path).rows)}
+    assert words == {("lost", "new"), ("diverged", "new")}
+
+
 def test_a_finding_for_which_there_is_no_time_says_so(tmp_path: Path) -> None:
     fakes = Fakes(lambda one: LOST, takes_s=0.0)
     night(

@@ -88,10 +88,24 @@ def test_news_of_a_known_schedule(
         ("pairs", UNKNOWN, (), ""),
         ("shrink", LOST, (), ""),
         ("again", LOST, (KEY,), ""),
+        ("shrink", ("anomalous", "diverged"), (), "new"),
+        ("shrink", ("anomalous", "diverged"), (KEY.replace("lost", "diverged"),), ""),
     ],
 )
 def test_news_of_a_cell(kind: Kind, words: Words, keys: tuple[str, ...], news: str) -> None:
-    assert row(words, kind, Known(frozenset(keys)))["news"] == news
+    of = "" if kind in ("pairs", "swarm") else KEY
+    assert row(words, kind, Known(frozenset(keys)), of=of)["news"] == news
+
+
+def test_a_known_file_keeps_the_key_that_it_was_saved_for() -> None:
+    saved_for = "lost neaptide:0.10 append simulation acks=1"
+    of: Any = {"of": "a@x", "finding": saved_for, "values": {"workload": "a"}}
+    assert row(LOST, "known", **of)["key"] == saved_for
+    assert row(("anomalous", "diverged"), "known", **of)["key"].startswith(
+        "diverged neaptide:0.10 a"
+    )
+    elsewhere = {**of, "values": {"system": "neaptide:2.1"}}
+    assert row(LOST, "known", **elsewhere)["key"].startswith("lost neaptide:2.1 append conf")
 
 
 def test_what_earlier_nights_make_known() -> None:
@@ -217,7 +231,7 @@ def test_what_is_no_word_to_fail_on(text: str) -> None:
 
 def test_the_last_attempt_counts_and_shrinking_does_not() -> None:
     first, again = row(UNKNOWN), {**row(HELD), "play": "cell 1 #2"}
-    assert last_words([first, again, row(LOST, "shrink", item="shrink 1")]) == [again]
+    assert last_words([first, again, row(LOST, "shrink", item="shrink 1", of=KEY)]) == [again]
 
 
 def test_junit_of_a_night(tmp_path: Path) -> None:

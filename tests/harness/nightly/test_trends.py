@@ -63,7 +63,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("cell 1", "pairs", LOST, {}),
             ("cell 2", "pairs", UNKNOWN, {"values": {"faults": "cut"}}),
             ("cell 2#2", "pairs", UNKNOWN, {"values": {"faults": "cut"}}),
-            ("shrink 1", "shrink", LOST, {}),
+            ("shrink 1", "shrink", LOST, {"of": KEY}),
         ],
         Known(),
     )
