@@ -21,6 +21,9 @@ def serve(
         Path | None,
         typer.Option(help="The directory of runs; by default $NEAPTIDE_RUNS, or ./runs."),
     ] = None,
+    nights: Annotated[
+        Path, typer.Option(help="The directory of nights, as nightly writes it.")
+    ] = Path("nights"),
     host: Annotated[
         str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in, who see all.")
     ] = "127.0.0.1",
@@ -52,7 +55,9 @@ def serve(
         output.err.print("Ctrl-C ends it.")
 
     try:
-        serve_pages(directory, listener, host, not_served=_not_served, on_ready=on_ready)
+        serve_pages(
+            directory, listener, host, not_served=_not_served, nights=nights, on_ready=on_ready
+        )
     except KeyboardInterrupt:
         raise typer.Exit(Exit.AGREES) from None
     finally:

@@ -33,7 +33,7 @@ from neaptide.results.errors import NeaptideError, RunNotFoundError, RunUnreadab
 from neaptide.results.report import environment as report_environment
 from neaptide.results.report import templates_directory
 from neaptide.results.serve import guard, inside, nights, urls
-from neaptide.results.serve.listing import Asked
+from neaptide.results.serve.listing import NIGHTS_FOLDER, Asked
 from neaptide.results.serve.live import Follower
 from neaptide.results.serve.pages import NotServed, Pages, UnreadableRunError, WrongQuestionError
 from neaptide.results.serve.zipping import zipped
@@ -57,15 +57,17 @@ def create_app(
     names: Collection[str] = ("localhost",),
     any_address: bool = False,
     not_served: NotServed = lambda runs: {},
+    nights: Path | None = None,
     stopping: asyncio.Event | None = None,
 ) -> Starlette:
     """The application that shows a directory of runs.
 
     `names`, `any_address`: the hosts by which it may be asked for (`guard.is_ours`). `not_served`:
-    scenario and system to what the system lacks. `stopping`: is set when the server ends, so that
-    streams end too.
+    scenario and system to what the system lacks. `nights`: where campaigns are; None: `nights`
+    among the runs. `stopping`: is set when the server ends, so that streams end too.
     """
-    views = _Views(Pages(runs.resolve(), not_served), stopping or asyncio.Event())
+    of_nights = (nights or runs / NIGHTS_FOLDER).absolute()
+    views = _Views(Pages(runs.resolve(), not_served), of_nights, stopping or asyncio.Event())
     app = Starlette(
         routes=[
             Route(urls.HOME, views.home),
@@ -73,6 +75,7 @@ def create_app(
             Route(urls.MATRIX, views.matrix),
             Route(urls.COMPARE, views.compare),
             Route(urls.NIGHTS, views.nights),
+            Route(urls.ALL_NIGHTS, views.all_nights),
             Route(f"{urls.NIGHTS}/{{night}}/{{file}}", views.night),
             Route("/runs/{run}", views.run),
             Route("/runs/{run}/live", views.run_live),
@@ -82,7 +85,8 @@ def create_app(
             Route("/runs/{run}/plots/{plot}", views.plot),
             # A file of logs/ has a slash in its name.
             Route("/runs/{run}/files/{file:path}", views.file),
-            # Where a page of a night or a matrix, which lie beside the runs, leads to.
+            # Where the page of all nights, and a matrix that lies beside the runs, lead to.
+            Route("/runs/{run}/report.html", views.beside),
             Route("/{run}/report.html", views.beside),
             Route("/style.css", views.style),
             Mount(urls.STATIC, StaticFiles(directory=_folder("static"))),
@@ -101,8 +105,9 @@ def _folder(name: str) -> Path:
 class _Views:
     """One method for each route. Synchronous ones run on threads."""
 
-    def __init__(self, pages: Pages, stopping: asyncio.Event) -> None:
+    def __init__(self, pages: Pages, nights: Path, stopping: asyncio.Event) -> None:
         self._pages = pages
+        self._nights = nights
         self._stopping = stopping
         own = jinja2.FileSystemLoader([_folder("templates"), templates_directory()])
         self._environment = report_environment().overlay(loader=own)
@@ -146,16 +151,26 @@ class _Views:
         return self._page("matrix_page.html", self._pages.matrix())
 
     def nights(self, request: Request) -> Response:
-        return self._page("nights.html", {"nights": nights.nights(self._pages.root)})
+        values = {
+            "nights": nights.nights(self._nights),
+            "has_page": nights.page_of_all(self._nights) is not None,
+        }
+        return self._page("nights.html", values)
 
     # --- files -----------------------------------------------------------------------------------
 
     def night(self, request: Request) -> Response:
         name, file = request.path_params["night"], request.path_params["file"]
-        for one in nights.nights(self._pages.root):
+        for one in nights.nights(self._nights):
             if one.name == name and file in one.files:
                 return _stored(one.files[file], nights.FILES[file])
         raise RunNotFoundError(f"There is no {file!r} of a night {name!r}.")
+
+    def all_nights(self, request: Request) -> Response:
+        page = nights.page_of_all(self._nights)
+        if page is None:
+            raise RunNotFoundError("There is no page of nights yet.")
+        return _stored(page, "text/html; charset=utf-8")
 
     def file(self, request: Request) -> Response:
         path = self._pages.file(request.path_params["run"], request.path_params["file"])

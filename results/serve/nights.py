@@ -1,4 +1,4 @@
-"""Campaigns of nights: `nights/NAME/` below the runs, each with `summary.json` and `page.html`.
+"""Campaigns of nights: `NAME/` in their folder, each with `summary.json`, and one page of all.
 
 Whoever writes them says what is in a summary; here every plain value of it is shown, and what is
 missing is said to be missing.
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from neaptide.results.serve.inside import is_plain, open_plain
-from neaptide.results.serve.listing import NIGHTS_FOLDER
 
-PAGE_FILE: Final = "page.html"
+PAGE_FILE: Final = "index.html"
 SUMMARY_FILE: Final = "summary.json"
-FILES: Final = {PAGE_FILE: "text/html; charset=utf-8", SUMMARY_FILE: "application/json"}
+FILES: Final = {SUMMARY_FILE: "application/json"}
+_OTHER_FOLDERS: Final = ("found",)  # of findings
 _SUMMARY_BYTES_MAX: Final = 4_000_000
 _VALUES_MAX: Final = 10
 _TEXT_MAX: Final = 120
@@ -33,15 +33,23 @@ class Night:
     files: Mapping[str, Path]  # by the names in FILES
 
 
-def nights(runs: Path) -> list[Night]:
+def page_of_all(folder: Path) -> Path | None:
+    """What `neaptide nightly` writes about all nights together; None: nothing yet."""
+    page = folder / PAGE_FILE
+    return page if not folder.is_symlink() and is_plain(page) else None
+
+
+def nights(folder: Path) -> list[Night]:
     """The newest first, by name; none where there is no such folder."""
-    folder = runs / NIGHTS_FOLDER
     if folder.is_symlink() or not folder.is_dir():
         return []
     found = [
         path
         for path in folder.iterdir()
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+        if path.is_dir()
+        and not path.is_symlink()
+        and not path.name.startswith(".")
+        and path.name not in _OTHER_FOLDERS
     ]
     return [_night(path) for path in sorted(found, reverse=True)]
 

@@ -50,6 +50,7 @@ def serve(
     host: str,
     *,
     not_served: NotServed,
+    nights: Path | None = None,
     on_ready: Callable[[], None],
 ) -> None:
     """Until SIGINT or SIGTERM; raises KeyboardInterrupt then."""
@@ -57,7 +58,12 @@ def serve(
     everywhere = host not in LOOPBACK
     names = {"localhost", host, *({socket.gethostname(), socket.getfqdn()} if everywhere else ())}
     app = create_app(
-        runs, names=names, any_address=everywhere, not_served=not_served, stopping=stopping
+        runs,
+        names=names,
+        any_address=everywhere,
+        not_served=not_served,
+        nights=nights,
+        stopping=stopping,
     )
     config = uvicorn.Config(
         app,

@@ -10,6 +10,7 @@ HOME: Final = "/"
 LIVE: Final = "/live"
 MATRIX: Final = "/matrix"
 NIGHTS: Final = "/nights"
+ALL_NIGHTS: Final = "/nights/index.html"  # its links to runs are relative
 COMPARE: Final = "/compare"
 STATIC: Final = "/static"
 
@@ -57,7 +58,7 @@ def compare(first: str, second: str) -> str:
     return f"{COMPARE}?{urlencode([('run', first), ('run', second)])}"
 
 
-def night(name: str, file: str = "page.html") -> str:
+def night(name: str, file: str) -> str:
     return f"{NIGHTS}/{_part(name)}/{_part(file)}"
 
 
@@ -80,6 +81,7 @@ def functions() -> Mapping[str, object]:
         "static": static,
         "MATRIX": MATRIX,
         "NIGHTS": NIGHTS,
+        "ALL_NIGHTS": ALL_NIGHTS,
         "COMPARE": COMPARE,
         "HOME": HOME,
         "LIVE": LIVE,

@@ -77,11 +77,12 @@ def write_store(root: Path) -> Stored:
     night.mkdir(parents=True)
     summary = {"runs": 41, "verdicts": {"valid": 38, "anomalous": 3}, "findings": ["a", "b"]}
     write_json(night / "summary.json", summary)
-    (night / "page.html").write_text(
-        f'<!doctype html><h1>The night</h1><a href="../../{LOST}/report.html">a run</a>',
+    (root / "nights" / "index.html").write_text(
+        f'<!doctype html><h1>The night</h1><a href="../runs/{LOST}/report.html">a run</a>',
         encoding="utf-8",
     )
     (root / "nights" / BARE_NIGHT).mkdir()
+    (root / "nights" / "found").mkdir()
     return stored
 
 

@@ -325,15 +325,18 @@ def test_the_matrix_leads_to_runs(client: TestClient) -> None:
 
 def test_nights_are_listed_with_what_they_have(client: TestClient) -> None:
     found = page(client, "/nights")
-    assert f"/nights/{NIGHT}/page.html" in found.links
+    assert f"/nights/{NIGHT}/summary.json" in found.links
+    assert "/nights/index.html" in found.links
     assert "verdicts valid 38, anomalous 3" in found.text
     assert "findings 2" in found.text
-    assert f"{BARE_NIGHT} There is no page.html." in found.text
-    assert "There is no summary.json." in found.text
-    response = client.get(f"/nights/{NIGHT}/page.html")
+    assert f"{BARE_NIGHT} There is no summary.json." in found.text
+    assert "found There is" not in found.text  # the folder of findings is no night
+    response = client.get("/nights/index.html")
     assert "The night" in response.text
+    assert f'href="../runs/{LOST}/report.html"' in response.text
     assert json.loads(client.get(f"/nights/{NIGHT}/summary.json").text)["runs"] == 41
     # Its links lead beside it on disk, and so they do here.
+    assert client.get(f"/runs/{LOST}/report.html").headers["location"] == f"/runs/{LOST}"
     assert client.get(f"/{LOST}/report.html").headers["location"] == f"/runs/{LOST}"
 
 

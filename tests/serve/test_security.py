@@ -51,7 +51,7 @@ def test_no_path_leads_out_of_the_runs(own: Stored) -> None:
             f"/runs/{LOST}/files/{up}%2f{up}%2fsecret.txt",
             f"/runs/{LOST}/logs?log={up}/{up}/{up}/secret.txt",
             f"/nights/{up}/secret.txt",
-            f"/nights/{up}%2f{up}%2foutside/page.html",
+            f"/nights/{up}%2f{up}%2foutside/summary.json",
             f"/nights/{NIGHT}/{up}%2f{up}%2f{up}%2fsecret.txt",
             f"/static/{up}/{up}/app.py",
             f"/static/{up}%2fapp.py",
@@ -119,7 +119,8 @@ def test_what_a_run_is_not(own: Stored) -> None:
     nights = own.root / "nights"
     shutil.move(nights, own.root.parent / "nights")
     nights.symlink_to(own.root.parent / "nights")
-    assert client.get(f"/nights/{NIGHT}/page.html").status_code == 404
+    assert client.get(f"/nights/{NIGHT}/summary.json").status_code == 404
+    assert client.get("/nights/index.html").status_code == 404
 
 
 def test_a_link_inside_its_run_is_followed(own: Stored) -> None:
@@ -212,7 +213,7 @@ def test_what_every_response_says(client: TestClient) -> None:
 def test_a_stored_page_may_do_nothing(own: Stored) -> None:
     (own.lost / "report.html").write_text("<script>1</script>", encoding="utf-8")
     client = client_of(own.root)
-    for path in (f"/runs/{LOST}/files/report.html", f"/nights/{NIGHT}/page.html"):
+    for path in (f"/runs/{LOST}/files/report.html", "/nights/index.html"):
         policy = client.get(path).headers["Content-Security-Policy"]
         assert "sandbox" in policy
         assert "default-src 'none'" in policy
