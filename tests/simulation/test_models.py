@@ -1,4 +1,4 @@
-"""Rows of docs/simulation-results.md: what the TLA+ models of Kafka's replication say, seen here."""
+"""Rows of docs/simulation-results.md: what the TLA+ models of Kafka's replication say, seen here"""
 
 from __future__ import annotations
 
