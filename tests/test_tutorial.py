@@ -85,4 +85,4 @@ def test_the_tutorial_leads_to_an_own_scenario_on_a_real_kafka(tmp_path: Path) -
         for line in step.printed:
             assert printed(line, done.stdout), f"{step.commands}\n{line}\n{done.stdout}"
     assert {"my.toml", "runs", "safe.toml"} <= {path.name for path in here.iterdir()}
-    assert len(list(here.glob("runs/*/report.html"))) == 5
+    assert len(list(here.glob("runs/2*/report.html"))) == 5
