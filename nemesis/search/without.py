@@ -67,16 +67,16 @@ def weigh(
     rules: Generation,
     plays: int,
     seed: int,
-    tell: Callable[[int], None] = lambda done: None,
+    report: Callable[[int], None] = lambda done: None,
 ) -> Weighed:
-    """Steps are left out only where the whole schedule loses. `tell` gets how many were."""
+    """Steps are left out only where the whole schedule loses. `report` gets how many were."""
     ready = tuple(_worlds(scenario, rules, plays, seed))
     whole = Weighed(_plays(scenario, ready, None), ())
     if not whole.loses:
         return whole
     without = []
     for number in range(len(scenario.steps)):
-        tell(number)
+        report(number)
         without.append(_plays(scenario, ready, number))
     return replace(whole, without=tuple(without))
 
