@@ -105,10 +105,9 @@ def trends(spark: SparkSession, nights: Path) -> dict[str, Any]:
 
     all_nights = nights_in(nights)
     files = [str(night / ROWS_FILE) for night in all_nights if (night / ROWS_FILE).exists()]
-    if files:
-        rows = spark.read.schema(spark_schema(SCHEMA)).parquet(*files)
-    else:
-        rows = spark.createDataFrame([], spark_schema(SCHEMA))
+    if not files:
+        return {**_NOTHING, "nights": _with_journals([], all_nights)}
+    rows = spark.read.schema(spark_schema(SCHEMA)).parquet(*files)
     with sized_for(spark, []):  # a row a play: few, as rows of Spark go
         items = spark.sql(_ITEMS, rows=rows).persist()
 
@@ -141,6 +140,9 @@ def _with_interval(cell: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+_NOTHING: Final[Mapping[str, Table]] = {
+    name: [] for name in ("nights", "findings", "known", "cells", "unknowns", "faults")
+}
 _COUNTS: Final = (
     *("runs", "valid", "anomalous", "unknown", "new", "known", "came_back", "quiet"),
     *("searches", "schedules", "acknowledged", "aimed", "hit"),
