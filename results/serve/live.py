@@ -83,7 +83,7 @@ class Follower:
             counts += count
             rows += few
         is_going = found.state == "running" and run is not None
-        begun = None if run is None else _begun(run)
+        begun = None if run is None else began_utc(run)
         elapsed = ((now or datetime.now(UTC)) - begun).total_seconds() if begun else None
         return Progress(
             state=found.state,
@@ -113,7 +113,8 @@ class Follower:
         return known
 
 
-def _begun(run: Run) -> datetime | None:
+def began_utc(run: Run) -> datetime | None:
+    """None: its run.json does not say it in a way that is understood."""
     try:
         begun = datetime.fromisoformat(run.started_utc)
     except ValueError:
