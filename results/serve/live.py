@@ -158,12 +158,12 @@ def _faults(run: Run, rows: Iterable[Row]) -> tuple[tuple[str, str], ...]:
     """In the words of the diagram."""
     faults = sorted((r for r in rows if r["f"] == "nemesis"), key=lambda row: row["invoked_ns"])
     names = {number: name for name, number in run.brokers.items()}
-    told = []
+    shown = []
     for row in faults[-FAULTS_MAX:]:
         words = "; ".join(map(_words, Story(names, 0).tell([row], [])))
         if words:
-            told.append((f"{row['invoked_ns'] / 1e9:.1f} s", words))
-    return tuple(reversed(told))
+            shown.append((f"{row['invoked_ns'] / 1e9:.1f} s", words))
+    return tuple(reversed(shown))
 
 
 def _words(moment: Moment) -> str:
