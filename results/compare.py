@@ -106,7 +106,7 @@ def steps_of(rounds: Sequence[Row], names: Mapping[int, str], partition: int = 0
     for row in sorted(mine, key=lambda row: row["requested_ns"]):
         follower, leader = row["follower"], row["leader"]
         mark = row["high_watermark"] if row["responded_ns"] is not None else None
-        is_told = mark is not None and row["delivered_ns"] is not None
+        is_delivered = mark is not None and row["delivered_ns"] is not None
         stopped = row["request_fate"] not in _PASSED or row["response_fate"] not in _PASSED
         before = asked.get(follower, 0)
         goes_back = row["fetch_offset"] < before
@@ -114,7 +114,7 @@ def steps_of(rounds: Sequence[Row], names: Mapping[int, str], partition: int = 0
         asked[follower] = row["fetch_offset"]
         if not (row["records_bytes"] or news or stopped or goes_back):
             continue
-        if is_told and mark is not None:
+        if is_delivered and mark is not None:
             marks[follower] = mark
         found.append(
             Step(

@@ -50,7 +50,9 @@ def draw(
         *_lifelines(drawing),
         *_times(drawing),
         *(
-            _told(moment, _moment(drawing, moment, row.y, prefix), drawing, row.y, marked, anchored)
+            _with_words(
+                moment, _moment(drawing, moment, row.y, prefix), drawing, row.y, marked, anchored
+            )
             for row in drawing.rows
             for moment in row.moments
         ),
@@ -111,7 +113,7 @@ def _times(drawing: Drawing) -> list[str]:
     return parts
 
 
-def _told(
+def _with_words(
     moment: Moment, drawn: str, drawing: Drawing, y: int, marked: Collection[str], anchored: bool
 ) -> str:
     """With what it says where a pointer rests on it, and a ground that shows that it is meant."""

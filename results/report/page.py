@@ -6,7 +6,7 @@ a page leads elsewhere is the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -119,6 +119,7 @@ def page_of(
     drawing = drawing_of(data)
     found = close_up(data) if under_load else None
     closeup = None if found is None else drawing_around(data, found)
+    rounds = _story_rounds(data) if found is None else found.rounds
     return {
         "run": data.run,
         "badge": verdict if under_load else outcome,
@@ -131,7 +132,7 @@ def page_of(
         "operations": data.verdict.get("operations", data.operation_rows),
         "is_cut": data.is_cut,
         "counts": evidence.anomaly_counts(data),
-        "records": _found_rows(data, shown, closeup or drawing, link_to),
+        "records": _found_rows(shown, rounds, closeup or drawing, link_to),
         "more_records": more,
         "fates": [str(fate) for fate in fates(data, _FATES_MAX)],
         "diagram": draw(drawing, anchored=closeup is None, prefix="all-"),
@@ -155,34 +156,35 @@ def _measures(data: RunData) -> bool:
 
 
 def _found_rows(
-    data: RunData, shown: Iterable[evidence.RecordEvidence], drawing: Drawing, link_to: LinkTo
+    shown: Iterable[evidence.RecordEvidence],
+    rounds: Sequence[Row],
+    drawing: Drawing,
+    link_to: LinkTo,
 ) -> list[FoundRow]:
+    """`rounds`: those that the drawing is made of."""
     drawn = {message.anchor for message in drawing.messages}
-    rounds = data.fetch_rounds
-    rows = []
-    for each in shown:
-        about = each.about
-        partition, offset = about["partition"], about["offset"]
-        link = None
-        if partition is not None:
-            mine = rounds.filter(pc.equal(rounds["partition"], partition)).slice(
-                0, _STORY_ROUNDS_MAX
-            )
-            candidates = rounds_about(mine.to_pylist(), about["topic"], partition, offset)
-            anchor = first_drawn(candidates, drawn)
-            link = f"#{anchor}" if anchor else link_to(each.record, partition)
-        rows.append(
-            FoundRow(
-                each.anomalies,
-                each.record,
-                each.place,
-                each.acknowledged,
-                each.read,
-                each.on_disk,
-                link,
-            )
+    return [
+        FoundRow(
+            each.anomalies,
+            each.record,
+            each.place,
+            each.acknowledged,
+            each.read,
+            each.on_disk,
+            _link(each, rounds, drawn, link_to),
         )
-    return rows
+        for each in shown
+    ]
+
+
+def _link(
+    found: evidence.RecordEvidence, rounds: Sequence[Row], drawn: Collection[str], link_to: LinkTo
+) -> str | None:
+    topic, partition, offset = (found.about[name] for name in ("topic", "partition", "offset"))
+    if partition is None:
+        return None
+    place = first_drawn(rounds_about(rounds, topic, partition, offset), drawn)
+    return f"#{place}" if place else link_to(found.record, partition)
 
 
 def messages_of(drawing: Drawing) -> tuple[Message, ...]:
@@ -241,16 +243,21 @@ def lifelines(data: RunData) -> list[str]:
 def moments_of(data: RunData) -> list[Moment]:
     """The story of partition 0; under load, of faults, leaders and the records in question only."""
     operations = _operations_of_interest(data)
-    rounds: Sequence[Row] = []
-    if data.run.kind == "scenario":
-        chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
-        rounds = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
-    moments = Story(data.names, 0).in_order(operations, rounds)
+    moments = Story(data.names, 0).in_order(operations, _story_rounds(data))
     gone = evidence.nowhere(data)[:_GONE_MAX]
     if gone and moments:
         text = f"at the end, on no replica: {', '.join(gone)}"
         moments.append(Line(moments[-1].at_ns, text, "bad"))
     return moments
+
+
+def _story_rounds(data: RunData) -> list[Row]:
+    """Of partition 0; none under load."""
+    if data.run.kind != "scenario":
+        return []
+    chosen = data.fetch_rounds.filter(pc.equal(data.fetch_rounds["partition"], 0))
+    rows: list[Row] = chosen.sort_by("requested_ns").slice(0, _STORY_ROUNDS_MAX).to_pylist()
+    return rows
 
 
 def _operations_of_interest(data: RunData) -> list[Row]:

@@ -83,7 +83,7 @@ class Follower:
             counts += count
             rows += few
         is_going = found.state == "running" and run is not None
-        begun = None if run is None else _begun(run)
+        begun = None if run is None else began_utc(run)
         elapsed = ((now or datetime.now(UTC)) - begun).total_seconds() if begun else None
         return Progress(
             state=found.state,
@@ -113,7 +113,8 @@ class Follower:
         return known
 
 
-def _begun(run: Run) -> datetime | None:
+def began_utc(run: Run) -> datetime | None:
+    """None: its run.json does not say it in a way that is understood."""
     try:
         begun = datetime.fromisoformat(run.started_utc)
     except ValueError:
@@ -157,12 +158,12 @@ def _faults(run: Run, rows: Iterable[Row]) -> tuple[tuple[str, str], ...]:
     """In the words of the diagram."""
     faults = sorted((r for r in rows if r["f"] == "nemesis"), key=lambda row: row["invoked_ns"])
     names = {number: name for name, number in run.brokers.items()}
-    lines = []
+    shown = []
     for row in faults[-FAULTS_MAX:]:
         words = "; ".join(map(_words, Story(names, 0).in_order([row], [])))
         if words:
-            lines.append((f"{row['invoked_ns'] / 1e9:.1f} s", words))
-    return tuple(reversed(lines))
+            shown.append((f"{row['invoked_ns'] / 1e9:.1f} s", words))
+    return tuple(reversed(shown))
 
 
 def _words(moment: Moment) -> str:

@@ -72,13 +72,12 @@ class SideBySide:
         return f"{self.at_ns / 1e9:.3f}"
 
 
-def read_log(path: Path, began_utc: datetime, origin_us: int | None = None) -> NodeLog:
-    """`origin_us`: of a simulated log, when its run began in the time of its world. Raises
-    OSError."""
+def read_log(path: Path, began_utc: datetime) -> NodeLog:
+    """Raises OSError."""
     with open_plain(path) as opened:
         data = opened.read(LOG_BYTES_MAX + 1)
     texts = data[:LOG_BYTES_MAX].decode("utf-8", "replace").splitlines()
-    lines = tuple(_lines(texts, _ns_of(began_utc), origin_us))
+    lines = tuple(_lines(texts, _ns_of(began_utc)))
     return NodeLog(path.name, lines, len(data) > LOG_BYTES_MAX, bool(lines))
 
 
@@ -89,7 +88,8 @@ def _ns_of(began: datetime) -> int:
     return seconds * 1_000_000_000 + utc.microsecond * 1_000
 
 
-def _lines(texts: Iterable[str], began_ns: int, origin_us: int | None) -> Iterator[LogLine]:
+def _lines(texts: Iterable[str], began_ns: int) -> Iterator[LogLine]:
+    origin_us: int | None = None  # of the simulated world, whose first message comes at once
     zone_ns: int | None = None
     previous: LogLine | None = None
     for text in texts:
@@ -102,7 +102,8 @@ def _lines(texts: Iterable[str], began_ns: int, origin_us: int | None) -> Iterat
             at_ns, rest = (raw_ns - zone_ns), text[found.end() :]
             if previous is not None and at_ns < previous.at_ns - _DAY_NS // 2:
                 at_ns += _DAY_NS  # midnight came between
-        elif simulated is not None and origin_us is not None:
+        elif simulated is not None:
+            origin_us = int(simulated[1]) if origin_us is None else origin_us
             at_ns, rest = (int(simulated[1]) - origin_us) * 1_000, text[simulated.end() :]
         else:
             if previous is not None:

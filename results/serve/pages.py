@@ -6,7 +6,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,7 +25,7 @@ from neaptide.results.report.rows import RunData, load
 from neaptide.results.run import RUN_FILE, Run
 from neaptide.results.serve import inside, node_logs, urls
 from neaptide.results.serve.listing import Asked, Listed, Listing, chosen
-from neaptide.results.serve.live import Follower
+from neaptide.results.serve.live import Follower, began_utc
 from neaptide.results.verdicts import VERDICT_FILE
 
 WORD_SIGNS: Final = {"anomalous": "✗", "unknown": "?", "valid": "✓", "running": "…"}
@@ -177,7 +176,12 @@ class Pages:
         brokers = node_logs.broker_names(paths, opened.run.brokers)
         named = [file for file in wanted if file in paths]
         files = (named or list(brokers) or list(paths))[:_NODE_LOGS_MAX]
-        began = datetime.fromisoformat(opened.run.started_utc)
+        began = began_utc(opened.run)
+        if began is None:
+            raise UnreadableRunError(
+                f"Its run.json says that it began at {opened.run.started_utc!r}: without a time no"
+                " log can stand beside the rounds."
+            )
         logs = [node_logs.read_log(paths[file], began) for file in files]
         rows = node_logs.side_by_side(moments_of(opened.data), logs)
         shown, before, after = node_logs.from_s(rows, since_s)

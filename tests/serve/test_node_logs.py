@@ -42,6 +42,11 @@ def test_a_line_has_its_time_since_the_run_began(tmp_path: Path, stamp: str) -> 
     assert read(tmp_path, f"{stamp} INFO started\n") == (LogLine(1_250_000_000, "INFO started"),)
 
 
+def test_a_simulated_log_begins_with_its_run(tmp_path: Path) -> None:
+    lines = read(tmp_path, "1000000500 3 Link one\n1000002500 4 None two\n")
+    assert lines == (LogLine(0, "3 Link one"), LogLine(2_000_000, "4 None two"))
+
+
 def test_midnight_may_come_between(tmp_path: Path) -> None:
     lines = read(tmp_path, "23:59:59.000 one\n00:00:01.000 two\n")
     assert [line.at_ns for line in lines] == [S // 2, 5 * S // 2]

@@ -274,6 +274,16 @@ def test_logs_of_nodes_stand_beside_the_rounds(client: TestClient) -> None:
     page(client, f"/runs/{LOST}/logs?since=nan", 400)
 
 
+def test_without_a_time_no_log_stands_beside_the_rounds(own: Stored) -> None:
+    path = own.lost / "run.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("2025-11-21T12:00:00+00:00", "noon"), encoding="utf-8")
+    client = client_of(own.root)
+    assert "began at 'noon'" in page(client, f"/runs/{LOST}/logs", 422).text
+    page(client, f"/runs/{LOST}")
+    page(client, "/")
+
+
 def test_a_zip_of_a_run_has_all_of_it(own: Stored) -> None:
     (own.lost / "run-of-another").symlink_to(own.root / HELD)
     (own.lost / "passwd").symlink_to("/etc/passwd")
