@@ -8,8 +8,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Test processes at once, a file in one of them. More are quicker, on a machine that has the cores.
-JOBS   ?= 1
+# Test processes at once; a file of tests is in one of them.
+JOBS   ?= 2
 
 .PHONY: demo test venv dev lint types imports unit fix bench clean reference site release dist image
 
