@@ -176,11 +176,13 @@ def run(
         ),
     ] = 60,
     rate: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=1, help="Records per second, of all producers together.", rich_help_panel=LOAD
+            min=1,
+            help="Records per second, of all producers together; 5000 by default, 500 of stream.",
+            rich_help_panel=LOAD,
         ),
-    ] = 5000,
+    ] = None,
     acks: Annotated[
         str, typer.Option(help="acks of the producers: 0, 1 or all.", rich_help_panel=LOAD)
     ] = "all",
@@ -292,7 +294,7 @@ def run(
             chosen,
             faults,
             time_s,
-            rate,
+            found.rate if rate is None else rate,
             number,
             check_acks(acks),
             len(ids) or brokers or _BROKERS,

@@ -20,7 +20,8 @@ from neaptide.workloads.pool import ClientPool
 from neaptide.workloads.roles.role import Task
 
 _STOP_WITHIN_S: Final = 60.0
-_IDLE_WITHIN_S: Final = 60.0
+_IDLE_WITHIN_S: Final = 60.0  # without doing anything
+_IDLE_AT_MOST_S: Final = 600.0
 _REPLICAS: Final = 3
 
 
@@ -138,7 +139,7 @@ class RandomLoad:
         """When the cluster is healed: who reads comes to the end, and groups say where they are."""
         for client in range(len(self.pool.members)):
             await self.pool.replace(client)
-        self._note_left(await self.pool.finish(_IDLE_WITHIN_S, _STOP_WITHIN_S))
+        self._note_left(await self.pool.finish(_IDLE_WITHIN_S, _IDLE_AT_MOST_S, _STOP_WITHIN_S))
         for problem in self.pool.problems:
             self.stage.account.note(Incident("client", f"{problem.capitalize()}."))
         group = self.asked.options.get("group")

@@ -64,6 +64,7 @@ class Workload:
     named: tuple[str, ...] = ()
     topic_settings: Mapping[str, str] = field(default_factory=dict)
     broker_settings: Mapping[str, str] = field(default_factory=dict)
+    rate: float = 5_000  # records a second, where nobody names another
     idempotence: bool = False  # its producers always are
     group: str | None = None  # whose members share the partitions
     transactional_id: str | None = None  # the kind of it that its producers have
@@ -196,6 +197,7 @@ _ALL: Final = (
         {"aborts": _ABORTS, "transaction_timeout_ms": _TIMEOUT},
         frozenset({TRANSACTIONS}),
         named=("in", "out"),
+        rate=500,  # what tasks keep up with
         broker_settings=_OF_TRANSACTIONS,
         idempotence=True,
         transactional_id="stream",

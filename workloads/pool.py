@@ -119,13 +119,22 @@ class ClientPool:
         """Returns how many sends were never answered."""
         return await self._stop(senders=True, within_s=within_s)
 
-    async def finish(self, idle_within_s: float, within_s: float) -> int:
-        """The others come to the end of what there is, if they can, and stop."""
-        deadline = asyncio.get_running_loop().time() + idle_within_s
-        while (await self.counts())["busy"]:
-            if asyncio.get_running_loop().time() > deadline:
+    async def finish(self, idle_within_s: float, at_most_s: float, within_s: float) -> int:
+        """The others come to the end of what there is, if they can, and stop.
+
+        They have `idle_within_s` for it, again whenever they have done something, and in all no
+        more than `at_most_s`.
+        """
+        loop = asyncio.get_running_loop()
+        begun = last = loop.time()
+        before = None
+        while (counts := await self.counts())["busy"]:
+            if counts != before:
+                before, last = counts, loop.time()
+            if loop.time() > last + idle_within_s or loop.time() > begun + at_most_s:
+                waited_s = loop.time() - begun
                 self.problems.append(
-                    f"not all clients came to the end of their work within {idle_within_s:g} s"
+                    f"not all clients came to the end of their work within {waited_s:.0f} s"
                 )
                 break
             await asyncio.sleep(_LOOK_S)
