@@ -164,3 +164,19 @@ def test_p3_what_is_just_small_enough_is_appended() -> None:
     leader = given.leading(message_max_bytes=100)
     assert given.did(step(leader, given.produce(99, 100), NOW), do.AppendToLog)
     assert given.of(leader).log.end_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"), [((60, 40), Error.NONE), ((60, 41), Error.RECORD_LIST_TOO_LARGE)]
+)
+def test_a10_what_no_segment_has_room_for_is_refused(sizes: tuple[int, ...], error: Error) -> None:
+    leader = given.leading(log_segment_bytes=100, message_max_bytes=100)
+    assert _errors(step(leader, given.produce(*sizes, acks=1), NOW)) == [error]
+
+
+def test_a10_a_topic_may_have_segments_of_its_own_size() -> None:
+    leader = given.broker(log_segment_bytes=1_000)
+    settings = {"segment_bytes": 50}
+    step(leader, given.leader_and_isr(A, 0, (A, B, C), **settings), NOW)
+    too_large = Error.RECORD_LIST_TOO_LARGE
+    assert _errors(step(leader, given.produce(51, acks=1), NOW)) == [too_large]

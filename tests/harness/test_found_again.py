@@ -89,7 +89,7 @@ def test_the_command_of_a_saved_file_finds_it_again(tmp_path: Path) -> None:
     [
         ("min.insync.replica=1", "did you mean min.insync.replicas?"),
         ("num.brokers=5", "a search reads no such setting"),
-        ("log.segment.bytes=100", "a search reads no such setting"),
+        ("log.retention.ms=100", "a search reads no such setting"),
     ],
 )
 def test_a_setting_that_a_search_does_not_read_is_refused(

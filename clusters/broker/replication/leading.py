@@ -160,6 +160,8 @@ def _refusal(
         return Error.CORRUPT_MESSAGE  # from Produce v3 on there is one batch for a partition
     if any(batch.size > partition.settings.max_message_bytes for batch in produced):
         return Error.RECORD_TOO_LARGE
+    if sum(batch.size for batch in produced) > partition.settings.segment_bytes:
+        return Error.RECORD_LIST_TOO_LARGE
     if acks == ACKS_ALL and len(isr_of(partition)) < partition.settings.min_insync_replicas:
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE

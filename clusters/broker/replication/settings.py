@@ -24,6 +24,7 @@ class ReplicationSettings:
 
     auto_create_topics_enable: bool = True
     default_replication_factor: int = 1
+    log_segment_bytes: int = 1_073_741_824
     message_max_bytes: int = 1_000_012
     min_insync_replicas: int = 1
     num_partitions: int = 1
@@ -49,6 +50,7 @@ class TopicSettings:
 
     min_insync_replicas: int
     max_message_bytes: int
+    segment_bytes: int
     unclean_leader_election_enable: bool
 
 
@@ -97,6 +99,9 @@ def topic_settings(given: Mapping[str, str], broker: ReplicationSettings) -> Top
         ),
         max_message_bytes=_as_int(
             "max.message.bytes", given.get("max.message.bytes", str(broker.message_max_bytes))
+        ),
+        segment_bytes=_as_int(
+            "segment.bytes", given.get("segment.bytes", str(broker.log_segment_bytes))
         ),
         unclean_leader_election_enable=_as_bool(
             "unclean.leader.election.enable",
