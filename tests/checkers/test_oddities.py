@@ -85,5 +85,5 @@ def test_a_clock_that_goes_back_makes_the_run_unknown(spark: SparkSession, tmp_p
     assert (verdict.verdict, dict(verdict.anomalies)) == ("unknown", {})
     assert verdict.reasons == (
         "The clock went back: operation 2 completed before it was invoked, "
-        "so that no order can be told.",
+        "so that no order is known.",
     )

@@ -280,7 +280,7 @@ def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(
     )
     assert first.returncode == 0, first.stderr
     assert "left on the cluster: neaptide-5-t" in first.stdout
-    assert "the verdict is of what clients saw" in first.stdout
+    assert "the verdict is about what clients saw" in first.stdout
     again, verdict = neaptide(tmp_path, *arguments, "--seed", "5", "--json")
     assert (again.returncode, verdict["verdict"]) == (2, "unknown")
     assert "does not create the topic neaptide-5-t" in " ".join(verdict["reasons"])

@@ -39,7 +39,7 @@ def test_of_the_documented_loss_every_step_decides_but_the_read() -> None:
     assert lost(weighed) == [0, 0, 0, 0, 3, 0, 0]
     told = [plays.in_vain for plays in weighed.without]
     assert told == [3, 3, 3, 3, 0, 3, 0]
-    assert weighed.without[5].why == "step 7: after 20 s it is still not so that leader is A"
+    assert weighed.without[5].why == "step 7: after 20 s this is still not true: leader is A"
 
 
 def test_where_timing_decides_some_plays_lose() -> None:
@@ -61,7 +61,7 @@ def test_the_same_seed_comes_to_the_same_and_the_first_play_is_exact() -> None:
 def test_where_nothing_is_lost_no_step_is_left_out() -> None:
     told: list[int] = []
     scenario = shipped("hw-truncation-loss")
-    weighed = weigh(scenario, GENERATIONS["0.11"], plays=2, seed=1, tell=told.append)
+    weighed = weigh(scenario, GENERATIONS["0.11"], plays=2, seed=1, report=told.append)
     assert (weighed.outcome, weighed.loses, weighed.without, told) == ("held", False, (), [])
 
 
