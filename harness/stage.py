@@ -164,7 +164,10 @@ class Stage:
         try:
             await self.close()
         except Exception as failed:
-            self.account.note(Incident("process", f"Not all could be ended in order: {failed}."))
+            is_known = isinstance(failed, StoreError) and self.recorder.failure is not None
+            if not (is_known and self.account.incidents):
+                why = f"Not all could be ended in order: {failed}."
+                self.account.note(Incident("process", why))
 
     async def _open(self) -> None:
         if self.cluster.managed:
