@@ -332,7 +332,8 @@ class World:
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
         refusal = carry_out(self, broker_id, effects)
-        if self.watch is not None and not isinstance(event, _OF_THE_DISK):
+        has_halted = broker_id not in self.brokers
+        if self.watch is not None and not has_halted and not isinstance(event, _OF_THE_DISK):
             # What the disk says is over with the step that asked for it.
             self.watch.told(self, broker_id, event, effects)
         return refusal

@@ -313,10 +313,9 @@ def _settle(
         again=controller.again - names,
         fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
         unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
+        unsent=(*controller.unsent, *news) if changed else controller.unsent,
     )
     if changed:
-        written = replace(broker.controller, unsent=(*broker.controller.unsent, *news))
-        broker.controller = written
         _send_written(broker)
     elif news:
         _tell_metadata(broker, tuple(news), controller.brokers)

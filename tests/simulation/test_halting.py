@@ -1,0 +1,29 @@
+"""A broker that halts in the midst of a step: its process is gone, the world goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.simulation import world as worlds
+from neaptide.nemesis.search.invariants import Watch
+from tests.simulation.worlds import A, ready, run_for
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a5_a_broker_that_halts_does_nothing_more(
+    is_watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = ready()
+    if is_watched:
+        watch = Watch()
+        watch.begin(world)
+        world.watch = watch
+    files = dict(world.disks[A].logs)
+    with monkeypatch.context() as patched:
+        after = do.DeleteLog(world.partition)
+        patched.setattr(worlds, "step", lambda *_: (do.Halt("log truncation"), after))
+        world.tell(A, object())
+    assert A not in world.brokers
+    assert world.disks[A].logs == files
+    run_for(world, 5_000)
