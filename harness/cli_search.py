@@ -20,13 +20,12 @@ SEED_MAX = 2**31
 DEFAULT_TIME_S = 30.0
 
 
-_WHAT, _HOW, _BOUNDS, _RESULT = "What is searched", "How", "Bounds", "Result"
+_WHAT, _MODE, _HOW = "What is searched", "Mode: random schedules, or one of these", "How"
+_BOUNDS, _ALL_ORDERS, _RESULT = "Bounds", "Bounds of --exhaustive and --priorities", "Result"
 
 
 def _bound(of: str) -> Any:
-    return typer.Option(
-        min=0, help=f"{of}, with --exhaustive and --priorities.", rich_help_panel=_BOUNDS
-    )
+    return typer.Option(min=0, help=f"{of}.", rich_help_panel=_ALL_ORDERS)
 
 
 def explore(
@@ -121,13 +120,15 @@ def explore(
         typer.Option(
             "--mutants",
             help="Break one rule of the broker at a time, and search each such mutant.",
-            rich_help_panel=_HOW,
+            rich_help_panel=_MODE,
         ),
     ] = False,
     exhaustive: Annotated[
         bool,
         typer.Option(
-            "--exhaustive", help="Try every order of messages, within bounds.", rich_help_panel=_HOW
+            "--exhaustive",
+            help="Try every order of messages, within bounds.",
+            rich_help_panel=_MODE,
         ),
     ] = False,
     priorities: Annotated[
@@ -135,7 +136,7 @@ def explore(
         typer.Option(
             "--priorities",
             help="Deliver messages in the order of random priorities (PCT).",
-            rich_help_panel=_HOW,
+            rich_help_panel=_MODE,
         ),
     ] = False,
     produces: Annotated[int, _bound("Number of records")] = 1,
@@ -148,11 +149,12 @@ def explore(
         typer.Option(
             "--fetches-only",
             help="All messages except fetches arrive at once.",
-            rich_help_panel=_BOUNDS,
+            rich_help_panel=_ALL_ORDERS,
         ),
     ] = False,
     states: Annotated[
-        int, typer.Option(min=1, help="Stop after this number of states.", rich_help_panel=_BOUNDS)
+        int,
+        typer.Option(min=1, help="Stop after this number of states.", rich_help_panel=_ALL_ORDERS),
     ] = 1_000_000,
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document and nothing else.")
