@@ -223,7 +223,7 @@ class Story:
         if row["records_bytes"] and end is None:
             end = source.log_end_offset
         brought = [
-            source.values.get(offset, "?")
+            source.values.get(offset, f"offset {offset}")
             for offset in range(row["fetch_offset"], end or row["fetch_offset"])
         ]
         records = ", ".join(brought[:3]) + (" …" if len(brought) > 3 else "")

@@ -26,7 +26,9 @@ def suite(tmp_path: Path, *options: str, **env: str) -> subprocess.CompletedProc
 @pytest.mark.live
 @pytest.mark.spark
 def test_the_suite_of_the_shop_passes(tmp_path: Path) -> None:
-    done = suite(tmp_path)
+    done = suite(
+        tmp_path, "-n", "2"
+    )  # two workers of xdist: each has clusters and a Spark of its own
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 
