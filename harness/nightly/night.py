@@ -17,9 +17,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 from neaptide.harness.nightly.state import CELL, Ended, Journal, Play
+from neaptide.harness.output import shown
 
 OVERHEAD_S: Final = 40.0  # of a live run beyond its load, until some have shown it
 LIVE_PER_SEARCH: Final = 4  # where no core is left for searches
@@ -296,7 +298,7 @@ class Night:
     async def _investigate(self, row: Row) -> None:
         said = await self.investigate(row, self._played)
         self.journal.write("finding", self.used_s, **said)
-        self.say(f"{row['key']}: saved as {said['file']}")
+        self.say(f"{row['key']}: saved as {shown(Path(said['file']))}")
 
     async def _played(self, play: Play) -> Row | None:
         """The row of a play of a finding, which an earlier session may have played."""

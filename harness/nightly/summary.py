@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from neaptide.harness.failing import fails, last_words
 from neaptide.harness.nightly.state import State
+from neaptide.harness.output import shown
 
 _LISTED: Final = 20
 _REASONS: Final = 5
@@ -101,7 +102,7 @@ def markdown(summary: Mapping[str, Any], page: Path) -> str:
         lines += ["", "Unknown, because:", ""]
         first = summary["unknown_reasons"][:_REASONS]
         lines += [f"- {one['runs']} × {_cell(one['why'])}" for one in first]
-    return "\n".join([*lines, "", f"All nights: `{page}`", ""]) + "\n"
+    return "\n".join([*lines, "", f"All nights: `{shown(page)}`", ""]) + "\n"
 
 
 def _line(one: Mapping[str, Any]) -> str:
@@ -146,7 +147,7 @@ def _command(finding: Mapping[str, Any]) -> list[str]:
 
 def replay(file: str) -> str:
     """The one line that plays it again."""
-    return shlex.join(["neaptide", "replay", file])
+    return shlex.join(["neaptide", "replay", shown(Path(file))])
 
 
 def duration(seconds: float) -> str:

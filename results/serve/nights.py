@@ -16,6 +16,7 @@ from neaptide.results.serve.inside import is_plain, open_plain
 
 PAGE_FILE: Final = "index.html"
 SUMMARY_FILE: Final = "summary.json"
+UNFINISHED: Final = "Going on, or cut off: then neaptide nightly --resume goes on with it."
 FILES: Final = {SUMMARY_FILE: "application/json"}
 _OTHER_FOLDERS: Final = ("found",)  # of findings
 _SUMMARY_BYTES_MAX: Final = 4_000_000
@@ -57,7 +58,7 @@ def nights(folder: Path) -> list[Night]:
 def _night(directory: Path) -> Night:
     files = {name: directory / name for name in FILES if is_plain(directory / name)}
     if SUMMARY_FILE not in files:
-        return Night(directory.name, (), f"There is no {SUMMARY_FILE}.", files)
+        return Night(directory.name, (), UNFINISHED, files)
     try:
         with open_plain(files[SUMMARY_FILE]) as opened:
             summary = json.loads(opened.read(_SUMMARY_BYTES_MAX))

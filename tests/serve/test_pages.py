@@ -339,7 +339,7 @@ def test_nights_are_listed_with_what_they_have(client: TestClient) -> None:
     assert "/nights/index.html" in found.links
     assert "verdicts valid 38, anomalous 3" in found.text
     assert "findings 2" in found.text
-    assert f"{BARE_NIGHT} There is no summary.json." in found.text
+    assert f"{BARE_NIGHT} Going on, or cut off" in found.text
     assert "found There is" not in found.text  # the folder of findings is no night
     response = client.get("/nights/index.html")
     assert "The night" in response.text
