@@ -82,6 +82,7 @@ class RandomNemesis:
     async def play(self, time_s: float) -> None:
         """Returns when the time is over, or somebody asked the run to stop."""
         begun = time.monotonic()
+        self._stage.lets_give_up = True
         if any(_is_aimed(phase) for phase in self._schedule):
             await self._stage.watch_rounds()
         for number, phase in enumerate(self._schedule, start=1):
@@ -103,7 +104,9 @@ class RandomNemesis:
             await asyncio.wait_for(self.stopping.wait(), max(0.0, moment - time.monotonic()))
 
     async def settle(self) -> None:
-        """After the last fault: who has given up because of it is started again."""
+        """After the last fault: who has given up because of it is started again, this once more.
+
+        Where no load goes on a leader may stay behind: who is ahead of it gives up again."""
         assigned = self._stage.spec.topic.assignment
 
         def is_whole() -> bool:
@@ -119,18 +122,29 @@ class RandomNemesis:
             await self._restart_withdrawn()
 
     async def _restart_withdrawn(self) -> None:
-        """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it is
-        registered and runs, and listens no longer. It would never come back. Nor would, in the
-        time of a run, who waits for its clock."""
+        """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it has
+        ended, or is registered and runs, and listens no longer. It would never come back. Nor
+        would, in the time of a run, who waits for its clock."""
         for broker in self._stage.spec.brokers:
+            if self._stage.has_given_up(broker):
+                self._note_given_up(broker)
+                await self._start_anew(broker)
             if not self._stage.is_reachable(broker):
                 continue
             registered = broker in self._stage.observer.registered
             withdrawn = registered and not await self._stage.is_listening(broker)
             if withdrawn or self._may_wait_for_its_clock(broker):
-                self._machines.was_restarted(broker)
-                await self._faults.kill(broker, "discarded")
-                await self._faults.restart(broker)
+                await self._start_anew(broker)
+
+    def _note_given_up(self, broker: int) -> None:
+        now_ns = self._stage.recorder.now_ns()
+        value = {"broker": str(broker), "why": self._stage.last_words(broker)}
+        self._stage.note_nemesis({"gave_up": value}, now_ns)
+
+    async def _start_anew(self, broker: int) -> None:
+        self._machines.was_restarted(broker)
+        await self._faults.kill(broker, "discarded")
+        await self._faults.restart(broker)
 
     def _may_wait_for_its_clock(self, broker: int) -> bool:
         """A Kafka that has lost a connection connects anew some time after it last tried, by the

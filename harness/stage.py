@@ -61,6 +61,7 @@ NEMESIS_PROCESS = -1
 OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
 _START_WITHIN_S = 90.0
+_GAVE_UP = "log truncation is not allowed"  # ReplicaFetcherThread, and our own broker
 _INCIDENT_LOOK_S = 0.25
 _COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
@@ -113,6 +114,7 @@ class Stage:
         self.cluster = make_cluster(system, self.machines, run, spec)
         self.sends = Sends()
         self.severed: set[int] = set()
+        self.lets_give_up = False  # see has_given_up
         self.paused: set[int] = set()
         # Ends of links that are no nodes and that a step has killed: "client", from then on.
         self.gone: set[Endpoint] = set()
@@ -492,15 +494,32 @@ class Stage:
     def _find_ended_node(self) -> str | None:
         """A broker or controller that ended although no fault ended it: what its log said last."""
         for broker in self.nodes:
-            known = broker in self._started and broker not in self.severed
-            if known and not self.cluster.is_up(broker):
-                kind = "controller" if broker in self.cluster.controllers else "broker"
-                log = self.cluster.logs()[f"{kind}-{broker}"]
+            if self._has_ended_by_itself(broker) and not self.has_given_up(broker):
+                kind = "Controller" if broker in self.cluster.controllers else "Broker"
                 return (
-                    f"{kind.capitalize()} {broker} ended by itself; its log {log} says last:"
-                    f" {last_line(log)}"
+                    f"{kind} {broker} ended by itself; its log {self._log_of(broker)} says last:"
+                    f" {self.last_words(broker)}"
                 )
         return None
+
+    def _has_ended_by_itself(self, node: int) -> bool:
+        known = node in self._started and node not in self.severed
+        return known and not self.cluster.is_up(node)
+
+    def has_given_up(self, node: int) -> bool:
+        """A follower ended itself, as Kafka up to 1.1 does where it is ahead of its leader and
+        unclean elections are off. That is what the system does, and no failure of a run that starts
+        it again (`lets_give_up`)."""
+        if not (self.lets_give_up and self._has_ended_by_itself(node)):
+            return False
+        return _GAVE_UP in self.last_words(node)
+
+    def last_words(self, node: int) -> str:
+        return last_line(self._log_of(node))
+
+    def _log_of(self, node: int) -> Path:
+        kind = "controller" if node in self.cluster.controllers else "broker"
+        return self.cluster.logs()[f"{kind}-{node}"]
 
     def is_reachable(self, broker: int) -> bool:
         """Up, and neither paused nor cut off from all."""

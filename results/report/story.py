@@ -355,6 +355,8 @@ def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
     if verb in ("inject", "end_injections", "keep_snapshot", "put_back"):
         said = [f"{name} {value}" for name, value in fields.items() if value and name != "broker"]
         return f"{verb.replace('_', ' ')} {fields.get('broker')}: {', '.join(said)}".rstrip(": ")
+    if verb == "gave_up":
+        return f"{fields.get('broker')} ended itself: {fields.get('why')}"
     if verb == "missed":
         return f"missed: {fields.get('why')}"
     ends = [str(fields[key]) for key in ("from", "to", "client") if fields.get(key)]

@@ -44,12 +44,20 @@ class Cluster:
         self.cluster = SimpleNamespace(is_up=lambda node: node not in self.down)
         self.observer = SimpleNamespace(controller=None, registered={0, 1, 2})
         self.deaf: set[int] = set()
+        self.gave_up: set[int] = set()
+        self.lets_give_up = False
         self.recorder = SimpleNamespace(now_ns=lambda: 0)
         self.spec = SimpleNamespace(topic=SimpleNamespace(name="t", assignment={0: (0, 1, 2)}))
         self.spec.brokers = (0, 1, 2)
 
     def is_reachable(self, node: int) -> bool:
         return node not in self.down | self.paused
+
+    def last_words(self, node: int) -> str:
+        return f"{node}: log truncation is not allowed"
+
+    def has_given_up(self, node: int) -> bool:
+        return self.lets_give_up and node in self.gave_up and node in self.down
 
     async def is_listening(self, node: int) -> bool:
         return node not in self.deaf
@@ -121,6 +129,24 @@ def test_what_was_done_is_undone_once() -> None:
     assert cluster.done == [("kill", 1, "discarded"), ("restart", 1)]
     assert nemesis.missed == []
     assert nemesis.doing == "load"
+
+
+def test_a_broker_that_ended_itself_is_noted_and_started_before_the_next_phase() -> None:
+    cluster = Cluster()
+    cluster.down = cluster.gave_up = {2}
+    nemesis = played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
+    assert cluster.done[:2] == [("kill", 2, "discarded"), ("restart", 2)]
+    why = {"broker": "2", "why": "2: log truncation is not allowed"}
+    assert cluster.noted == [{"gave_up": why}]
+    assert cluster.done[2:] == [("kill", 1, "discarded"), ("restart", 1)]
+    assert nemesis.missed == []
+
+
+def test_a_broker_that_ended_without_giving_up_is_left_alone() -> None:
+    cluster = Cluster()
+    cluster.down = {2}
+    played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
+    assert ("restart", 2) not in cluster.done
 
 
 def test_a_client_that_was_killed_is_replaced() -> None:
