@@ -14,6 +14,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness.random_asked import RandomRun, check_faults, parse_nemesis
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.random_run import run_random
+from neaptide.harness.stage import Stage
 from neaptide.harness.systems import parse_systems
 from neaptide.nemesis.drawn.faults import (
     ClientFault,
@@ -147,6 +148,47 @@ def test_a_broker_that_ended_without_giving_up_is_left_alone() -> None:
     cluster.down = {2}
     played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
     assert ("restart", 2) not in cluster.done
+
+
+class HalfStage(Stage):
+    """Only what says of a broker that is down why it is."""
+
+    def __init__(self, log: Path) -> None:
+        ended = SimpleNamespace(
+            is_up=lambda _: False, controllers=(), logs=lambda: {"broker-1": log}
+        )
+        self.cluster = cast(Any, ended)
+        self.spec = cast(Any, SimpleNamespace(brokers=(1,)))
+        self.severed = set()
+        self._started = {1}
+        self.lets_give_up = True
+
+
+GAVE_UP = "FATAL Exiting because log truncation is not allowed for partition [t,0], current leader"
+
+
+def test_a_broker_has_given_up_if_its_log_ends_with_that(tmp_path: Path) -> None:
+    log = tmp_path / "broker-1.log"
+    log.write_text(f"INFO started\n{GAVE_UP}\n")
+    assert HalfStage(log).has_given_up(1)
+
+
+def test_it_has_not_given_up_if_it_ended_of_something_else_or_later(tmp_path: Path) -> None:
+    log = tmp_path / "broker-1.log"
+    log.write_text(f"{GAVE_UP}\nFATAL java.lang.OutOfMemoryError\n")
+    assert not HalfStage(log).has_given_up(1)
+
+
+def test_it_has_not_given_up_if_a_fault_ended_it_or_the_run_does_not_restart(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "broker-1.log"
+    log.write_text(GAVE_UP)
+    severed, scripted = HalfStage(log), HalfStage(log)
+    severed.severed = {1}
+    scripted.lets_give_up = False
+    assert not severed.has_given_up(1)
+    assert not scripted.has_given_up(1)
 
 
 def test_a_client_that_was_killed_is_replaced() -> None:
