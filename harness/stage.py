@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
-from neaptide.clusters.hosts.local import LocalHost, last_line
+from neaptide.clusters.hosts.local import LocalHost, last_lines
 from neaptide.clusters.hosts.place import LOCAL, Place, open_host
 from neaptide.clusters.hosts.toxiproxy import ToxicLinks
 from neaptide.clusters.observer import Observer
@@ -61,7 +62,13 @@ NEMESIS_PROCESS = -1
 OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
 _START_WITHIN_S = 90.0
-_GAVE_UP = "log truncation is not allowed"  # ReplicaFetcherThread, and our own broker
+# What a broker said last that ended itself: it is ahead of its leader (ReplicaFetcherThread up to
+# 1.1, and our own broker), or it lost ZooKeeper before it was up (KafkaServer.startup).
+_GAVE_UP = re.compile(
+    r"log truncation is not allowed[^\n]*$"
+    r"|fatal exception during startup[^\n]*\n[^\n]*(SessionExpired|ConnectionLoss|ClientTimeout)"
+)
+_LAST_LINES = 30
 _INCIDENT_LOOK_S = 0.25
 _COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
@@ -507,15 +514,19 @@ class Stage:
         return known and not self.cluster.is_up(node)
 
     def has_given_up(self, node: int) -> bool:
-        """A follower ended itself, as Kafka up to 1.1 does where it is ahead of its leader and
-        unclean elections are off. That is what the system does, and no failure of a run that starts
-        it again (`lets_give_up`)."""
+        """A broker ended itself, as Kafka does that is ahead of its leader (up to 1.1, with unclean
+        elections off), or that loses ZooKeeper while it starts. That is what the system does of
+        faults, and no failure of a run that starts it again (`lets_give_up`)."""
         if not (self.lets_give_up and self._has_ended_by_itself(node)):
             return False
-        return _GAVE_UP in self.last_words(node)
+        return _GAVE_UP.search(last_lines(self._log_of(node), _LAST_LINES)) is not None
 
     def last_words(self, node: int) -> str:
-        return last_line(self._log_of(node))
+        """Of a node that has ended: one line."""
+        lines = last_lines(self._log_of(node), _LAST_LINES)
+        given_up = _GAVE_UP.search(lines)
+        at = lines.rfind("\n", 0, given_up.start() if given_up else None) + 1
+        return lines[at:].partition("\n")[0] or "nothing"
 
     def _log_of(self, node: int) -> Path:
         kind = "controller" if node in self.cluster.controllers else "broker"

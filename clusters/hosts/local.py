@@ -106,11 +106,16 @@ class RunningProcess:
 
 def last_line(log: Path) -> str:
     """What a process said last, for a sentence about its end."""
+    return last_lines(log, 1) or "nothing"
+
+
+def last_lines(log: Path, count: int) -> str:
+    """Empty where there is no log."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
-        lines = []
-    return lines[-1] if lines else "nothing"
+        return ""
+    return "\n".join(lines[-count:])
 
 
 def _signal_name(number: int) -> str:

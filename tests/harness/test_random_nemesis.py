@@ -165,18 +165,30 @@ class HalfStage(Stage):
 
 
 GAVE_UP = "FATAL Exiting because log truncation is not allowed for partition [t,0], current leader"
+AT_START = "ERROR Exiting Kafka due to fatal exception during startup. (kafka.Kafka$)"
+EXPIRED = "org.apache.zookeeper.KeeperException$SessionExpiredException: KeeperErrorCode = Session"
+NO_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
+TRACE = "\tat kafka.Kafka$.main(Kafka.scala:112)\nINFO [KafkaServer id=0] shutting down"
 
 
-def test_a_broker_has_given_up_if_its_log_ends_with_that(tmp_path: Path) -> None:
-    log = tmp_path / "broker-1.log"
-    log.write_text(f"INFO started\n{GAVE_UP}\n")
-    assert HalfStage(log).has_given_up(1)
-
-
-def test_it_has_not_given_up_if_it_ended_of_something_else_or_later(tmp_path: Path) -> None:
-    log = tmp_path / "broker-1.log"
-    log.write_text(f"{GAVE_UP}\nFATAL java.lang.OutOfMemoryError\n")
-    assert not HalfStage(log).has_given_up(1)
+@pytest.mark.parametrize(
+    ("log", "has_given_up", "last_words"),
+    [
+        (f"INFO started\n{GAVE_UP}\n", True, GAVE_UP),
+        (f"{AT_START}\n{EXPIRED}\n{TRACE}\n", True, AT_START),
+        (f"{GAVE_UP}\nFATAL {NO_MEMORY}\n", False, f"FATAL {NO_MEMORY}"),
+        (f"{AT_START}\n{NO_MEMORY}", False, NO_MEMORY),
+        (f"WARN {EXPIRED}\n{AT_START}\n{NO_MEMORY}", False, NO_MEMORY),
+        ("", False, "nothing"),
+    ],
+)
+def test_a_broker_has_given_up_if_its_log_ends_with_that(
+    tmp_path: Path, log: str, has_given_up: bool, last_words: str
+) -> None:
+    file = tmp_path / "broker-1.log"
+    file.write_text(log)
+    assert HalfStage(file).has_given_up(1) is has_given_up
+    assert HalfStage(file).last_words(1) == last_words
 
 
 def test_it_has_not_given_up_if_a_fault_ended_it_or_the_run_does_not_restart(
