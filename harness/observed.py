@@ -10,6 +10,8 @@ from neaptide.clusters.cluster import PartitionView, TopicSpec
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.gate.client import Position
 
+_REFUSALS = (Error.STALE_CONTROLLER_EPOCH, Error.STALE_BROKER_EPOCH)
+
 
 class StageObserved:
     """About partition 0 of the scenario's topic, unless another one is named."""
@@ -123,8 +125,10 @@ class StageObserved:
     # --- the wire ---
 
     def refused(self, broker: int) -> bool:
-        """Whether a broker has refused this one's requests as those of an earlier controller."""
-        return broker in self._stage.controllers_answered.get(Error.STALE_CONTROLLER_EPOCH, ())
+        """Whether a broker has refused this one's requests: those of an earlier controller, or for
+        an earlier process of that broker."""
+        answered = self._stage.controllers_answered
+        return any(broker in answered.get(error, ()) for error in _REFUSALS)
 
     def obeyed(self, broker: int) -> bool:
         """Whether a broker has accepted a request of this one as that of its controller."""

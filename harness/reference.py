@@ -29,7 +29,7 @@ from neaptide.harness.systems import KNOWN
 from neaptide.nemesis.conditions import FUNCTIONS, WORDS, written
 from neaptide.nemesis.drawn.faults import FAULTS, FaultKind
 from neaptide.nemesis.gate import where
-from neaptide.nemesis.gate.apis import APIS
+from neaptide.nemesis.gate.apis import APIS, CONTROLLER_NAMES
 from neaptide.nemesis.step_texts import GROUPS, KEYS, STEPS, Key, asked_keys
 from neaptide.results.outcomes import ANOMALOUS, WORST_FIRST
 from neaptide.results.schema import EXPLAINED, Column
@@ -190,7 +190,10 @@ def _messages() -> list[str]:
             ),
         ),
         "### APIs\n",
-        "On links between brokers: `fetch`, `offset_for_leader_epoch`, `any`. On other links: "
+        "On links between brokers: `fetch`, `offset_for_leader_epoch`, "
+        + ", ".join(f"`{name}`" for name in CONTROLLER_NAMES.values())
+        + " (from a controller with ZooKeeper; up to Kafka 2.3 `where` knows its `leader_epoch`),"
+        " `any` (all but a controller's). On other links: "
         + ", ".join(f"`{name}`" for name in APIS)
         + ", `any`.\n",
     ]

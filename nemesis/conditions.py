@@ -132,7 +132,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "refused": Function(
         ("broker",),
         lambda o, b: o.refused(b),
-        "A broker has answered STALE_CONTROLLER_EPOCH to this one, which was the controller.",
+        "A broker has answered this one, which sent as the controller, STALE_CONTROLLER_EPOCH, or"
+        " STALE_BROKER_EPOCH (KIP-380).",
     ),
     "obeyed": Function(
         ("broker",),

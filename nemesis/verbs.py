@@ -16,7 +16,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import Call, Errno
 from neaptide.clusters.hosts.toxiproxy import TOXICS, Stream, Toxic
 from neaptide.nemesis.fields import Fields, ScenarioError
-from neaptide.nemesis.gate.apis import APIS, error_number
+from neaptide.nemesis.gate.apis import APIS, RULES_NAME, error_number
 from neaptide.nemesis.gate.model import CLIENT
 from neaptide.nemesis.gate.where import parse_where
 from neaptide.nemesis.steps import (
@@ -176,7 +176,7 @@ def _message_rule(names: Names, fields: Fields) -> dict[str, Any]:
     kinds = [kind for kind in get_args(Message) if kind in fields.values]
     if len(kinds) != 1:
         raise fields.complain('needs either request = "fetch" or response = "fetch"')
-    api = fields.choose(kinds[0], (*APIS, "any"))
+    api = fields.choose(kinds[0], RULES_NAME)
     source, destination = _speaker(names, fields, "from"), _speaker(names, fields, "to")
     purpose = _purpose(names, fields, source, destination)
     where = fields.take("where", str, "")

@@ -26,7 +26,8 @@ Version = tuple[int, ...]
 _LOGGING: Final = "org.slf4j:slf4j-log4j12:1.7.30"
 _LOGGING_NOW: Final = "org.slf4j:slf4j-reload4j:1.7.36"  # log4j 1 under a new roof
 _JAXB: Final = "javax.xml.bind:jaxb-api:2.3.1"  # was part of Java until 11
-# The client in zookeeper-3.4.13 cannot read addresses on Java 14 and later.
+# The clients in zookeeper-3.4.13 and 3.4.14 (Kafka 2.0 to 2.3) cannot read addresses on Java 14 and
+# later.
 _ZOOKEEPER: Final = "org.apache.zookeeper:zookeeper:3.4.10"
 
 # A follower that is ahead of its leader ends its broker before 0.11 ("log truncation is not
@@ -103,7 +104,6 @@ ROWS: Final = (
     Row((0, 10, 2), "2.11", _OLD, settings=_NO_CHECKPOINT),
     Row((0, 11), "2.11", _OLD),
     Row((2, 0), "2.12", (_ZOOKEEPER, *_OLD)),
-    Row((2, 1), "2.12", _OLD),
     Row((2, 4), "2.13", (_LOGGING,)),
     Row((2, 8), "2.13", (_LOGGING,), topic_ids=True),
     Row((3, 0), "2.13", (_LOGGING_NOW,), topic_ids=True),

@@ -49,6 +49,14 @@ APIS: Final[Mapping[str, ApiRow]] = {
     "allocate_producer_ids": ApiRow(67, 0),
     "consumer_group_heartbeat": ApiRow(68, 0),
 }
+# Of a controller with ZooKeeper to brokers: rules know them by their names, a LeaderAndIsr by its
+# leader epochs too.
+CONTROLLER_NAMES: Final[Mapping[int, str]] = {
+    4: "leader_and_isr",
+    5: "stop_replica",
+    6: "update_metadata",
+}
+RULES_NAME: Final = (*APIS, *CONTROLLER_NAMES.values(), "any")
 NAMES: Final[Mapping[int, str]] = {row.key: name for name, row in APIS.items()}
 PRODUCE: Final = APIS["produce"].key
 API_VERSIONS: Final = APIS["api_versions"].key

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from neaptide.nemesis.gate import answers
 from neaptide.nemesis.gate.apis import APIS, error_number
 from neaptide.nemesis.gate.conversation import Conversation
-from neaptide.nemesis.gate.exchange import EpochNews, Exchange, Introduction
+from neaptide.nemesis.gate.exchange import Exchange, Introduction
 from neaptide.nemesis.gate.frames import MalformedStreamError
 from neaptide.nemesis.gate.lane import HoldEnd, Lane, Parcel
 from neaptide.nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
@@ -182,10 +182,10 @@ class Connection:
         self._forward(side, part)
         return True
 
-    def _read(self, side: Side, exchange: Reading, frame: bytes) -> Message | EpochNews | None:
+    def _read(self, side: Side, exchange: Reading, frame: bytes) -> Message | None:
         """What a frame is. One that the gate cannot read passes, and is reported."""
         now_ns, known = self._switch.clock_ns(), self.source
-        message: Message | EpochNews | None = None
+        message: Message | None = None
         try:
             if side is self.near:
                 message = exchange.request(frame, now_ns)
@@ -202,7 +202,7 @@ class Connection:
         if self.peer(side).gone:
             self._lost(parcel)
             return True
-        if isinstance(parcel.message, Message):
+        if parcel.message is not None:
             rule = self._switch.judge(parcel.message, self.purpose)
             if rule is not None and rule.action == "drop":
                 parcel.message.lost("dropped")
@@ -270,9 +270,9 @@ class Connection:
             self._push(self.far, Parcel(answer, message))
 
     def _parcel_left(self, parcel: Parcel, now_ns: int) -> None:
-        if isinstance(parcel.message, EpochNews):
-            self._switch.learned(parcel.message)
-        elif parcel.message is not None:
+        if parcel.message is not None:
+            if parcel.message.news is not None:
+                self._switch.learned(parcel.message.news)
             parcel.message.left(now_ns)
             self._switch.left(parcel.message)
 

@@ -11,22 +11,16 @@ from dataclasses import dataclass, field
 
 from neaptide.nemesis.gate import decode
 from neaptide.nemesis.gate import messages as m
+from neaptide.nemesis.gate.apis import CONTROLLER_NAMES
 from neaptide.nemesis.gate.conversation import Conversation
 from neaptide.nemesis.gate.fetch_answer import FetchAnswer, fetch_response
 from neaptide.nemesis.gate.frames import HEAD_BYTES, MalformedStreamError
 from neaptide.nemesis.gate.model import CLIENT, Api, MessageKind
+from neaptide.nemesis.gate.parts import facts_of
 from neaptide.nemesis.gate.rounds import RoundCounter
 from neaptide.nemesis.gate.rules import PartitionFacts
-from neaptide.nemesis.gate.said import Message, Round
+from neaptide.nemesis.gate.said import EpochNews, Message, Round
 from neaptide.nemesis.gate.sessions import FetchSession
-
-
-@dataclass(frozen=True, slots=True)
-class EpochNews:
-    """A LeaderAndIsr request: counts from the moment that it leaves for its broker."""
-
-    broker: int
-    states: Mapping[m.TopicPartition, m.LeaderEpoch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ class Exchange:
     # correlation id → api and version of a controller's request
     controls: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def request(self, frame: bytes, now_ns: int) -> Message | EpochNews | None:
+    def request(self, frame: bytes, now_ns: int) -> Message | None:
         """Read a request; None: nothing that rules or rounds are about."""
         header = decode.request_header(frame)
         if self.source is None:
@@ -71,11 +65,24 @@ class Exchange:
         if header.api_key == m.OFFSET_FOR_LEADER_EPOCH:
             return self._epoch(frame, header)
         if header.api_key in decode.CONTROLLER_APIS:
-            self.controls[header.correlation_id] = (header.api_key, header.api_version)
+            return self._controlled(frame, header)
+        return self._other(frame, header)
+
+    def _controlled(self, frame: bytes, header: m.RequestHeader) -> Message:
+        """A request of the controller, known by its API, and a LeaderAndIsr by its epochs."""
+        self.controls[header.correlation_id] = (header.api_key, header.api_version)
+        name = CONTROLLER_NAMES[header.api_key]
+        message = Message(name, "request", self.source, self.destination, parts=facts_of({}))
+        states = None
         if header.api_key == m.LEADER_AND_ISR:
             states = decode.leader_and_isr(frame, header)
-            return None if states is None else EpochNews(self.destination, states)
-        return self._other(frame, header)
+        if states:
+            message.news = EpochNews(self.destination, states)
+            message.parts = tuple(
+                PartitionFacts(topic, partition, {"leader_epoch": state.leader_epoch})
+                for (topic, partition), state in states.items()
+            )
+        return message
 
     def _other(self, frame: bytes, header: m.RequestHeader) -> Message | None:
         if self.others is None:
@@ -85,7 +92,9 @@ class Exchange:
     def response(self, frame: bytes, now_ns: int) -> Message | None:
         """Read a response; None: not to a request that was read."""
         if self.controls:
-            self._control_answered(frame)
+            answer = self._control_answered(frame)
+            if answer is not None:
+                return answer
         if self.others is not None and self.others.waiting:
             message = self.others.answered(frame, CLIENT if self.is_client else self.source)
             if message is not None:
@@ -110,11 +119,14 @@ class Exchange:
         )
         return self._message("offset_for_leader_epoch", "response", epochs=partitions)
 
-    def _control_answered(self, frame: bytes) -> None:
+    def _control_answered(self, frame: bytes) -> Message | None:
         request = self.controls.pop(decode.correlation_id(frame), None)
-        if request is not None:
-            error = decode.control_error(frame, *request)
-            self.controlled(self.source, self.destination, error)
+        if request is None:
+            return None
+        error = decode.control_error(frame, *request)
+        self.controlled(self.source, self.destination, error)
+        ends = self.destination, self.source
+        return Message(CONTROLLER_NAMES[request[0]], "response", *ends, parts=facts_of({}))
 
     def unanswered(self) -> tuple[Round, ...]:
         """The rounds that wait for a response; forgets them."""

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from neaptide.nemesis.gate.exchange import EpochNews
 from neaptide.nemesis.gate.model import Endpoint
 from neaptide.nemesis.gate.said import Message
 
@@ -40,7 +39,7 @@ class Parcel:
     """Bytes that wait, with the message that they are, if the gate has read it."""
 
     data: bytes
-    message: Message | EpochNews | None = None
+    message: Message | None = None
     not_before_ns: int = 0
     hold: Hold | None = None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from neaptide.clusters.errors import UsageError
-from neaptide.nemesis.gate.apis import APIS, error_number
+from neaptide.nemesis.gate.apis import APIS, RULES_NAME, error_number
 from neaptide.nemesis.gate.where import parse_where
 
 Purpose = Literal["client", "replication", "coordination"]
@@ -155,7 +155,7 @@ class Rule:
     id: str
     action: Action
     message: MessageKind
-    api: str = "fetch"  # a name of apis.APIS, or "any"
+    api: str = "fetch"  # of apis.RULES_NAME
     source: Endpoint | None = None  # in the direction in which the message travels
     destination: Endpoint | None = None
     topic: str | None = None
@@ -171,7 +171,7 @@ class Rule:
     def __post_init__(self) -> None:
         _one_of("action", self.action, get_args(Action))
         _one_of("message", self.message, ("request", "response"))
-        _one_of("api", self.api, (*APIS, "any"))
+        _one_of("api", self.api, RULES_NAME)
         parse_where(self.where)
         if self.action == "delay" and self.delay_ms <= 0:
             raise UsageError(f"rule {self.id!r} delays by {self.delay_ms} ms: give delay_ms >= 1")

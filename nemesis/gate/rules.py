@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from neaptide.clusters.errors import UsageError
+from neaptide.nemesis.gate.apis import CONTROLLER_NAMES
 from neaptide.nemesis.gate.model import Endpoint, MessageKind, Purpose, Rule
 from neaptide.nemesis.gate.where import parse_where
 
@@ -70,12 +72,15 @@ class RuleBook:
         return self, None
 
 
+_BY_NAME: Final = frozenset(CONTROLLER_NAMES.values())  # "any" is none of these
+
+
 def matches(rule: Rule, message: MessageFacts) -> bool:
     """Whether a rule is about this message."""
     return (
         rule.message == message.message
         and rule.purpose in (None, message.purpose)
-        and rule.api in ("any", message.api)
+        and (rule.api == message.api or (rule.api == "any" and message.api not in _BY_NAME))
         and rule.source in (None, message.source)
         and rule.destination in (None, message.destination)
         and any(_about(rule, partition) for partition in message.partitions)

@@ -5,6 +5,7 @@ Values that change as they come on. How they are read out of bytes is in exchang
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -75,6 +76,14 @@ class Wire:
     correlation_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class EpochNews:
+    """What a LeaderAndIsr request says: it counts from the moment that it leaves for its broker."""
+
+    broker: int
+    states: Mapping[m.TopicPartition, m.LeaderEpoch]
+
+
 @dataclass(slots=True)
 class Message:
     """A request or response that rules may take, and the rounds that it belongs to."""
@@ -86,6 +95,7 @@ class Message:
     rounds: tuple[Round, ...] = ()
     epochs: tuple[PartitionFacts, ...] = ()  # of an OffsetForLeaderEpoch, which is no round
     parts: tuple[PartitionFacts, ...] = ()  # of all that is neither
+    news: EpochNews | None = None
     wire: Wire | None = None  # of what is neither: what it takes to answer it, or change its answer
     held_ns: int = 0
 

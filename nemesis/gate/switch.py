@@ -21,7 +21,7 @@ from neaptide.nemesis.gate.events import (
     message_fields,
     round_event,
 )
-from neaptide.nemesis.gate.exchange import EpochNews, Exchange
+from neaptide.nemesis.gate.exchange import Exchange
 from neaptide.nemesis.gate.lane import Hold, HoldEnd
 from neaptide.nemesis.gate.model import (
     Cut,
@@ -36,9 +36,9 @@ from neaptide.nemesis.gate.network import Network
 from neaptide.nemesis.gate.recorder import RoundRecorder
 from neaptide.nemesis.gate.rounds import RoundCounter
 from neaptide.nemesis.gate.rules import RuleBook
-from neaptide.nemesis.gate.said import Message, Round
+from neaptide.nemesis.gate.said import EpochNews, Message, Round
 
-BURY_DEADLINE_S: Final = 5.0
+BURY_DEADLINE_S: Final = 30.0
 
 
 class Switch:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
 from neaptide.nemesis.gate.exchange import Exchange
+from neaptide.nemesis.gate.model import Rule
 from neaptide.nemesis.gate.rounds import RoundCounter
+from neaptide.nemesis.gate.rules import matches
 from tests.gate import wire
 
 STALE_CONTROLLER_EPOCH = 11
@@ -51,3 +54,40 @@ def test_the_controller_of_kafka_0_8_has_a_longer_name() -> None:
     name = "id_0-host_127.0.0.1-port_9092"
     refused = answers(LEADER_AND_ISR, 3, STALE_CONTROLLER_EPOCH, flexible=False, client_id=name)
     assert refused == [(0, 2, STALE_CONTROLLER_EPOCH)]
+
+
+def rule(**fields: Any) -> Rule:
+    return Rule("r", "hold", "request", source=0, destination=2, **fields)
+
+
+def test_a_rule_takes_a_leader_and_isr_by_its_leader_epoch() -> None:
+    exchange = Exchange(2, RoundCounter(), {}, lambda *_: None, lambda *_: None)
+    body = wire.leader_and_isr(1, "t", 0, leader=2, leader_epoch=7)
+    asked = exchange.request(body, 0)
+    assert asked is not None
+    assert asked.news is not None
+    assert asked.news.states["t", 0].leader_epoch == 7
+    facts = asked.facts()
+    assert matches(rule(api="leader_and_isr", where="leader_epoch == 7"), facts)
+    assert not matches(rule(api="leader_and_isr", where="leader_epoch > 7"), facts)
+    assert not matches(rule(api="update_metadata"), facts)
+    assert not matches(rule(api="any"), facts)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "name"),
+    [
+        (LEADER_AND_ISR, "leader_and_isr"),
+        (STOP_REPLICA, "stop_replica"),
+        (UPDATE_METADATA, "update_metadata"),
+    ],
+)
+def test_what_a_controller_sends_and_is_answered_is_known_by_name(api_key: int, name: str) -> None:
+    exchange = Exchange(2, RoundCounter(), {}, lambda *_: None, lambda *_: None)
+    asked = exchange.request(wire.request(api_key, 1, b"\0" * 60, client_id="0"), 0)
+    answered = exchange.response(wire.frame(struct.pack(">ih", 1, 0)), 1)
+    assert asked is not None
+    assert answered is not None
+    assert matches(rule(api=name), asked.facts())
+    assert (answered.api, answered.source, answered.destination) == (name, 2, 0)
+    assert answered.message == "response"
