@@ -11,10 +11,9 @@ from kazoo.exceptions import ConnectionLoss
 
 from neaptide.clusters.broker.coordination.client import Client
 from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
-from neaptide.clusters.broker.coordination.expire import expire_broker
 from neaptide.clusters.broker.coordination.session import Term
 from neaptide.clusters.broker.coordination.writes import StateWriter
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     ControllerChanged,
     CreateTopic,
     LeaderAndIsrConflict,
@@ -24,6 +23,7 @@ from neaptide.clusters.broker.replication.coordination import (
     WriteLeaderAndIsr,
 )
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.session_expiry import expire_broker
 from tests.coordination.conftest import participant
 from tests.coordination.plays import T0, T1, created_topic, state, written
 

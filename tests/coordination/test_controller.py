@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,

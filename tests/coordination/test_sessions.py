@@ -9,8 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
-from neaptide.clusters.broker.coordination.expire import expire_broker
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ControllerChanged,
     CreateTopic,
@@ -24,6 +23,7 @@ from neaptide.clusters.broker.replication.coordination import (
     TryBecomeController,
     WriteLeaderAndIsr,
 )
+from neaptide.clusters.session_expiry import expire_broker
 from tests.coordination.conftest import Participant, participant
 from tests.coordination.plays import T0, T1, TOPIC, created_topic, state, written
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.producers import KnownBatch, ProducerState
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.partition.producer_state_manager import (
+    BatchMetadata,
+    ProducerStateEntry,
+)
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
 from neaptide.clusters.broker.server.produced import produced_batch
 from neaptide.clusters.broker.server.sequences import producers_of
@@ -30,12 +32,12 @@ def _fill(log: Log) -> None:
 
 
 WHOLE = {
-    7: ProducerState(1, (KnownBatch(0, 1, 8, 10),)),
-    8: ProducerState(3, (KnownBatch(0, 1, 2, 4),)),
+    7: ProducerStateEntry(1, (BatchMetadata(0, 1, 8, 10),)),
+    8: ProducerStateEntry(3, (BatchMetadata(0, 1, 2, 4),)),
 }
 CUT = {
-    7: ProducerState(0, (KnownBatch(0, 1, 0, 2), KnownBatch(2, 3, 4, 6))),
-    8: ProducerState(3, (KnownBatch(0, 1, 2, 4),)),
+    7: ProducerStateEntry(0, (BatchMetadata(0, 1, 0, 2), BatchMetadata(2, 3, 4, 6))),
+    8: ProducerStateEntry(3, (BatchMetadata(0, 1, 2, 4),)),
 }
 
 
@@ -60,9 +62,9 @@ def test_p4_after_a_cut_the_core_hears_what_the_rest_says(tmp_path: Path) -> Non
     _fill(logs.create_log(TP))
     heard: list[object] = []
     handlers = LogEffects(logs, heard.append).handlers
-    for effect in (do.TruncateLog(TP, 9), do.ReadProducers(TP)):
+    for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP)):
         handlers[type(effect)](effect)
-    assert heard == [told.LogTruncated(TP, 8), told.ProducersRead(TP, CUT)]
+    assert heard == [events.LogTruncated(TP, 8), events.ProducersRead(TP, CUT)]
     logs.shutdown()
 
 
@@ -75,7 +77,7 @@ def test_p4_deleted_batches_say_nothing_more(tmp_path: Path) -> None:
 
 
 def test_p4_a_request_names_the_sequence_of_its_batch_or_none() -> None:
-    def produced(records: bytes) -> told.ProducedBatch:
+    def produced(records: bytes) -> events.ProducedBatch:
         return produced_batch(records, 7, None, names_invalid_records=True, at_once=True)
 
     idempotent = produced(batch(0, [b"a", b"b"], producer=(7, 1, 5)))

@@ -14,12 +14,8 @@ from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartitio
 from neaptide.clusters.broker.storage import checkpoints
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
-from neaptide.clusters.broker.storage.power_failure import (
-    KeepError,
-    LostTail,
-    power_off,
-)
-from neaptide.clusters.broker.storage.replica_reader import TornTail, log_end_offsets, read_replicas
+from neaptide.clusters.disks.power_failure import KeepError, LostTail, power_off
+from neaptide.clusters.disks.replica_reader import TornTail, log_end_offsets, read_replicas
 from neaptide.results.schema import REPLICAS
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, message, with_headers
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neaptide.clusters.broker.replication.messages import LogStartAdvanced
+from neaptide.clusters.broker.replication.interface.events import LogStartAdvanced
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.retention import apply_retention
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
-from neaptide.clusters.broker.storage.replica_reader import log_offsets
+from neaptide.clusters.disks.replica_reader import log_offsets
 from tests.storage.batches import NOW_MS, batch, with_headers
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

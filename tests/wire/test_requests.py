@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker, start
-from neaptide.clusters.broker.replication.effects import RespondProduce
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface.effects import RespondProduce
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
@@ -59,8 +59,8 @@ def leader() -> Broker:
     broker = start(0, GENERATIONS["0.11"], ReplicationSettings(), {})
     begin(broker)
     live = (BrokerRegistration(0, (Endpoint("CLIENT", "127.0.0.1", 9092),)),)
-    state = told.PartitionState(T0, LeaderAndIsr(0, 0, (0,), 1, 0), (0,), {})
-    step(broker, told.LeaderAndIsrRequested(1, 0, 1, (state,), live), NOW_MS)
+    state = events.PartitionState(T0, LeaderAndIsr(0, 0, (0,), 1, 0), (0,), {})
+    step(broker, events.LeaderAndIsrRequested(1, 0, 1, (state,), live), NOW_MS)
     return broker
 
 
@@ -85,6 +85,6 @@ def test_the_core_takes_whatever_a_client_asks(api: Api, version: int, data: st.
 def test_noise_for_records_is_answered_and_not_appended(records: bytes) -> None:
     broker = leader()
     produced = produced_batch(records, 7, None, names_invalid_records=False, at_once=True)
-    effects = step(broker, told.ProduceRequested(9, 1, 1000, ((T0, (produced,)),)), NOW_MS)
+    effects = step(broker, events.ProduceRequested(9, 1, 1000, ((T0, (produced,)),)), NOW_MS)
     (answer,) = [effect for effect in effects if isinstance(effect, RespondProduce)]
     assert [result.error.name for result in answer.results] == ["CORRUPT_MESSAGE"]

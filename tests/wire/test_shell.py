@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.coordination import CoordinationRequest
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.server import outgoing
 from neaptide.clusters.broker.server.config import ServerConfig, server_config
@@ -84,8 +84,8 @@ class World:
 
     def leader_and_isr(self, topic: str, leader_epoch: int, number: int = 0) -> Any:
         state = LeaderAndIsr(7, leader_epoch, (7,), 1, leader_epoch)
-        partition = told.PartitionState(TopicPartition(topic, number), state, (7,), {})
-        message = told.LeaderAndIsrRequested(0, 7, 1, (partition,), ())
+        partition = events.PartitionState(TopicPartition(topic, number), state, (7,), {})
+        message = events.LeaderAndIsrRequested(0, 7, 1, (partition,), ())
         return outgoing.control_request(message, REPLICATION)
 
 
@@ -127,7 +127,7 @@ def test_a_topics_settings_are_asked_for_once_and_again_after_it_was_deleted(
             world.ask(connection, world.leader_and_isr("t", number), number)
             await turns()
         assert world.coordination.asked == ["t"]
-        stop = told.StopReplicaRequested(0, 7, 1, True, (TopicPartition("t", 0),))
+        stop = events.StopReplicaRequested(0, 7, 1, True, (TopicPartition("t", 0),))
         world.ask(connection, outgoing.control_request(stop, REPLICATION), 2)
         world.ask(connection, world.leader_and_isr("t", 2), 3)
         await turns()

@@ -11,24 +11,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from neaptide.clusters.broker.replication import partition as partitions
-from neaptide.clusters.broker.replication.committed import Positions
-from neaptide.clusters.broker.replication.controller_state import ControllerState, Standby
-from neaptide.clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication.controller.controller_context import (
+    ControllerState,
+    Standby,
+)
+from neaptide.clusters.broker.replication.follower.replica_fetcher import ReplicaFetcher
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.group.committed_offsets import CommittedOffsets
+from neaptide.clusters.broker.replication.interface.effects import (
     CancelTimer,
     ControlRequest,
     Effect,
     Note,
     SetTimer,
 )
-from neaptide.clusters.broker.replication.fetcher import Fetcher
-from neaptide.clusters.broker.replication.generation import Generation
-from neaptide.clusters.broker.replication.log import Log
-from neaptide.clusters.broker.replication.messages import FetcherId, Timer
-from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.interface.events import FetcherId, Timer
+from neaptide.clusters.broker.replication.leader.delayed_operations import DelayedOperation
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.partition import Leader, Partition
-from neaptide.clusters.broker.replication.purgatory import DelayedOperation
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
 
 
@@ -36,7 +39,7 @@ from neaptide.clusters.broker.replication.settings import ReplicationSettings
 class StoredReplica:
     """A replica found on disk at the start: its log, and the high watermark last checkpointed."""
 
-    log: Log
+    log: UnifiedLog
     high_watermark: int
 
 
@@ -46,7 +49,9 @@ class IsrChanges:
 
     partitions: tuple[TopicPartition, ...] = ()
     last_change_ms: int = 0
-    last_told_ms: int | None = None  # None: the first look is still to come, and counts as one
+    last_propagation_ms: int | None = (
+        None  # None: the first look is still to come, and counts as one
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +74,12 @@ class Broker:
     settings: ReplicationSettings
     stored: dict[TopicPartition, StoredReplica] = field(default_factory=dict)
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
-    fetchers: dict[FetcherId, Fetcher] = field(default_factory=dict)
+    fetchers: dict[FetcherId, ReplicaFetcher] = field(default_factory=dict)
     next_sequence: int = 1  # of a fetcher's request
     delayed: dict[int, DelayedOperation] = field(default_factory=dict)
     # Requests in `delayed` by the partitions that they watch, in order of arrival.
     watchers: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: MetadataCache = field(default_factory=MetadataCache)
     controller_epoch: int = 0
     broker_epoch: int | None = None  # of its registration; None: it has not registered yet
     # Requests of a controller that came before it had (KIP-380): nothing is done about them yet.
@@ -84,7 +89,7 @@ class Broker:
     checkpoints_high_watermarks: bool = False
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.
-    positions: dict[TopicPartition, Positions] = field(default_factory=dict)
+    committed_offsets: dict[TopicPartition, CommittedOffsets] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:
@@ -96,7 +101,7 @@ class Broker:
             fetchers=dict(self.fetchers),
             delayed=dict(self.delayed),
             watchers=dict(self.watchers),
-            positions=dict(self.positions),
+            committed_offsets=dict(self.committed_offsets),
             effects=list(self.effects),
         )
 
@@ -126,7 +131,7 @@ class Broker:
     def increment_high_watermark(self, partition: Partition, now_ms: int) -> Partition:
         """Moves the high watermark of a led partition as far as the rules allow."""
         return self.put(
-            partitions.maybe_increment_high_watermark(
+            partition_rules.maybe_increment_high_watermark(
                 partition,
                 now_ms=now_ms,
                 lag_time_max_ms=self.settings.replica_lag_time_max_ms,

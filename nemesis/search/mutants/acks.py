@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import leading
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.leader import leading
+from neaptide.clusters.broker.replication.leader.delayed_operations import Appended, produce_outcome
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.partition import Leader, Partition
-from neaptide.clusters.broker.replication.purgatory import Appended, produce_outcome
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.nemesis.search.mutants.mutant import POWER, READS, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
