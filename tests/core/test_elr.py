@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from neaptide.clusters.broker.replication.controller.leader_election import (
+    came_back_torn,
+    next_state_with_elr,
+)
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.coordination_service import (
@@ -19,10 +23,8 @@ from neaptide.clusters.broker.replication.model import (
 )
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import (
     Eligibility,
-    came_back_torn,
     is_under_min_isr,
     next_elr,
-    next_state,
 )
 from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
 from neaptide.clusters.broker.replication.step import step
@@ -85,7 +87,9 @@ def test_e7_the_isr_leads_then_the_eligible_then_the_last_known_leader(
     leader, isr, elr, last_known = state
     before = LeaderAndIsr(leader, 4, isr, 1, 7, elr, last_known)
     eligibility = Eligibility(2, frozenset(torn))
-    after = next_state(before, (A, B, C), live, 2, unclean=unclean, eligibility=eligibility)
+    after = next_state_with_elr(
+        before, (A, B, C), live, 2, unclean=unclean, eligibility=eligibility
+    )
     if decided is None:
         assert after is None
     else:

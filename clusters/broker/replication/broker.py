@@ -1,34 +1,38 @@
-"""One broker: `step(broker, event, now_ms)` changes it and returns the effects, in order.
+"""The state of one broker, and the verbs that all handlers share.
 
 The Broker is a shallow holder of frozen values: its dictionaries are its own, what is in them is
-never changed in place, so `copy` is cheap and a search can branch from any state. No socket, file,
-thread, clock, chance or log line is reached from here. This file keeps the state and the shared
-verbs; the handlers are by subject in leading, following, control, isr and controlling.
+never changed in place, so `copy` is cheap and a search can branch from any state. Each field
+belongs to one room, which alone changes it; step.py says who handles which event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from neaptide.clusters.broker.replication.controller.controller_context import (
+    Active,
     ControllerState,
     Standby,
 )
 from neaptide.clusters.broker.replication.follower.replica_fetcher import ReplicaFetcher
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.group.committed_offsets import CommittedOffsets
+from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.effects import (
     CancelTimer,
     ControlRequest,
+    Coordinate,
     Effect,
     Note,
     SetTimer,
+    WriteLeaderEpochCheckpoint,
 )
 from neaptide.clusters.broker.replication.interface.events import FetcherId, Timer
-from neaptide.clusters.broker.replication.leader.delayed_operations import DelayedOperation
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
@@ -43,9 +47,28 @@ class StoredReplica:
     high_watermark: int
 
 
+class DelayedOperation(Protocol):
+    """A request that waits in the purgatory, as Kafka's DelayedOperation; a frozen value."""
+
+    @property
+    def request(self) -> int: ...
+
+    @property
+    def watched(self) -> tuple[TopicPartition, ...]:
+        """The partitions by which it may come to be answered."""
+
+    def updated(self, broker: Broker) -> DelayedOperation:
+        """The same request with all of its outcome that is known by now."""
+
+    def is_complete(self, broker: Broker) -> bool: ...
+
+    def complete(self, broker: Broker) -> None:
+        """Answers it; what is still not known by then has run out of time."""
+
+
 @dataclass(frozen=True, slots=True)
 class IsrChanges:
-    """ISR changes that the controller has not been told of, and when (I7)."""
+    """ISR changes that were not reported to the controller yet, and when (I7)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     last_change_ms: int = 0
@@ -113,6 +136,9 @@ class Broker:
     def note(self, text: str) -> None:
         self.effects.append(Note(text))
 
+    def coordinate(self, request: CoordinationRequest) -> None:
+        self.effects.append(Coordinate(request))
+
     def set_timer(self, timer: Timer, delay_ms: int) -> None:
         self.effects.append(SetTimer(timer, max(0, delay_ms)))
 
@@ -127,6 +153,15 @@ class Broker:
         """The partition where this broker leads it."""
         partition = self.partitions.get(topic_partition)
         return partition if partition and isinstance(partition.role, Leader) else None
+
+    def write_epochs(self, partition: Partition, before: Epochs) -> None:
+        """Has the epoch checkpoint written where the log's epochs are no longer those."""
+        if partition.log.epochs != before:
+            self.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
+
+    @property
+    def active_controller(self) -> Active | None:
+        return self.controller if isinstance(self.controller, Active) else None
 
     def increment_high_watermark(self, partition: Partition, now_ms: int) -> Partition:
         """Moves the high watermark of a led partition as far as the rules allow."""
@@ -146,5 +181,5 @@ def start(
     settings: ReplicationSettings,
     stored: Mapping[TopicPartition, StoredReplica],
 ) -> Broker:
-    """A broker as it is after reading its disk, before it has heard of anyone."""
+    """A broker as it is after reading its disk, before it knows of any other."""
     return Broker(broker_id=broker_id, rules=rules, settings=settings, stored=dict(stored))

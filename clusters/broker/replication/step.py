@@ -1,4 +1,7 @@
-"""The one entrance: an event goes in, the broker changes, effects come out in order."""
+"""The one entrance: an event goes in, the broker changes, effects come out in order.
+
+Here is which handler each event has, and for those that concern several rooms, in which order.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,23 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller import kafka_controller, topic_creation
+from neaptide.clusters.broker.replication.controller import (
+    kafka_controller,
+    partition_state_machine,
+    topic_creation,
+)
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
-from neaptide.clusters.broker.replication.follower import replica_fetcher_manager, truncation
+from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
 from neaptide.clusters.broker.replication.interface import coordination_service, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.broker.replication.leader import in_sync_replicas, leading, log_offsets
+from neaptide.clusters.broker.replication.leader import (
+    fetch,
+    in_sync_replicas,
+    log_offsets,
+    produce,
+    purgatory,
+)
 from neaptide.clusters.broker.replication.replicas import log_manager, replica_manager
 from neaptide.clusters.broker.replication.transaction import producer_id_manager
 
@@ -23,16 +36,16 @@ def _on_written(
     broker: Broker, event: coordination_service.LeaderAndIsrWritten, now_ms: int
 ) -> None:
     if event.by_controller:
-        kafka_controller.on_state_written(broker, event, now_ms)
+        partition_state_machine.on_state_written(broker, event, now_ms)
     elif in_sync_replicas.on_isr_written(broker, event, now_ms):
-        leading.complete_delayed(broker, event.partition, now_ms)
+        purgatory.complete_delayed(broker, event.partition, now_ms)
 
 
 def _on_conflict(
     broker: Broker, event: coordination_service.LeaderAndIsrConflict, now_ms: int
 ) -> None:
     if event.by_controller:
-        kafka_controller.on_state_conflict(broker, event, now_ms)
+        partition_state_machine.on_state_conflict(broker, event, now_ms)
     else:
         in_sync_replicas.on_isr_conflict(broker, event, now_ms)
 
@@ -41,8 +54,8 @@ def _on_read(broker: Broker, event: coordination_service.LeaderAndIsrRead, now_m
     """Asked by the controller, or by a leader that does not know what became of its ISR change."""
     for topic_partition, state in event.states.items():
         if in_sync_replicas.on_state_read(broker, topic_partition, state, now_ms):
-            leading.complete_delayed(broker, topic_partition, now_ms)
-    kafka_controller.on_leader_and_isr_read(broker, event, now_ms)
+            purgatory.complete_delayed(broker, topic_partition, now_ms)
+    partition_state_machine.on_leader_and_isr_read(broker, event, now_ms)
 
 
 def _on_session_started(
@@ -63,13 +76,13 @@ def _on_session_expired(
 
 
 def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms: int) -> None:
-    leading.on_request_abandoned(broker, event, now_ms)
+    purgatory.on_request_abandoned(broker, event, now_ms)
     topic_creation.forget_creation(broker, event.request)
     producer_id_manager.forget_request(broker, event.request)
 
 
 def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
-    leading.on_delayed_operation_expired(broker, timer, now_ms)
+    purgatory.on_delayed_operation_expired(broker, timer, now_ms)
     topic_creation.on_creation_expired(broker, timer.request)
 
 
@@ -91,9 +104,9 @@ _TIMERS: Final[Mapping[type, Handler]] = {
 _HANDLERS: Final[Mapping[type, Handler]] = {
     events.TimerFired: _on_timer,
     # clients and followers
-    events.ProduceRequested: leading.on_produce,
+    events.ProduceRequested: produce.on_produce,
     events.InitProducerIdRequested: producer_id_manager.on_init_producer_id,
-    events.FetchRequested: leading.on_fetch,
+    events.FetchRequested: fetch.on_fetch,
     events.FindCoordinatorRequested: group_coordinator.on_find_coordinator,
     events.OffsetCommitRequested: group_coordinator.on_offset_commit,
     events.OffsetFetchRequested: group_coordinator.on_offset_fetch,
@@ -107,8 +120,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.OffsetForLeaderEpochResponded: replica_fetcher_manager.on_epochs_responded,
     events.ListOffsetsResponded: replica_fetcher_manager.on_offsets_responded,
     events.FetcherRequestFailed: replica_fetcher_manager.on_request_failed,
-    events.LogTruncated: truncation.on_log_truncated,
-    events.ProducersRead: truncation.on_producers_read,
+    events.LogTruncated: log_manager.on_log_truncated,
+    events.ProducersRead: log_manager.on_producers_read,
     events.CommittedOffsetsRead: group_metadata_manager.on_committed_offsets_read,
     # retention
     events.LogStartAdvanced: log_manager.on_log_start_advanced,
@@ -143,7 +156,7 @@ def step(broker: Broker, event: object, now_ms: int) -> tuple[Effect, ...]:
     """
     handler = _HANDLERS.get(type(event))
     if handler is None:
-        raise IllegalReplicaStateError(f"no broker is ever told {type(event).__name__}")
+        raise IllegalReplicaStateError(f"no broker ever receives {type(event).__name__}")
     try:
         handler(broker, event, now_ms)
         return tuple(broker.effects)

@@ -10,7 +10,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller import kafka_controller, leader_election
+from neaptide.clusters.broker.replication.controller import (
+    leader_election,
+    partition_state_machine,
+)
 from neaptide.clusters.broker.replication.controller.controller_context import Active
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.coordination_service import (
@@ -18,7 +21,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     LeaderAndIsrWritten,
 )
 from neaptide.clusters.broker.replication.interface.events import PartitionState
-from neaptide.clusters.broker.replication.leader import leading
+from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.replicas import replica_manager
 from neaptide.clusters.simulation.service import Service
@@ -26,7 +29,7 @@ from neaptide.nemesis.search.mutants.mutant import POWER, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _next_state = leader_election.next_state
-_decide = kafka_controller._decide
+_decide = partition_state_machine._decide
 _write = Service._write
 Live = Collection[int]
 Written = LeaderAndIsrWritten | LeaderAndIsrConflict
@@ -53,7 +56,7 @@ def becomes_where(is_stale: Callable[[int, int], bool]) -> Callable[..., Error]:
         leads = sent.state.leader == broker.broker_id
         take = replica_manager._become_leader if leads else replica_manager._become_follower
         take(broker, held, sent, now_ms)
-        leading.complete_delayed(broker, sent.partition, now_ms)
+        purgatory.complete_delayed(broker, sent.partition, now_ms)
         return Error.NONE
 
     return become
@@ -168,7 +171,7 @@ MUTANTS: Final = (
     ),
     rule(
         "dead-and-back-is-in-sync",
-        kafka_controller,
+        partition_state_machine,
         "_decide",
         forgets_who_fell,
         "A replica that died and is back before that is decided does not leave the ISR.",

@@ -10,16 +10,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller import kafka_controller
+from neaptide.clusters.broker.replication.controller import (
+    leader_election,
+    partition_state_machine,
+)
 from neaptide.clusters.broker.replication.controller.controller_context import Active
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from neaptide.clusters.broker.replication.partition import eligible_leader_replicas, partition_rules
+from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import Eligibility
 from neaptide.nemesis.search.mutants.mutant import POWER, TORN, V4_0, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_next_eligible_state = eligible_leader_replicas.next_state
-_decide = kafka_controller._decide
+_next_eligible_state = leader_election.next_state_with_elr
+_decide = partition_state_machine._decide
 Live = Collection[int]
 
 
@@ -75,7 +78,7 @@ MUTANTS: Final = (
     ),
     rule(
         "trusts-the-torn",
-        kafka_controller,
+        partition_state_machine,
         "_decide",
         trusts_the_torn,
         "A replica that comes back from an unclean shutdown stays eligible.",
@@ -85,7 +88,7 @@ MUTANTS: Final = (
     ),
     rule(
         "torn-not-seen-by-a-new-controller",
-        eligible_leader_replicas,
+        leader_election,
         "came_back_torn",
         nobody_came_back_torn,
         "A new controller does not ask who came back torn before it was one.",
@@ -99,14 +102,14 @@ MUTANTS: Final = (
         "Who was once eligible stays it when the ISR is large enough again.",
         V4_0,
         (
-            (eligible_leader_replicas, "next_elr", never_clears_eligible),
+            (leader_election, "next_elr", never_clears_eligible),
             (partition_rules, "next_elr", never_clears_eligible),
         ),
     ),
     rule(
         "prefers-the-last-leader",
-        eligible_leader_replicas,
-        "next_state",
+        leader_election,
+        "next_state_with_elr",
         prefers_the_last_leader,
         "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
         rules=V4_0,

@@ -11,12 +11,11 @@ from typing import Any, Final
 from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.follower.truncation import on_producers_read
 from neaptide.clusters.broker.replication.generation import Idempotence
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.events import ProducedBatch, ProducersRead
-from neaptide.clusters.broker.replication.leader import leading
-from neaptide.clusters.broker.replication.leader.delayed_operations import Appended
+from neaptide.clusters.broker.replication.leader import produce
+from neaptide.clusters.broker.replication.leader.produce import Appended
 from neaptide.clusters.broker.replication.model import ProducerSequence, TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules, producer_state_manager
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
@@ -28,12 +27,13 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
     Producers,
     Refused,
 )
+from neaptide.clusters.broker.replication.replicas.log_manager import on_producers_read
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.mutant import ONE, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _check = producer_state_manager.check
-_known = leading._known
+_known = produce._known
 _append_as_leader = partition_rules.append_as_leader
 _append_as_follower = partition_rules.append_as_follower
 _stored = Disk.stored
@@ -127,7 +127,7 @@ MUTANTS: Final = (
     ),
     _of_producers(
         "duplicates-acked-at-once",
-        leading,
+        produce,
         "_known",
         acks_duplicates_at_once,
         "A duplicate is acknowledged to acks=all although its first copy is not committed.",

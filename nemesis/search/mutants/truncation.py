@@ -14,15 +14,20 @@ from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.follower import (
+    out_of_range,
     replica_fetcher,
     replica_fetcher_manager,
     truncation,
 )
-from neaptide.clusters.broker.replication.follower.replica_fetcher import Fetching, Truncating
+from neaptide.clusters.broker.replication.follower.replica_fetcher import (
+    Fetching,
+    FetchState,
+    Truncating,
+)
 from neaptide.clusters.broker.replication.generation import Generation, Truncation
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.events import FetcherRequestFailed, ListedOffset
-from neaptide.clusters.broker.replication.leader import leading, log_offsets
+from neaptide.clusters.broker.replication.leader import fetch, log_offsets
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.partition import unified_log
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
@@ -75,10 +80,10 @@ def answers_its_log_end(log: UnifiedLog, epoch: int, rules: Generation) -> Epoch
 
 
 def starts_afresh_always(
-    broker: Broker, fetcher_id: Any, held: Partition, listed: ListedOffset, *, asked_earliest: bool
-) -> None:
+    broker: Broker, leader: int, held: Partition, listed: ListedOffset, *, asked_earliest: bool
+) -> FetchState | None:
     truncation.start_afresh(broker, held, listed.offset)
-    replica_fetcher_manager._set_state(broker, fetcher_id, held.topic_partition, Fetching())
+    return Fetching()
 
 
 def serves_any_offset(broker: Broker, asked: Any) -> Error:
@@ -159,8 +164,8 @@ MUTANTS: Final = (
     ),
     rule(
         "starts-afresh-always",
-        replica_fetcher_manager,
-        "_adjust",
+        out_of_range,
+        "next_state",
         starts_afresh_always,
         "A follower that is out of range drops its whole log, whatever the leader has.",
         hidden="from 2.0 on a follower truncates before it fetches, so it is out of range only"
@@ -168,7 +173,7 @@ MUTANTS: Final = (
     ),
     rule(
         "serves-any-offset",
-        leading,
+        fetch,
         "_fetch_error",
         serves_any_offset,
         "A leader does not refuse a fetch offset that is past its log.",

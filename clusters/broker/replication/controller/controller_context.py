@@ -61,5 +61,16 @@ class Active:
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
 
+    def all_partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, partition)
+            for topic, configuration in sorted(self.topics.items())
+            for partition in sorted(configuration.assignment)
+        ]
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """The assigned replicas."""
+        return tuple(self.topics[topic_partition.topic].assignment[topic_partition.partition])
+
 
 ControllerState = Standby | Loading | Active

@@ -1,4 +1,8 @@
-"""Creating topics: checks a request, has it written, answers when the partitions have leaders."""
+"""Creating topics: checks a request, has it written, answers when the partitions have leaders.
+
+CreateTopics is the controller's; topics that a client only names (auto.create.topics.enable), and
+`__consumer_offsets`, any broker has written. As Kafka's AdminManager.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     TopicCreated,
 )
 from neaptide.clusters.broker.replication.interface.effects import (
-    Coordinate,
     RespondCreateTopics,
     TopicResult,
 )
@@ -66,7 +69,7 @@ def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) 
     for new in event.topics:
         decided = _decide(broker, controller, event, new, is_named_twice=named[new.topic] > 1)
         if isinstance(decided, TopicConfiguration):
-            broker.do(Coordinate(CreateTopic(event.request, new.topic, decided)))
+            broker.coordinate(CreateTopic(event.request, new.topic, decided))
         outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
     creation = TopicCreation(event.request, outcomes)
     creations = {**controller.creations, event.request: creation}
@@ -117,7 +120,7 @@ def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
     except _InvalidTopicError as invalid:
         broker.note(f"not creating {event.topic!r}: {invalid}")
         return
-    broker.do(Coordinate(CreateTopic(NOBODY, event.topic, configuration)))
+    broker.coordinate(CreateTopic(NOBODY, event.topic, configuration))
 
 
 def create_offsets_topic(broker: Broker) -> None:
@@ -141,7 +144,7 @@ def create_offsets_topic(broker: Broker) -> None:
     except _InvalidTopicError as invalid:
         broker.note(f"not creating {OFFSETS_TOPIC}: {invalid}")
         return
-    broker.do(Coordinate(CreateTopic(NOBODY, OFFSETS_TOPIC, configuration)))
+    broker.coordinate(CreateTopic(NOBODY, OFFSETS_TOPIC, configuration))
 
 
 def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:

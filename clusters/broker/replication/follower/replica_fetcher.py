@@ -151,7 +151,7 @@ REACTIONS: Mapping[Error, Reaction] = {
     Error.OFFSET_OUT_OF_RANGE: AskForOffsets(),
     # Our epoch is older than the leader's: a newer LeaderAndIsr is on its way to us.
     Error.FENCED_LEADER_EPOCH: StopFollowing(),
-    # Our epoch is newer than the leader's: it will hear of it.
+    # Our epoch is newer than the leader's: it will learn of it.
     Error.UNKNOWN_LEADER_EPOCH: RetryLater(),
     Error.NOT_LEADER_OR_FOLLOWER: RetryLater(),
     Error.UNKNOWN_TOPIC_OR_PARTITION: RetryLater(),

@@ -1,16 +1,20 @@
-"""What a follower does: truncate, fetch, append; and what it does about every error.
+"""The fetchers of a broker: truncate, fetch, append, and what to do about every error.
 
 One request of a fetcher is in flight at a time. `advance` looks at a fetcher and sends its next
 request: first what must be truncated, then the offsets of who is out of range, then the fetch.
+Where a log is cut is in truncation; what follows OFFSET_OUT_OF_RANGE, in out_of_range. As Kafka's
+ReplicaFetcherManager and AbstractFetcherThread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.follower import replica_fetcher
+from neaptide.clusters.broker.replication.follower import out_of_range, replica_fetcher
 from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     AskForOffsets,
     Delayed,
@@ -24,26 +28,19 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     StopFollowing,
     Truncating,
 )
-from neaptide.clusters.broker.replication.follower.truncation import (
-    start_afresh,
-    truncate,
-    truncate_for_leader,
-)
+from neaptide.clusters.broker.replication.follower.truncation import truncate, truncate_for_leader
 from neaptide.clusters.broker.replication.generation import Truncation
 from neaptide.clusters.broker.replication.interface.effects import (
     AdvanceLogStartOffset,
     AppendToLog,
     CloseFetcher,
-    Halt,
     SendFetch,
     SendListOffsets,
     SendOffsetForLeaderEpoch,
-    WriteLeaderEpochCheckpoint,
 )
 from neaptide.clusters.broker.replication.interface.events import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     EpochAsked,
+    EpochEndOffset,
     FetchedPartition,
     FetcherBackoffOver,
     FetcherId,
@@ -164,13 +161,7 @@ def _send_offsets(broker: Broker, fetcher: ReplicaFetcher) -> bool:
     chosen = _in_state(broker, fetcher, OutOfRange)
     if chosen:
         asked = tuple(
-            OffsetAsked(
-                tp,
-                EARLIEST_TIMESTAMP
-                if isinstance(followed.state, OutOfRange) and followed.state.asks_earliest
-                else LATEST_TIMESTAMP,
-                followed.leader_epoch,
-            )
+            OffsetAsked(tp, out_of_range.timestamp(followed.state), followed.leader_epoch)
             for tp, followed, _ in chosen
         )
         sequence = _sent(broker, fetcher, chosen)
@@ -179,7 +170,7 @@ def _send_offsets(broker: Broker, fetcher: ReplicaFetcher) -> bool:
 
 
 def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
-    """A fetch tells the leader this follower's log end offset: that is its fetch offset."""
+    """A fetch reports this follower's log end offset to the leader: that is its fetch offset."""
     chosen = _in_state(broker, fetcher, Fetching)
     if chosen:
         settings = broker.settings
@@ -252,8 +243,16 @@ def _delay(
     )
 
 
-def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> None:
-    """Ends a fetch round: append, high watermark, and the next round."""
+Take = Callable[[Broker, FetcherId, Partition, Any, PartitionFetchState, int], None]
+
+
+def _on_responded(
+    broker: Broker,
+    event: FetchResponded | OffsetForLeaderEpochResponded | ListOffsetsResponded,
+    take: Take,
+    now_ms: int,
+) -> None:
+    """Partition by partition: takes the answer, or reacts to the error; then the next request."""
     in_flight = _take_answer(broker, event.fetcher, event.sequence)
     if in_flight is None:
         return
@@ -262,10 +261,26 @@ def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> No
         if partition is None:
             continue
         if result.error is Error.NONE:
-            _append(broker, event.fetcher, partition, result, now_ms)
+            followed, _ = in_flight.sent[result.partition]
+            take(broker, event.fetcher, partition, result, followed, now_ms)
         else:
             _react(broker, event.fetcher, partition, result.error, now_ms)
     advance(broker, event.fetcher, now_ms)
+
+
+def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> None:
+    """Ends a fetch round: append, high watermark, and the next round."""
+    _on_responded(broker, event, _append, now_ms)
+
+
+def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
+    """Truncates by what the leader says of this log's latest epoch (KIP-101, KIP-279)."""
+    _on_responded(broker, event, _truncate, now_ms)
+
+
+def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:
+    """Goes on by where the leader's log is, after OFFSET_OUT_OF_RANGE."""
+    _on_responded(broker, event, _come_into_range, now_ms)
 
 
 def _append(
@@ -273,6 +288,7 @@ def _append(
     fetcher_id: FetcherId,
     partition: Partition,
     result: FetchResult,
+    _: PartitionFetchState,
     now_ms: int,
 ) -> None:
     topic_partition = partition.topic_partition
@@ -302,8 +318,7 @@ def _append(
         )
     if partition.log.start_offset != before.start_offset:
         broker.do(AdvanceLogStartOffset(topic_partition, partition.log.start_offset))
-    if partition.log.epochs != before.epochs:
-        broker.do(WriteLeaderEpochCheckpoint(topic_partition, partition.log.epochs))
+    broker.write_epochs(partition, before.epochs)
 
 
 def _react(
@@ -320,76 +335,33 @@ def _react(
             _set_state(broker, fetcher_id, topic_partition, OutOfRange(asks_earliest=False))
 
 
-def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
-    """Truncates by what the leader says of this log's latest epoch (KIP-101, KIP-279)."""
-    in_flight = _take_answer(broker, event.fetcher, event.sequence)
-    if in_flight is None:
-        return
-    for result in event.results:
-        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
-        if partition is None:
-            continue
-        if result.error is Error.NONE:
-            has_met = truncate_for_leader(broker, partition, result)
-            state: FetchState = Fetching() if has_met else Truncating()
-            _set_state(broker, event.fetcher, result.partition, state)
-        else:
-            _react(broker, event.fetcher, partition, result.error, now_ms)
-    advance(broker, event.fetcher, now_ms)
-
-
-def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:
-    """OFFSET_OUT_OF_RANGE, cases A, B1 and B2 of seed 000."""
-    in_flight = _take_answer(broker, event.fetcher, event.sequence)
-    if in_flight is None:
-        return
-    for result in event.results:
-        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
-        if partition is None:
-            continue
-        if result.error is not Error.NONE:
-            _react(broker, event.fetcher, partition, result.error, now_ms)
-        else:
-            state = in_flight.sent[result.partition][0].state
-            asked_earliest = isinstance(state, OutOfRange) and state.asks_earliest
-            _adjust(broker, event.fetcher, partition, result, asked_earliest=asked_earliest)
-    advance(broker, event.fetcher, now_ms)
-
-
-def _adjust(
+def _truncate(
     broker: Broker,
     fetcher_id: FetcherId,
     partition: Partition,
-    listed: ListedOffset,
-    *,
-    asked_earliest: bool,
+    result: EpochEndOffset,
+    _: PartitionFetchState,
+    now_ms: int,
 ) -> None:
-    topic_partition = partition.topic_partition
-    state: FetchState = Fetching()
-    if asked_earliest:
-        if listed.offset > partition.log.end_offset:  # A: all that this log had is gone there
-            start_afresh(broker, partition, listed.offset)
-        # else B2: the leader has grown past this log's end meanwhile; go on from there.
-    elif listed.offset < partition.log.end_offset:  # B1: the leader's log is shorter
-        if _must_not_truncate(broker, partition):
-            broker.do(
-                Halt(
-                    f"{topic_partition}: log truncation is not allowed: the log end offset"
-                    f" {listed.offset} of leader {fetcher_id.leader} is below"
-                    f" {partition.log.end_offset}, and unclean.leader.election.enable is false"
-                )
-            )
-            return
-        truncate(broker, partition, listed.offset)
-    else:
-        state = OutOfRange(asks_earliest=True)
-    _set_state(broker, fetcher_id, topic_partition, state)
+    has_met = truncate_for_leader(broker, partition, result)
+    state: FetchState = Fetching() if has_met else Truncating()
+    _set_state(broker, fetcher_id, result.partition, state)
 
 
-def _must_not_truncate(broker: Broker, partition: Partition) -> bool:
-    """Whether a leader behind this replica can only be an unclean one, where none is allowed."""
-    unclean = partition.settings.unclean_leader_election_enable
-    return broker.rules.halts_on_shorter_leader and not unclean
+def _come_into_range(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: ListedOffset,
+    followed: PartitionFetchState,
+    now_ms: int,
+) -> None:
+    asked_earliest = isinstance(followed.state, OutOfRange) and followed.state.asks_earliest
+    state = out_of_range.next_state(
+        broker, fetcher_id.leader, partition, result, asked_earliest=asked_earliest
+    )
+    if state is not None:
+        _set_state(broker, fetcher_id, result.partition, state)
 
 
 def on_request_failed(broker: Broker, event: FetcherRequestFailed, now_ms: int) -> None:

@@ -1,6 +1,6 @@
 """Cutting a follower's log, together with its epochs and the files that hold both.
 
-When to cut is decided in following.py; where, by the leader's answer and the generation's rule.
+When to cut is decided by the fetcher; where, by the leader's answer and the generation's rule.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from neaptide.clusters.broker.replication.interface.effects import (
 )
 from neaptide.clusters.broker.replication.interface.events import (
     EpochEndOffset,
-    LogTruncated,
-    ProducersRead,
 )
 from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache, partition_rules
@@ -42,8 +40,7 @@ def truncate(broker: Broker, partition: Partition, offset: int) -> Partition:
     broker.do(TruncateLog(partition.topic_partition, offset))
     if reach_past(partition.log.producers, partition.log.end_offset):
         broker.do(ReadProducers(partition.topic_partition))
-    if partition.log.epochs != before:
-        broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
+    broker.write_epochs(partition, before)
     return partition
 
 
@@ -75,8 +72,8 @@ def _forget_empty_epochs(broker: Broker, partition: Partition) -> None:
     log = partition.log
     epochs = leader_epoch_file_cache.truncate_from_end(log.epochs, log.end_offset)
     if epochs != log.epochs:
-        broker.put(replace(partition, log=replace(log, epochs=epochs)))
-        broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, epochs))
+        partition = broker.put(replace(partition, log=replace(log, epochs=epochs)))
+        broker.write_epochs(partition, log.epochs)
 
 
 def start_afresh(broker: Broker, partition: Partition, offset: int) -> Partition:
@@ -84,21 +81,3 @@ def start_afresh(broker: Broker, partition: Partition, offset: int) -> Partition
     broker.do(TruncateFullyAndStartAt(partition.topic_partition, offset))
     broker.do(WriteLeaderEpochCheckpoint(partition.topic_partition, ()))
     return partition
-
-
-def on_log_truncated(broker: Broker, event: LogTruncated, now_ms: int) -> None:
-    """The log could only be cut before the batch that contains the offset asked for."""
-    partition = broker.partitions.get(event.partition)
-    if partition is None:  # deleted meanwhile
-        return
-    before = partition.log.epochs
-    partition = broker.put(partition_rules.truncate_to(partition, event.log_end_offset))
-    if partition.log.epochs != before:
-        broker.do(WriteLeaderEpochCheckpoint(event.partition, partition.log.epochs))
-
-
-def on_producers_read(broker: Broker, event: ProducersRead, now_ms: int) -> None:
-    """What was known of batches that are cut off is forgotten, what they had pushed out is back."""
-    partition = broker.partitions.get(event.partition)
-    if partition is not None:
-        broker.put(replace(partition, log=replace(partition.log, producers=event.producers)))

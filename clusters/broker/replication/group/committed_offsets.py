@@ -1,8 +1,8 @@
-"""What consumer groups have committed: positions, by group and partition. Pure functions.
+"""What consumer groups have committed: offsets, by group and partition. Pure functions.
 
-Not the requests: see groups. A position is a record of `__consumer_offsets`; whoever leads the
-partition to which the group's name leads it is the group's coordinator, and knows the positions
-from that log. All of it follows from the log: the last record of a group and a partition counts.
+Not the requests: see group_coordinator. A commit is a record of `__consumer_offsets`; whoever leads
+the partition to which the group's name leads is the group's coordinator, and knows what is
+committed from that log alone: the last record of a group and a partition counts.
 Source: Kafka's GroupMetadataManager; seed 004 for who coordinates a group (G1).
 """
 
@@ -27,7 +27,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetCommitRecord(NamedTuple):
-    """One record of the topic: a position of a group. None: the record deletes it."""
+    """One record of the topic: what a group commits for a partition. None: it deletes that."""
 
     group: str
     partition: TopicPartition
@@ -44,13 +44,13 @@ def partition_for(group: str, partitions: int) -> TopicPartition:
 
 
 def with_committed(
-    positions: CommittedOffsets, records: Iterable[OffsetCommitRecord]
+    known: CommittedOffsets, records: Iterable[OffsetCommitRecord]
 ) -> CommittedOffsets:
-    """The positions after these records, in the order of their log."""
-    after = dict(positions)
-    for group, partition, position in records:
-        if position is None:
+    """What is committed after these records, in the order of their log."""
+    after = dict(known)
+    for group, partition, offset in records:
+        if offset is None:
             after.pop((group, partition), None)
         else:
-            after[group, partition] = position
+            after[group, partition] = offset
     return after

@@ -1,11 +1,13 @@
-"""What is asked of a group coordinator: who it is, to commit positions, and to tell them (G1, G3).
+"""What clients request of a group's coordinator: who it is, to commit, to read what is committed.
 
 Not membership: no group has members here (join, sync and heartbeat are not answered), so a commit
 that names a generation is refused as one of a generation that is over.
-Source: Kafka's GroupCoordinator and GroupMetadataManager.
+Source: Kafka's GroupCoordinator (G1, G3).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import topic_creation
@@ -14,6 +16,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     INVALID_OFFSET,
     OFFSETS_TOPIC,
     OffsetAndMetadata,
+    OffsetCommitRecord,
     partition_for,
 )
 from neaptide.clusters.broker.replication.group.group_metadata_manager import answer_commit
@@ -26,8 +29,8 @@ from neaptide.clusters.broker.replication.interface.events import (
     OffsetCommitRequested,
     OffsetFetchRequested,
 )
-from neaptide.clusters.broker.replication.leader import leading
-from neaptide.clusters.broker.replication.leader.delayed_operations import DelayedCommit
+from neaptide.clusters.broker.replication.leader import produce, purgatory
+from neaptide.clusters.broker.replication.leader.produce import Appended
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 
@@ -37,17 +40,17 @@ ALL = -1  # acks
 
 
 def coordinator_of(metadata: MetadataCache, group: str) -> int | None:
-    """Who leads the group's partition, as a broker has been told; None: nobody, or it is not there.
+    """Who leads the group's partition, as far as a broker knows; None: nobody, or it is not there.
 
-    By all partitions that the topic has: of those that are told already the group's may be none.
+    By all partitions that the topic has: of those that are known already the group's may be none.
     """
     partitions = metadata.topics.get(OFFSETS_TOPIC)
     if not partitions or not metadata.offsets_partitions:
         return None
-    told = partitions.get(partition_for(group, metadata.offsets_partitions).partition)
-    if told is None or told.state.leader == NO_LEADER:
+    known = partitions.get(partition_for(group, metadata.offsets_partitions).partition)
+    if known is None or known.state.leader == NO_LEADER:
         return None
-    return told.state.leader
+    return known.state.leader
 
 
 def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms: int) -> None:
@@ -67,7 +70,7 @@ def on_find_coordinator(broker: Broker, event: FindCoordinatorRequested, now_ms:
 
 
 def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) -> None:
-    """Appends the positions, and answers when they are as safe as is asked for."""
+    """Appends the offsets, and answers when they are as safe as is asked for."""
     topic_partition, error = _coordinated(broker, event.group)
     if error is Error.NONE and event.generation_id != NO_GENERATION:
         error = Error.ILLEGAL_GENERATION
@@ -78,9 +81,40 @@ def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) 
     if not event.committed:
         answer_commit(broker, event.request, topic_partition, (), Error.NONE)
         return
-    appended = leading.append(broker, topic_partition, (event.batch,), acks, now_ms)
+    appended = produce.append(broker, topic_partition, (event.batch,), acks, now_ms)
     waiting = DelayedCommit(event.request, topic_partition, appended, event.committed)
-    leading.answer_or_park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
+    waiting = waiting.updated(broker)
+    if waiting.is_complete(broker):
+        waiting.complete(broker)
+    else:
+        purgatory.park(broker, waiting, broker.settings.offsets_commit_timeout_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedCommit:
+    """Offsets of a group whose record is not yet below the high watermark."""
+
+    request: int
+    partition: TopicPartition  # of `__consumer_offsets`
+    appended: Appended
+    committed: tuple[OffsetCommitRecord, ...]
+
+    @property
+    def watched(self) -> tuple[TopicPartition, ...]:
+        return (self.partition,)
+
+    def updated(self, broker: Broker) -> DelayedCommit:
+        return replace(self, appended=produce.with_outcome(broker, self.partition, self.appended))
+
+    def is_complete(self, broker: Broker) -> bool:
+        return self.appended.error is not None
+
+    def complete(self, broker: Broker) -> None:
+        """One that still waits has run out of time."""
+        error = self.appended.error
+        if error is None:
+            error = Error.REQUEST_TIMED_OUT
+        answer_commit(broker, self.request, self.partition, self.committed, error)
 
 
 def _required_acks(broker: Broker) -> int:
@@ -90,12 +124,12 @@ def _required_acks(broker: Broker) -> int:
 
 def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) -> None:
     topic_partition, error = _coordinated(broker, event.group)
-    positions = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
+    known = broker.committed_offsets[topic_partition] if error is Error.NONE else {}
     wanted = event.partitions
     if wanted is None:
-        wanted = tuple(sorted(tp for group, tp in positions if group == event.group))
+        wanted = tuple(sorted(tp for group, tp in known if group == event.group))
     none = OffsetAndMetadata(INVALID_OFFSET)
-    results = tuple((tp, positions.get((event.group, tp), none)) for tp in wanted)
+    results = tuple((tp, known.get((event.group, tp), none)) for tp in wanted)
     broker.do(RespondOffsetFetch(event.request, error, results))
 
 

@@ -1,8 +1,9 @@
-"""What a group coordinator knows, and when: the positions of the groups that it coordinates (G3).
+"""What a group coordinator knows, and when: the offsets that its groups have committed (G3).
 
-Not what it is asked: see groups. Who becomes leader of a partition of `__consumer_offsets` reads
-all of its log, also what is not committed yet, for that log is the truth from now on; who ceases to
-lead forgets. A commit is known from the moment at which it is acknowledged, not from its append.
+Not what is requested of it: see group_coordinator. Who becomes leader of a partition of
+`__consumer_offsets` reads all of its log, also what is not committed yet, for that log is the truth
+from now on; who ceases to lead forgets. A commit is known from the moment at which it is
+acknowledged, not from its append. As Kafka's GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -56,5 +57,5 @@ def answer_commit(
     if error is Error.NONE:
         before = broker.committed_offsets[topic_partition]
         broker.committed_offsets[topic_partition] = with_committed(before, committed)
-    told = _ANSWERS.get(error, error)
-    broker.do(RespondOffsetCommit(request, tuple((one.partition, told) for one in committed)))
+    answer = _ANSWERS.get(error, error)
+    broker.do(RespondOffsetCommit(request, tuple((one.partition, answer) for one in committed)))

@@ -1,4 +1,4 @@
-"""What the core asks of the coordination service, and what it hears from it.
+"""What the core requests of the coordination service (effects), and what it answers (events).
 
 Paths, JSON, watches and sessions belong to the driver (ZooKeeper by kazoo, or the simulation's
 service in memory). The core speaks in the terms of Kafka's controller: every request names its
@@ -100,7 +100,7 @@ CoordinationRequest = (
     | AllocateProducerIds
 )
 
-# --- heard by the core (events) ----------------------------------------------------------------
+# --- received by the core (events) -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,14 @@ class ClusterLoaded:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """The children of `/brokers/ids` changed; told to the controller only."""
+    """The children of `/brokers/ids` changed; only the controller is notified."""
 
     brokers: Mapping[int, BrokerRegistration]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """The children of `/brokers/topics` changed; told to the controller only."""
+    """The children of `/brokers/topics` changed; only the controller is notified."""
 
     topics: Mapping[str, TopicConfiguration]
 

@@ -1,7 +1,7 @@
-"""What a broker must do, as data, in the order in which it must be done: the effects of the core.
+"""Effects: what a broker must do, as data, in the order in which it must be done.
 
 The order is a duty. A log effect (append, truncate, epoch checkpoint) comes before every answer or
-request that tells of it, and must have reached the operating system by then; it need not have
+request that reports it, and must have reached the operating system by then; it need not have
 reached the disk, because Kafka's replication does not fsync before it acknowledges. The shell does
 effects one by one and never reorders them.
 """
@@ -144,7 +144,7 @@ class RespondOffsetCommit:
 
 @dataclass(frozen=True, slots=True)
 class RespondOffsetFetch:
-    """A partition for which the group has no position has the offset -1, and no error."""
+    """A partition for which the group has committed nothing has the offset -1, and no error."""
 
     request: int
     error: Error
@@ -177,7 +177,7 @@ class RespondFetch:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffsetResult:
-    """`leader_epoch` is the epoch that the end offset is of (KIP-279); -1: that is not told."""
+    """`leader_epoch` is the epoch that the end offset is of (KIP-279); -1: that is not known."""
 
     partition: TopicPartition
     error: Error

@@ -1,5 +1,6 @@
-"""What a broker is told (requests and responses, timers), as data: the events of the core.
+"""Events: what a broker receives, as data: requests, responses, timers, what its disk reports.
 
+Those of the coordination service are in coordination_service, beside what they answer.
 Field names are Kafka's. `request` is the shell's handle to the connection that waits for the
 answer; the effect that answers carries it back.
 """
@@ -68,7 +69,7 @@ class FindCoordinatorRequested:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequested:
-    """A consumer commits positions; `batch` holds them as they go to `__consumer_offsets`.
+    """A consumer commits offsets; `batch` holds them as they go to `__consumer_offsets`.
 
     `generation_id` is -1 for a consumer that is no member of its group, and assigns itself what it
     reads.
@@ -83,7 +84,7 @@ class OffsetCommitRequested:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequested:
-    """Where does a group go on? `partitions` None: in all for which it has a position."""
+    """Where does a group go on? `partitions` None: in all for which it has committed."""
 
     request: int
     group: str
@@ -265,7 +266,7 @@ class FetchResponded:
 
 @dataclass(frozen=True, slots=True)
 class EpochEndOffset:
-    """One partition of an OffsetForLeaderEpoch response; `leader_epoch` -1: that is not told."""
+    """One partition of an OffsetForLeaderEpoch response; `leader_epoch` -1: that is not known."""
 
     partition: TopicPartition
     error: Error
@@ -318,7 +319,7 @@ class ControlResponded:
 class LogTruncated:
     """Where a log ends after TruncateLog, if that is before the offset asked for.
 
-    A log can only be cut between batches. Must be told before any other event: until then the
+    A log can only be cut between batches. Comes before any other event: until then the
     core believes in a longer log than there is.
     """
 
@@ -330,7 +331,7 @@ class LogTruncated:
 class ProducersRead:
     """What the batches of a log say of producers: the answer to ReadProducers.
 
-    Must be told before any other event but LogTruncated.
+    Comes before any other event but LogTruncated.
     """
 
     partition: TopicPartition
@@ -339,9 +340,9 @@ class ProducersRead:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsetsRead:
-    """What a log of `__consumer_offsets` says of groups: the answer to ReadPositions.
+    """What a log of `__consumer_offsets` says of groups: the answer to ReadCommittedOffsets.
 
-    Must be told before any other event but LogTruncated and ProducersRead.
+    Comes before any other event but LogTruncated and ProducersRead.
     """
 
     partition: TopicPartition

@@ -1,7 +1,7 @@
-"""Growing and shrinking the ISR, and telling the controller of it (seeds 000, 001).
+"""Growing and shrinking the ISR, and reporting it to the controller (seeds 000, 001).
 
 A change is written to the coordination service with the version that this leader last knew; until
-the answer is here the partition is pending (see partition.py). A lost race keeps the old ISR.
+the answer is here the partition is pending (see partition_rules). A lost race keeps the old ISR.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     ReadLeaderAndIsr,
     WriteLeaderAndIsr,
 )
-from neaptide.clusters.broker.replication.interface.effects import Coordinate
 from neaptide.clusters.broker.replication.interface.events import (
     IsrChangePropagation,
     IsrExpiration,
@@ -26,8 +25,8 @@ from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 
 PROPAGATION_INTERVAL_MS = 2_500
-QUIET_SINCE_CHANGE_MS = 5_000  # told once the last change is older than this …
-SINCE_LAST_TOLD_MS = 60_000  # … or once the controller has not been told for this long
+QUIET_SINCE_CHANGE_MS = 5_000  # reported once the last change is older than this …
+SINCE_PROPAGATION_MS = 60_000  # … or once nothing has been reported for this long
 
 
 def maybe_expand_isr(broker: Broker, partition: Partition, replica_id: int) -> None:
@@ -36,7 +35,7 @@ def maybe_expand_isr(broker: Broker, partition: Partition, replica_id: int) -> N
         pending, state = partition_rules.begin_expand(partition, replica_id, broker.rules)
         broker.put(pending)
         broker.note(f"{partition.topic_partition}: expanding the ISR to {list(state.isr)}")
-        broker.do(Coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False)))
+        broker.coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False))
 
 
 def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None:
@@ -58,7 +57,7 @@ def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None
             pending, state = partition_rules.begin_shrink(partition, leaving, broker.rules)
             broker.put(pending)
             broker.note(f"{partition.topic_partition}: shrinking the ISR to {list(state.isr)}")
-            broker.do(Coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False)))
+            broker.coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False))
     broker.set_timer(timer, isr_check_interval_ms(broker))
 
 
@@ -103,14 +102,14 @@ def on_isr_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) ->
 
 
 def on_isr_change_propagation(broker: Broker, timer: IsrChangePropagation, now_ms: int) -> None:
-    """Tells the controller of ISR changes in bunches, so that flapping does not flood it."""
+    """Reports ISR changes to the controller in bunches, so that flapping does not flood it."""
     changes = broker.isr_changes
     if changes.last_propagation_ms is None:
         changes = broker.isr_changes = replace(changes, last_propagation_ms=now_ms)
     quiet = now_ms - changes.last_change_ms > QUIET_SINCE_CHANGE_MS
-    overdue = now_ms - (changes.last_propagation_ms or 0) > SINCE_LAST_TOLD_MS
+    overdue = now_ms - (changes.last_propagation_ms or 0) > SINCE_PROPAGATION_MS
     if changes.partitions and (quiet or overdue):
-        broker.do(Coordinate(NotifyIsrChange(changes.partitions)))
+        broker.coordinate(NotifyIsrChange(changes.partitions))
         broker.isr_changes = IsrChanges((), changes.last_change_ms, now_ms)
     broker.set_timer(timer, PROPAGATION_INTERVAL_MS)
 
@@ -131,13 +130,13 @@ def on_session_started(broker: Broker) -> None:
         tp for tp, one in broker.partitions.items() if partition_rules.is_isr_uncertain(one)
     )
     if doubted:
-        broker.do(Coordinate(ReadLeaderAndIsr(doubted)))
+        broker.coordinate(ReadLeaderAndIsr(doubted))
 
 
 def on_state_read(
     broker: Broker, topic_partition: TopicPartition, state: LeaderAndIsr, now_ms: int
 ) -> bool:
-    """Ends the doubt; a state of another leader epoch is for the controller to tell."""
+    """Ends the doubt; a state of another leader epoch is for the controller to send."""
     partition = _led_in_epoch(broker, topic_partition, state)
     if partition is None or not partition_rules.is_isr_uncertain(partition):
         return False

@@ -1,7 +1,8 @@
 """One partition on one broker: its role, its ISR, its high watermark. Pure functions on a value.
 
-The rules of HW and ISR are here and nowhere else (seeds 000, 001, 003; KIP-101). Nothing here
-knows of requests, other partitions or effects: the callers turn what changed into effects.
+As Kafka's Partition. The rules of HW and ISR are here and nowhere else (seeds 000, 001, 003;
+KIP-101). Nothing here knows of requests, other partitions or effects: the callers turn what changed
+into effects.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def is_isr_uncertain(partition: Partition) -> bool:
 
 
 def make_leader(
-    partition: Partition, told: PartitionState, *, broker_id: int, now_ms: int, rules: Generation
+    partition: Partition, sent: PartitionState, *, broker_id: int, now_ms: int, rules: Generation
 ) -> Partition:
     """Takes the leadership that the controller gave, with a new leader epoch.
 
@@ -167,7 +168,7 @@ def make_leader(
     controller shrank its ISR) keeps their offsets. Either way ISR members count as caught up now,
     and all others as never: the high watermark does not wait for one whom the controller took out.
     """
-    state = told.state
+    state = sent.state
     log = partition.log
     known = partition.role.remotes if isinstance(partition.role, Leader) else {}
     remotes = {
@@ -177,7 +178,7 @@ def make_leader(
             last_fetch_time_ms=now_ms,
             last_caught_up_time_ms=now_ms if replica in state.isr else NEVER_MS,
         )
-        for replica in told.replicas
+        for replica in sent.replicas
         if replica != broker_id
     }
     if rules.epoch_assignment is EpochAssignment.ON_BECOMING_LEADER:
@@ -193,20 +194,20 @@ def make_leader(
             isr=CommittedIsr(state.isr),
             remotes=remotes,
         ),
-        assigned=told.replicas,
+        assigned=sent.replicas,
         leader_epoch=state.leader_epoch,
         controller_epoch=state.controller_epoch,
         version=state.version,
     )
 
 
-def make_follower(partition: Partition, told: PartitionState) -> Partition:
+def make_follower(partition: Partition, sent: PartitionState) -> Partition:
     """Follows the leader that the controller named. Truncation is the fetcher's matter."""
-    state = told.state
+    state = sent.state
     return replace(
         partition,
         role=Follower(state.leader),
-        assigned=told.replicas,
+        assigned=sent.replicas,
         leader_epoch=state.leader_epoch,
         controller_epoch=state.controller_epoch,
         version=state.version,
@@ -360,7 +361,7 @@ def commit_isr(partition: Partition, written: LeaderAndIsr) -> Partition:
 
 
 def abandon_isr_change(partition: Partition) -> Partition:
-    """The write lost a race: the old ISR stays, until the controller tells the truth (I6)."""
+    """The write lost a race: the old ISR stays, until the controller sends what holds (I6)."""
     leader = _leader(partition)
     return replace(partition, role=replace(leader, isr=CommittedIsr(leader.isr.isr)))
 

@@ -1,4 +1,4 @@
-"""What a leader remembers of a follower: its position, and when it had last caught up.
+"""What a leader remembers of a follower: its log end offset, and when it had last caught up.
 
 A remote replica has a log end offset, which moves by that follower's own fetches only, and no high
 watermark at all (seed 000).

@@ -1,7 +1,8 @@
 """A log as replication sees it: where it starts and ends, its epochs, its producers, its growth.
 
 The batches themselves, on disk or in a simulation, are the shell's; every change here comes with
-an effect that makes the same change there. The end offset moves by append and truncation only.
+an effect that makes the same change there. The end offset moves by append and truncation only. As
+Kafka's UnifiedLog, without segments: those are in broker/storage.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
 
 @dataclass(frozen=True, slots=True)
 class UnifiedLog:
-    """`appended_bytes` only grows: differences tell a delayed fetch how much has arrived."""
+    """`appended_bytes` only grows: differences show a delayed fetch how much has arrived."""
 
     start_offset: int = 0
     end_offset: int = 0

@@ -1,8 +1,9 @@
-"""Retention, as replication sees it: a log may start later than it did (seed 000, R9).
+"""What the disk reports of a broker's logs: where they start or end now, which producers they have.
 
-Which segments go, and when, is the shell's: it has the files, their times and their sizes. Nothing
-above the high watermark goes. Followers hear of a leader's log start offset in Fetch responses, and
-a follower whose log ends below it starts afresh there (F9, in following.py).
+As Kafka's LogManager, without the files: which segments retention deletes, and when, is the shell's
+(seed 000, R9). Nothing above the high watermark goes. Followers learn a leader's log start offset
+from Fetch responses, and one whose log ends below it starts afresh there (F9, follower/). A log
+cleaner (compaction) would report here too.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.interface.events import (
     LogStartAdvanced,
+    LogTruncated,
     ProducerExpiration,
+    ProducersRead,
 )
-from neaptide.clusters.broker.replication.leader.leading import complete_delayed, note_epochs
-from neaptide.clusters.broker.replication.partition import producer_state_manager, unified_log
+from neaptide.clusters.broker.replication.leader.purgatory import complete_delayed
+from neaptide.clusters.broker.replication.partition import (
+    partition_rules,
+    producer_state_manager,
+    unified_log,
+)
 
 
 def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) -> None:
@@ -36,7 +43,7 @@ def on_log_start_advanced(broker: Broker, event: LogStartAdvanced, now_ms: int) 
         forgets_producers=broker.rules.forgets_deleted_producers,
     )
     partition = broker.put(replace(partition, log=log))
-    note_epochs(broker, partition, before)
+    broker.write_epochs(partition, before)
     broker.note(f"{event.partition}: the log starts at {log.start_offset} now")
     complete_delayed(broker, event.partition, now_ms)
 
@@ -47,3 +54,20 @@ def on_producer_expiration(broker: Broker, event: ProducerExpiration, now_ms: in
         if partition.log.producers:
             known = producer_state_manager.expire(partition.log.producers, now_ms, event.after_ms)
             broker.put(replace(partition, log=replace(partition.log, producers=known)))
+
+
+def on_log_truncated(broker: Broker, event: LogTruncated, now_ms: int) -> None:
+    """The log could only be cut before the batch that contains the offset asked for."""
+    partition = broker.partitions.get(event.partition)
+    if partition is None:  # deleted meanwhile
+        return
+    before = partition.log.epochs
+    partition = broker.put(partition_rules.truncate_to(partition, event.log_end_offset))
+    broker.write_epochs(partition, before)
+
+
+def on_producers_read(broker: Broker, event: ProducersRead, now_ms: int) -> None:
+    """What was known of batches that are cut off is forgotten, what they had pushed out is back."""
+    partition = broker.partitions.get(event.partition)
+    if partition is not None:
+        broker.put(replace(partition, log=replace(partition.log, producers=event.producers)))

@@ -1,9 +1,10 @@
-"""What a broker does when the controller speaks: LeaderAndIsr, StopReplica, UpdateMetadata (C4).
+"""What a broker does as the controller requests: LeaderAndIsr, StopReplica, UpdateMetadata (C4).
 
 Requests of a controller with an older epoch are refused; a partition's state with an older, or the
 same, leader epoch is left alone. From 2.2 on requests for an earlier registration of this broker
 are refused too (KIP-380): a process that has started again must not obey what was meant for the one
-before.
+before. Also the high watermark checkpoint. As Kafka's ReplicaManager, without append and fetch: see
+leader/produce and leader/fetch.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     TopicSettingsChanged,
     UpdateMetadataRequested,
 )
-from neaptide.clusters.broker.replication.leader.leading import complete_delayed, note_epochs
+from neaptide.clusters.broker.replication.leader.purgatory import complete_delayed
 from neaptide.clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import (
@@ -107,7 +108,7 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
     # The metadata know a broker with all its listeners, a leader's entry here has only one.
     leaders = {leader.broker_id: leader for leader in event.live_leaders}
     _know_brokers(broker, {**leaders, **broker.metadata.brokers}, now_ms)
-    outcomes = tuple((told.partition, _become(broker, told, now_ms)) for told in event.partitions)
+    outcomes = tuple((sent.partition, _become(broker, sent, now_ms)) for sent in event.partitions)
     if not broker.checkpoints_high_watermarks:
         # Only now are all partitions known: an earlier checkpoint would forget some (C7).
         broker.checkpoints_high_watermarks = True
@@ -116,54 +117,54 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
     advance_all(broker, now_ms)
 
 
-def _become(broker: Broker, told: PartitionState, now_ms: int) -> Error:
-    if broker.broker_id not in told.replicas:
+def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
+    if broker.broker_id not in sent.replicas:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    partition = _get_or_create(broker, told)
-    if told.state.leader_epoch <= partition.leader_epoch:
+    partition = _get_or_create(broker, sent)
+    if sent.state.leader_epoch <= partition.leader_epoch:
         return Error.STALE_CONTROLLER_EPOCH
-    if told.state.leader == broker.broker_id:
-        _become_leader(broker, partition, told, now_ms)
+    if sent.state.leader == broker.broker_id:
+        _become_leader(broker, partition, sent, now_ms)
     else:
-        _become_follower(broker, partition, told, now_ms)
-    complete_delayed(broker, told.partition, now_ms)
+        _become_follower(broker, partition, sent, now_ms)
+    complete_delayed(broker, sent.partition, now_ms)
     return Error.NONE
 
 
-def _get_or_create(broker: Broker, told: PartitionState) -> Partition:
-    partition = broker.partitions.get(told.partition)
-    settings = topic_settings(told.settings, broker.settings)
+def _get_or_create(broker: Broker, sent: PartitionState) -> Partition:
+    partition = broker.partitions.get(sent.partition)
+    settings = topic_settings(sent.settings, broker.settings)
     if partition is not None:
         return replace(partition, settings=settings)
-    stored = broker.stored.pop(told.partition, None)
+    stored = broker.stored.pop(sent.partition, None)
     if stored is None:
-        broker.do(CreateLog(told.partition, told.settings))
+        broker.do(CreateLog(sent.partition, sent.settings))
         log, high_watermark = UnifiedLog(), 0
     else:
         log = stored.log
         high_watermark = max(log.start_offset, min(stored.high_watermark, log.end_offset))
-    return broker.put(Partition(told.partition, settings, log, high_watermark))
+    return broker.put(Partition(sent.partition, settings, log, high_watermark))
 
 
-def _become_leader(broker: Broker, partition: Partition, told: PartitionState, now_ms: int) -> None:
-    stop_following(broker, told.partition)
+def _become_leader(broker: Broker, partition: Partition, sent: PartitionState, now_ms: int) -> None:
+    stop_following(broker, sent.partition)
     before = partition.log.epochs
     partition = broker.put(
         partition_rules.make_leader(
-            partition, told, broker_id=broker.broker_id, now_ms=now_ms, rules=broker.rules
+            partition, sent, broker_id=broker.broker_id, now_ms=now_ms, rules=broker.rules
         )
     )
-    note_epochs(broker, partition, before)
+    broker.write_epochs(partition, before)
     broker.note(
-        f"{told.partition}: leader in epoch {told.state.leader_epoch}, ISR {list(told.state.isr)},"
+        f"{sent.partition}: leader in epoch {sent.state.leader_epoch}, ISR {list(sent.state.isr)},"
         f" from offset {partition.log.end_offset}, high watermark {partition.high_watermark}"
     )
     broker.increment_high_watermark(partition, now_ms)
-    on_election(broker, told.partition)
+    on_election(broker, sent.partition)
 
 
 def _become_follower(
-    broker: Broker, partition: Partition, told: PartitionState, now_ms: int
+    broker: Broker, partition: Partition, sent: PartitionState, now_ms: int
 ) -> None:
     """A new leader means truncation; the same leader in a newer epoch, by the generation's rule.
 
@@ -171,29 +172,29 @@ def _become_follower(
     what was truncated could be lost for good. It is followed when it is known to live again.
     """
     before = partition
-    on_resignation(broker, told.partition)
-    partition = broker.put(partition_rules.make_follower(partition, told))
-    leader = told.state.leader
-    if _may_fetch_on(broker, before, told) and _is_followed(broker, told.partition):
+    on_resignation(broker, sent.partition)
+    partition = broker.put(partition_rules.make_follower(partition, sent))
+    leader = sent.state.leader
+    if _may_fetch_on(broker, before, sent) and _is_followed(broker, sent.partition):
         return
-    stop_following(broker, told.partition)
-    broker.note(f"{told.partition}: follower of {leader} in epoch {told.state.leader_epoch}")
+    stop_following(broker, sent.partition)
+    broker.note(f"{sent.partition}: follower of {leader} in epoch {sent.state.leader_epoch}")
     if leader in broker.metadata.brokers:
         begin_following(broker, partition, leader, now_ms)
 
 
-def _may_fetch_on(broker: Broker, before: Partition, told: PartitionState) -> bool:
+def _may_fetch_on(broker: Broker, before: Partition, sent: PartitionState) -> bool:
     """Whether a follower needs no truncation: its leader stays, and the rule is content with that.
 
     Who missed an epoch may have missed a truncation with it (KAFKA-7164).
     """
-    if not isinstance(before.role, Follower) or before.role.leader != told.state.leader:
+    if not isinstance(before.role, Follower) or before.role.leader != sent.state.leader:
         return False
     match broker.rules.same_leader:
         case SameLeader.FETCHES_ON:
             return True
         case SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED:
-            return told.state.leader_epoch == before.leader_epoch + 1
+            return sent.state.leader_epoch == before.leader_epoch + 1
         case SameLeader.TRUNCATES:
             return False
 

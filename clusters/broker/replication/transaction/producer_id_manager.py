@@ -15,7 +15,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     AllocateProducerIds,
     ProducerIdsAllocated,
 )
-from neaptide.clusters.broker.replication.interface.effects import Coordinate, RespondInitProducerId
+from neaptide.clusters.broker.replication.interface.effects import RespondInitProducerId
 from neaptide.clusters.broker.replication.interface.events import InitProducerIdRequested
 
 NO_PRODUCER_ID = -1
@@ -42,7 +42,7 @@ def _hand_out(broker: Broker) -> None:
     left = ids.waiting[len(served) :]
     asks = bool(left) and not ids.is_allocating
     if asks:
-        broker.do(Coordinate(AllocateProducerIds()))
+        broker.coordinate(AllocateProducerIds())
     broker.producer_ids = replace(
         ids, next=ids.next + len(served), waiting=left, is_allocating=ids.is_allocating or asks
     )
