@@ -19,13 +19,13 @@ from neaptide.clusters.broker.replication.model import (
     Endpoint,
     LeaderAndIsr,
     TopicPartition,
+    is_topic_name,
 )
 from neaptide.clusters.broker.server.produced import produced_batch
 from neaptide.clusters.broker.storage import offset_commits
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import MalformedMessageError
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 
 def milliseconds(duration: Any) -> int:

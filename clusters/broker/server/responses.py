@@ -15,12 +15,11 @@ from kio.static.primitive import i16, i32, i32Timedelta, i64
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import effects
-from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition, is_topic_name
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.wire import control
 from neaptide.clusters.broker.wire.apis import ADVERTISED_LOWEST, Api, Versions
 from neaptide.clusters.broker.wire.codec import entity_class, make, response_class
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 _NO_THROTTLE = i32Timedelta.parse(timedelta(0))
 

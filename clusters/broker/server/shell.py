@@ -24,7 +24,11 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    TopicPartition,
+    is_topic_name,
+)
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
 from neaptide.clusters.broker.server import requests, responses
@@ -53,7 +57,6 @@ from neaptide.clusters.broker.wire.codec import (
     decode_request,
     encode_response,
 )
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 _log = logging.getLogger("broker")
 ANSWERS: Final = frozenset(get_args(effects.Answer))

@@ -34,6 +34,7 @@ from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     TopicConfiguration,
     TopicPartition,
+    why_no_topic_name,
 )
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 
@@ -41,7 +42,6 @@ from neaptide.clusters.broker.replication.settings import InvalidSettingError, t
 PARTITIONS_MAX_PER_REQUEST = 10_000
 NOBODY = 0  # `request` of a topic that was created because Metadata asked for it
 PENDING = None
-_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 class _InvalidTopicError(Exception):
@@ -220,12 +220,8 @@ def _configuration(
     broker: Broker, new: NewTopic, live: Mapping[int, BrokerRegistration]
 ) -> TopicConfiguration:
     """The topic's assignment and settings; raises _InvalidTopicError with Kafka's error."""
-    if not new.topic or len(new.topic) > 249 or new.topic in (".", ".."):
-        raise _InvalidTopicError(Error.INVALID_TOPIC_EXCEPTION, "a topic's name has 1 to 249 signs")
-    if not _LEGAL.issuperset(new.topic):
-        raise _InvalidTopicError(
-            Error.INVALID_TOPIC_EXCEPTION, "a topic's name has letters, digits, . _ and - only"
-        )
+    if (reason := why_no_topic_name(new.topic)) is not None:
+        raise _InvalidTopicError(Error.INVALID_TOPIC_EXCEPTION, reason)
     if new.refused is not None:
         raise _InvalidTopicError(Error.INVALID_CONFIG, new.refused)
     try:

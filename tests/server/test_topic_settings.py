@@ -16,9 +16,9 @@ from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from tests.hardening.poison import SOUND
 from tests.live.raw import produce_request
+from tests.server.test_shell import turns
 from tests.storage.batches import NOW_MS, batch, with_headers
 from tests.wire.test_hardening import Leader
-from tests.wire.test_shell import turns
 
 T0 = TopicPartition("t", 0)
 SETTINGS = {

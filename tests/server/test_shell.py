@@ -22,8 +22,8 @@ from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_response, encode_request
 from tests.live.raw import produce_request
+from tests.server.test_config import GOOD
 from tests.storage.batches import batch
-from tests.wire.test_server_config import GOOD
 
 REPLICATION = "REPLICATION"
 

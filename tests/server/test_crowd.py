@@ -11,8 +11,8 @@ from neaptide.clusters.broker.server import crowd as crowds
 from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
-from tests.wire.test_listener import Transport
-from tests.wire.test_server_config import GOOD
+from tests.server.test_config import GOOD
+from tests.server.test_listener import Transport
 
 
 class Clock:

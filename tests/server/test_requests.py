@@ -18,7 +18,7 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.settings import ReplicationSettings
+from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.broker.server import requests
 from neaptide.clusters.broker.server.produced import produced_batch
@@ -56,7 +56,7 @@ OF_CLIENTS = [
 
 def leader() -> Broker:
     """Broker 0 leads t-0 alone."""
-    broker = start(0, GENERATIONS["0.11"], ReplicationSettings(), {})
+    broker = start(0, GENERATIONS["0.11"], replication_settings({}, GENERATIONS["0.11"]), {})
     begin(broker)
     live = (BrokerRegistration(0, (Endpoint("CLIENT", "127.0.0.1", 9092),)),)
     state = events.PartitionState(T0, LeaderAndIsr(0, 0, (0,), 1, 0), (0,), {})
