@@ -29,7 +29,7 @@ _LOG_APPEND_TIME: Final = 0x08
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """`base_offset` is None for compressed v0 and v1: only its records can tell."""
+    """`base_offset` is None for compressed v0 and v1: only its records show it."""
 
     size: int
     base_offset: int | None

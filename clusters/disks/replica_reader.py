@@ -188,7 +188,7 @@ def _replica_rows(
         }
 
     is_empty = True
-    for entry, buffer, at in _entries(directory, lambda _: None):  # was told once, above
+    for entry, buffer, at in _entries(directory, lambda _: None):  # reported once, above
         base_offset = entry.base_offset
         for record in entry_records(buffer, at, entry):
             base_offset = record.offset if base_offset is None else base_offset
