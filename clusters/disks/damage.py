@@ -136,7 +136,9 @@ def keep_snapshot(log_directory: Path, snapshot: Path) -> None:
 def put_back(log_directory: Path, snapshot: Path) -> None:
     """The directory is as it was when the snapshot was taken. Raises UsageError without one."""
     if not snapshot.is_dir():
-        raise UsageError(f"There is no snapshot {snapshot.name!r} of {log_directory.parent.name}.")
+        raise UsageError(
+            f"No snapshot {snapshot.name!r} of {log_directory.parent.name} has been taken."
+        )
     with DirectoryLock(log_directory):
         _lose_all(log_directory)
         ignored = shutil.ignore_patterns(".lock", _METADATA)
