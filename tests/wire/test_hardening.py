@@ -27,9 +27,9 @@ from neaptide.clusters.broker.wire.codec import (
 )
 from tests.hardening.poison import POISONED, SOUND, record, sealed
 from tests.live.raw import fetch_request, fetched, produce_request
+from tests.server.test_shell import World, turns
 from tests.storage.batches import NOW_MS, batch
 from tests.wire.strategies import REPLICATION_APIS
-from tests.wire.test_shell import World, turns
 
 NULL = struct.pack(">i", -1)
 TEXT = struct.pack(">h", 1) + b"t"

@@ -12,9 +12,8 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from neaptide.clusters.broker.replication import effects
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.server.sequences import sequence_of
 from neaptide.clusters.broker.storage.errors import RecordBatchError
@@ -75,7 +74,7 @@ def fetch(broker_id: int, version: int, effect: effects.SendFetch) -> Any:
     )
 
 
-def fetch_responded(effect: effects.SendFetch, response: Any) -> told.FetchResponded:
+def fetch_responded(effect: effects.SendFetch, response: Any) -> events.FetchResponded:
     """Batches have their own bytes as identity. A corrupt batch is an error of its partition."""
     results = []
     for topic in response.responses:
@@ -87,7 +86,7 @@ def fetch_responded(effect: effects.SendFetch, response: Any) -> told.FetchRespo
             except RecordBatchError:
                 error = Error.CORRUPT_MESSAGE
             results.append(
-                told.FetchResult(
+                events.FetchResult(
                     TopicPartition(str(topic.topic), int(partition.partition_index)),
                     error,
                     int(partition.high_watermark),
@@ -95,7 +94,7 @@ def fetch_responded(effect: effects.SendFetch, response: Any) -> told.FetchRespo
                     batches,
                 )
             )
-    return told.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
+    return events.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
 
 
 def _batches(records: bytes) -> tuple[Batch, ...]:
@@ -139,12 +138,12 @@ def offset_for_leader_epoch(effect: effects.SendOffsetForLeaderEpoch) -> Any:
 
 def epochs_responded(
     effect: effects.SendOffsetForLeaderEpoch, response: Any
-) -> told.OffsetForLeaderEpochResponded:
-    return told.OffsetForLeaderEpochResponded(
+) -> events.OffsetForLeaderEpochResponded:
+    return events.OffsetForLeaderEpochResponded(
         effect.fetcher,
         effect.sequence,
         tuple(
-            told.EpochEndOffset(
+            events.EpochEndOffset(
                 TopicPartition(str(topic.topic), int(partition.partition)),
                 _error(partition.error_code),
                 int(partition.end_offset),
@@ -182,12 +181,14 @@ def list_offsets(broker_id: int, version: int, effect: effects.SendListOffsets) 
     )
 
 
-def offsets_responded(effect: effects.SendListOffsets, response: Any) -> told.ListOffsetsResponded:
-    return told.ListOffsetsResponded(
+def offsets_responded(
+    effect: effects.SendListOffsets, response: Any
+) -> events.ListOffsetsResponded:
+    return events.ListOffsetsResponded(
         effect.fetcher,
         effect.sequence,
         tuple(
-            told.ListedOffset(
+            events.ListedOffset(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
                 _error(partition.error_code),
                 int(partition.offset),
@@ -203,11 +204,11 @@ def offsets_responded(effect: effects.SendListOffsets, response: Any) -> told.Li
 
 def control_request(message: effects.ControlRequest, listener: str) -> Any:
     match message:
-        case told.LeaderAndIsrRequested():
+        case events.LeaderAndIsrRequested():
             return _leader_and_isr(message, listener)
-        case told.UpdateMetadataRequested():
+        case events.UpdateMetadataRequested():
             return _update_metadata(message)
-        case told.StopReplicaRequested():
+        case events.StopReplicaRequested():
             return control.StopReplicaRequest(
                 controller_id=BrokerId(message.controller_id),
                 controller_epoch=i32(message.controller_epoch),
@@ -223,9 +224,9 @@ def control_request(message: effects.ControlRequest, listener: str) -> Any:
 
 
 def _topic_states(
-    message: told.LeaderAndIsrRequested | told.UpdateMetadataRequested,
+    message: events.LeaderAndIsrRequested | events.UpdateMetadataRequested,
     topic_class: type[Any],
-    partition: Callable[[told.PartitionState], Any],
+    partition: Callable[[events.PartitionState], Any],
 ) -> tuple[Any, ...]:
     return tuple(
         topic_class(topic=TopicName(topic), partitions=tuple(partition(state) for state in states))
@@ -233,7 +234,7 @@ def _topic_states(
     )
 
 
-def _common(state: told.PartitionState) -> dict[str, Any]:
+def _common(state: events.PartitionState) -> dict[str, Any]:
     return {
         "partition": i32(state.partition.partition),
         "controller_epoch": i32(state.state.controller_epoch),
@@ -245,7 +246,7 @@ def _common(state: told.PartitionState) -> dict[str, Any]:
     }
 
 
-def _leader_and_isr(message: told.LeaderAndIsrRequested, listener: str) -> Any:
+def _leader_and_isr(message: events.LeaderAndIsrRequested, listener: str) -> Any:
     leaders = []
     for live in message.live_leaders:
         for endpoint in live.endpoints:
@@ -270,7 +271,7 @@ def _leader_and_isr(message: told.LeaderAndIsrRequested, listener: str) -> Any:
     )
 
 
-def _update_metadata(message: told.UpdateMetadataRequested) -> Any:
+def _update_metadata(message: events.UpdateMetadataRequested) -> Any:
     return control.UpdateMetadataRequest(
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
@@ -299,6 +300,6 @@ def _update_metadata(message: told.UpdateMetadataRequested) -> Any:
     )
 
 
-def control_responded(broker: int, controller_epoch: int, response: Any) -> told.ControlResponded:
+def control_responded(broker: int, controller_epoch: int, response: Any) -> events.ControlResponded:
     error = _error(response.error_code)
-    return told.ControlResponded(broker, controller_epoch, error)
+    return events.ControlResponded(broker, controller_epoch, error)

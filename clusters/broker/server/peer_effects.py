@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server import outgoing
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
@@ -39,7 +38,7 @@ class PeerEffects:
         self._spawn = spawn
         self._address_of = follower_address
         self._controlled_address = controlled_address
-        self._fetchers: dict[told.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
+        self._fetchers: dict[events.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
         self._control: dict[int, ControlChannel] = {}
         # No batch is larger than the request that brought it, and one may come whatever was asked.
         self._response_max_bytes = (
@@ -53,36 +52,36 @@ class PeerEffects:
     @property
     def handlers(self) -> dict[type, Callable[[Any], None]]:
         return {
-            do.SendFetch: self._send_fetch,
-            do.SendOffsetForLeaderEpoch: self._send_epochs,
-            do.SendListOffsets: self._send_list_offsets,
-            do.CloseFetcher: self._close_fetcher,
-            do.SendControl: self._send_control,
-            do.StopSendingControl: self._stop_sending_control,
+            effects.SendFetch: self._send_fetch,
+            effects.SendOffsetForLeaderEpoch: self._send_epochs,
+            effects.SendListOffsets: self._send_list_offsets,
+            effects.CloseFetcher: self._close_fetcher,
+            effects.SendControl: self._send_control,
+            effects.StopSendingControl: self._stop_sending_control,
         }
 
     def close(self) -> None:
-        self._stop_sending_control(do.StopSendingControl(None))
+        self._stop_sending_control(effects.StopSendingControl(None))
         for connection, _ in self._fetchers.values():
             connection.close()
 
     # --- of a follower ---------------------------------------------------------------------------
 
-    def _send_fetch(self, effect: do.SendFetch) -> None:
+    def _send_fetch(self, effect: effects.SendFetch) -> None:
         config = self._config
         entity = outgoing.fetch(config.broker_id, config.generation.fetch_version, effect)
         self._ask(effect, entity, lambda answer: outgoing.fetch_responded(effect, answer))
 
-    def _send_epochs(self, effect: do.SendOffsetForLeaderEpoch) -> None:
+    def _send_epochs(self, effect: effects.SendOffsetForLeaderEpoch) -> None:
         entity = outgoing.offset_for_leader_epoch(effect)
         self._ask(effect, entity, lambda answer: outgoing.epochs_responded(effect, answer))
 
-    def _send_list_offsets(self, effect: do.SendListOffsets) -> None:
+    def _send_list_offsets(self, effect: effects.SendListOffsets) -> None:
         version = self._config.generation.list_offsets_version
         entity = outgoing.list_offsets(self._config.broker_id, version, effect)
         self._ask(effect, entity, lambda answer: outgoing.offsets_responded(effect, answer))
 
-    def _connection(self, fetcher: told.FetcherId) -> PeerConnection:
+    def _connection(self, fetcher: events.FetcherId) -> PeerConnection:
         entry = self._fetchers.get(fetcher)
         if entry is not None:
             return entry[0]
@@ -92,7 +91,7 @@ class PeerEffects:
 
     def _ask(
         self,
-        effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets,
+        effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets,
         entity: Any,
         event: Callable[[Any], object],
     ) -> None:
@@ -107,18 +106,18 @@ class PeerEffects:
                 response = await connection.request(address, entity)
             except PeerError as error:
                 _log.info("fetcher of %s: %s", fetcher.leader, error)
-                self._tell(told.FetcherRequestFailed(fetcher, effect.sequence))
+                self._tell(events.FetcherRequestFailed(fetcher, effect.sequence))
                 return
             try:
                 told_event = event(response)
             except Exception as error:
                 _log.warning("fetcher of %s: not understood: %s", fetcher.leader, error)
-                told_event = told.FetcherRequestFailed(fetcher, effect.sequence)
+                told_event = events.FetcherRequestFailed(fetcher, effect.sequence)
             self._tell(told_event)
 
         self._fetchers[fetcher] = (connection, self._spawn(exchange()))
 
-    def _close_fetcher(self, effect: do.CloseFetcher) -> None:
+    def _close_fetcher(self, effect: effects.CloseFetcher) -> None:
         entry = self._fetchers.pop(effect.fetcher, None)
         if entry is not None:
             connection, task = entry
@@ -128,7 +127,7 @@ class PeerEffects:
 
     # --- of the controller -----------------------------------------------------------------------
 
-    def _send_control(self, effect: do.SendControl) -> None:
+    def _send_control(self, effect: effects.SendControl) -> None:
         broker = effect.broker
         channel = self._control.get(broker)
         if channel is None:
@@ -146,7 +145,7 @@ class PeerEffects:
         entity = outgoing.control_request(effect.message, self._config.inter_broker_listener)
         channel.send(entity, effect.message.controller_epoch)
 
-    def _stop_sending_control(self, effect: do.StopSendingControl) -> None:
+    def _stop_sending_control(self, effect: effects.StopSendingControl) -> None:
         brokers = tuple(self._control) if effect.brokers is None else effect.brokers
         for broker in brokers:
             channel = self._control.pop(broker, None)

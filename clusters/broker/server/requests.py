@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.committed import Committed, Position
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+)
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
     TopicPartition,
+    is_topic_name,
 )
 from neaptide.clusters.broker.server.produced import produced_batch
-from neaptide.clusters.broker.storage import positions
+from neaptide.clusters.broker.storage import offset_commits
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import MalformedMessageError
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 
 def milliseconds(duration: Any) -> int:
@@ -37,13 +40,13 @@ def produce(
     *,
     names_invalid_records: bool,
     at_once: bool = False,
-) -> told.ProduceRequested:
+) -> events.ProduceRequested:
     """`append_time_ms`: which time the records of a partition get; None: they have their own.
 
     Raises TooMuchAtOnceError where validating it would take long, and that is not wanted.
     """
 
-    def batch(topic_partition: TopicPartition, records: bytes) -> told.ProducedBatch:
+    def batch(topic_partition: TopicPartition, records: bytes) -> events.ProducedBatch:
         return produced_batch(
             records,
             version,
@@ -57,7 +60,7 @@ def produce(
         for topic in entity.topic_data
         for partition in topic.partition_data
     )
-    return told.ProduceRequested(
+    return events.ProduceRequested(
         request,
         int(entity.acks),
         milliseconds(entity.timeout),
@@ -65,29 +68,29 @@ def produce(
     )
 
 
-def init_producer_id(request: int, entity: Any) -> told.InitProducerIdRequested:
+def init_producer_id(request: int, entity: Any) -> events.InitProducerIdRequested:
     """The id that a producer has had already (v3) counts only for transactions."""
-    return told.InitProducerIdRequested(
+    return events.InitProducerIdRequested(
         request, None if entity.transactional_id is None else str(entity.transactional_id)
     )
 
 
-def find_coordinator(request: int, entity: Any) -> told.FindCoordinatorRequested:
-    return told.FindCoordinatorRequested(
+def find_coordinator(request: int, entity: Any) -> events.FindCoordinatorRequested:
+    return events.FindCoordinatorRequested(
         request, str(entity.key), is_transaction=bool(getattr(entity, "key_type", 0))
     )
 
 
 def offset_commit(
     request: int, entity: Any, now_ms: int, *, with_epoch: bool
-) -> told.OffsetCommitRequested:
+) -> events.OffsetCommitRequested:
     """The record batch of `__consumer_offsets` is made here: the core knows no bytes."""
     group = str(entity.group_id)
     committed = tuple(
-        Committed(
+        OffsetCommitRecord(
             group,
             TopicPartition(str(topic.name), int(partition.partition_index)),
-            Position(
+            OffsetAndMetadata(
                 int(partition.committed_offset),
                 int(getattr(partition, "committed_leader_epoch", -1)),
                 str(partition.committed_metadata or ""),
@@ -96,17 +99,17 @@ def offset_commit(
         for topic in entity.topics
         for partition in topic.partitions
     )
-    batch = told.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
+    batch = events.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
     if committed:
-        encoded = [positions.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
+        encoded = [offset_commits.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
         data = record_batch(encoded, now_ms)
-        batch = told.ProducedBatch(len(committed), len(data), data)
-    return told.OffsetCommitRequested(
+        batch = events.ProducedBatch(len(committed), len(data), data)
+    return events.OffsetCommitRequested(
         request, group, int(entity.generation_id_or_member_epoch), committed, batch
     )
 
 
-def offset_fetch(request: int, entity: Any) -> told.OffsetFetchRequested:
+def offset_fetch(request: int, entity: Any) -> events.OffsetFetchRequested:
     partitions = None
     if entity.topics is not None:
         partitions = tuple(
@@ -114,12 +117,12 @@ def offset_fetch(request: int, entity: Any) -> told.OffsetFetchRequested:
             for topic in entity.topics
             for partition in topic.partition_indexes
         )
-    return told.OffsetFetchRequested(request, str(entity.group_id), partitions)
+    return events.OffsetFetchRequested(request, str(entity.group_id), partitions)
 
 
 def fetch(
     request: int, entity: Any, bytes_available: Callable[[TopicPartition, int], int]
-) -> told.FetchRequested:
+) -> events.FetchRequested:
     min_bytes = int(entity.min_bytes)
     asked = []
     for topic in entity.topics:
@@ -129,7 +132,7 @@ def fetch(
             # Measured only where it matters: one byte is there, or nothing is.
             available = bytes_available(topic_partition, offset) if min_bytes > 1 else 0
             asked.append(
-                told.FetchedPartition(
+                events.FetchedPartition(
                     topic_partition,
                     offset,
                     int(partition.partition_max_bytes),
@@ -138,7 +141,7 @@ def fetch(
                     current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
                 )
             )
-    return told.FetchRequested(
+    return events.FetchRequested(
         request,
         int(entity.replica_id),
         milliseconds(entity.max_wait),
@@ -147,12 +150,12 @@ def fetch(
     )
 
 
-def list_offsets(request: int, entity: Any) -> told.ListOffsetsRequested:
-    return told.ListOffsetsRequested(
+def list_offsets(request: int, entity: Any) -> events.ListOffsetsRequested:
+    return events.ListOffsetsRequested(
         request,
         int(entity.replica_id),
         tuple(
-            told.OffsetAsked(
+            events.OffsetAsked(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
                 int(partition.timestamp),
                 int(getattr(partition, "current_leader_epoch", -1)),
@@ -163,11 +166,11 @@ def list_offsets(request: int, entity: Any) -> told.ListOffsetsRequested:
     )
 
 
-def offset_for_leader_epoch(request: int, entity: Any) -> told.OffsetForLeaderEpochRequested:
-    return told.OffsetForLeaderEpochRequested(
+def offset_for_leader_epoch(request: int, entity: Any) -> events.OffsetForLeaderEpochRequested:
+    return events.OffsetForLeaderEpochRequested(
         request,
         tuple(
-            told.EpochAsked(
+            events.EpochAsked(
                 TopicPartition(str(topic.topic), int(partition.partition)),
                 int(partition.leader_epoch),
                 int(partition.current_leader_epoch),
@@ -178,11 +181,11 @@ def offset_for_leader_epoch(request: int, entity: Any) -> told.OffsetForLeaderEp
     )
 
 
-def create_topics(request: int, entity: Any) -> told.CreateTopicsRequested:
-    return told.CreateTopicsRequested(
+def create_topics(request: int, entity: Any) -> events.CreateTopicsRequested:
+    return events.CreateTopicsRequested(
         request,
         tuple(
-            told.NewTopic(
+            events.NewTopic(
                 str(topic.name),
                 int(topic.num_partitions),
                 int(topic.replication_factor),
@@ -202,9 +205,9 @@ def create_topics(request: int, entity: Any) -> told.CreateTopicsRequested:
 # --- of the controller ---------------------------------------------------------------------------
 
 
-def leader_and_isr(request: int, entity: Any, listener: str) -> told.LeaderAndIsrRequested:
+def leader_and_isr(request: int, entity: Any, listener: str) -> events.LeaderAndIsrRequested:
     """Without the topics' settings, which the request does not have."""
-    return told.LeaderAndIsrRequested(
+    return events.LeaderAndIsrRequested(
         request,
         int(entity.controller_id),
         int(entity.controller_epoch),
@@ -219,8 +222,8 @@ def leader_and_isr(request: int, entity: Any, listener: str) -> told.LeaderAndIs
     )
 
 
-def update_metadata(request: int, entity: Any) -> told.UpdateMetadataRequested:
-    return told.UpdateMetadataRequested(
+def update_metadata(request: int, entity: Any) -> events.UpdateMetadataRequested:
+    return events.UpdateMetadataRequested(
         request,
         int(entity.controller_id),
         int(entity.controller_epoch),
@@ -240,8 +243,8 @@ def update_metadata(request: int, entity: Any) -> told.UpdateMetadataRequested:
     )
 
 
-def stop_replica(request: int, entity: Any) -> told.StopReplicaRequested:
-    return told.StopReplicaRequested(
+def stop_replica(request: int, entity: Any) -> events.StopReplicaRequested:
+    return events.StopReplicaRequested(
         request,
         int(entity.controller_id),
         int(entity.controller_epoch),
@@ -262,9 +265,9 @@ def _replica(topic: Any, partition: Any) -> TopicPartition:
     return TopicPartition(str(topic), int(partition))
 
 
-def _partition_states(topic_states: Iterable[Any]) -> tuple[told.PartitionState, ...]:
+def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionState, ...]:
     return tuple(
-        told.PartitionState(
+        events.PartitionState(
             _replica(topic.topic, partition.partition),
             LeaderAndIsr(
                 int(partition.leader),

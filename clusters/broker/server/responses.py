@@ -12,15 +12,14 @@ from kio.serial.readers import tz_aware_from_i64
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
-from neaptide.clusters.broker.replication import effects
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.metadata import Metadata
-from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition, is_topic_name
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.wire import control
 from neaptide.clusters.broker.wire.apis import ADVERTISED_LOWEST, Api, Versions
 from neaptide.clusters.broker.wire.codec import entity_class, make, response_class
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 _NO_THROTTLE = i32Timedelta.parse(timedelta(0))
 
@@ -88,7 +87,7 @@ def init_producer_id(version: int, effect: effects.RespondInitProducerId) -> Any
 
 
 def find_coordinator(
-    version: int, effect: effects.RespondFindCoordinator, known: Metadata, *, listener: str
+    version: int, effect: effects.RespondFindCoordinator, known: MetadataCache, *, listener: str
 ) -> Any:
     host, port = "", -1
     registration = known.brokers.get(effect.coordinator)
@@ -302,7 +301,7 @@ def api_versions(version: int, apis: Mapping[Api, Versions], error: Error) -> An
 
 def metadata(
     version: int,
-    known: Metadata,
+    known: MetadataCache,
     topics: tuple[str, ...] | None,
     *,
     listener: str,
@@ -335,7 +334,7 @@ def metadata(
     )
 
 
-def _topic(version: int, known: Metadata, topic: str, being_created: Container[str]) -> Any:
+def _topic(version: int, known: MetadataCache, topic: str, being_created: Container[str]) -> Any:
     partitions = known.topics.get(topic)
     error = Error.NONE
     if partitions is None:

@@ -19,12 +19,16 @@ from typing import Any, Final, TypeVar, get_args
 
 from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import start
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    TopicPartition,
+    is_topic_name,
+)
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
 from neaptide.clusters.broker.server import requests, responses
@@ -53,10 +57,9 @@ from neaptide.clusters.broker.wire.codec import (
     decode_request,
     encode_response,
 )
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 _log = logging.getLogger("broker")
-ANSWERS: Final = frozenset(get_args(do.Answer))
+ANSWERS: Final = frozenset(get_args(effects.Answer))
 T = TypeVar("T")
 _THREADS: Final = 2
 _BEING_CREATED_MAX: Final = 1_000
@@ -104,7 +107,7 @@ class BrokerShell:
         self._next_request = 1
         self._waiting: dict[int, Waiting] = {}
         self._requests_of: dict[Connection, set[int]] = {}
-        self._timers: dict[told.Timer, asyncio.TimerHandle] = {}
+        self._timers: dict[events.Timer, asyncio.TimerHandle] = {}
         self._being_created: dict[str, float] = {}  # until when it is waited for
         self._tasks: set[asyncio.Task[None]] = set()
         self._topic_settings: dict[str, Mapping[str, str]] = {}
@@ -117,21 +120,21 @@ class BrokerShell:
         self._handlers: dict[type, Callable[[Any], None]] = {
             **LogEffects(logs, self._tell_next).handlers,
             **self._peers.handlers,
-            do.RespondProduce: self._respond_produce,
-            do.RespondInitProducerId: self._respond_init_producer_id,
-            do.RespondFindCoordinator: self._respond_find_coordinator,
-            do.RespondOffsetCommit: self._respond_offset_commit,
-            do.RespondOffsetFetch: self._respond_offset_fetch,
-            do.RespondFetch: self._respond_fetch,
-            do.RespondOffsetForLeaderEpoch: self._respond_epochs,
-            do.RespondListOffsets: self._respond_list_offsets,
-            do.RespondControl: self._respond_control,
-            do.RespondCreateTopics: self._respond_create_topics,
-            do.SetTimer: self._set_timer,
-            do.CancelTimer: self._cancel_timer,
-            do.Coordinate: self._coordinate,
-            do.Halt: self._halt,
-            do.Note: self._note,
+            effects.RespondProduce: self._respond_produce,
+            effects.RespondInitProducerId: self._respond_init_producer_id,
+            effects.RespondFindCoordinator: self._respond_find_coordinator,
+            effects.RespondOffsetCommit: self._respond_offset_commit,
+            effects.RespondOffsetFetch: self._respond_offset_fetch,
+            effects.RespondFetch: self._respond_fetch,
+            effects.RespondOffsetForLeaderEpoch: self._respond_epochs,
+            effects.RespondListOffsets: self._respond_list_offsets,
+            effects.RespondControl: self._respond_control,
+            effects.RespondCreateTopics: self._respond_create_topics,
+            effects.SetTimer: self._set_timer,
+            effects.CancelTimer: self._cancel_timer,
+            effects.Coordinate: self._coordinate,
+            effects.Halt: self._halt,
+            effects.Note: self._note,
         }
         self.coordination: ZooKeeperCoordination | None = None
 
@@ -151,11 +154,11 @@ class BrokerShell:
         """For what the core must hear before anything that waits: where its log really ends."""
         self._events.appendleft(event)
 
-    def _work(self, effects: tuple[do.Effect, ...]) -> None:
+    def _work(self, done: tuple[Effect, ...]) -> None:
         """Carries out effects, then the events that wait."""
         self._stepping = True
         try:
-            self._carry_out(effects)
+            self._carry_out(done)
             while self._events and not self._has_ended:
                 now_ms = int(self._loop.time() * 1000)
                 self._carry_out(step(self._broker, self._events.popleft(), now_ms))
@@ -168,8 +171,8 @@ class BrokerShell:
         finally:
             self._stepping = False
 
-    def _carry_out(self, effects: tuple[do.Effect, ...]) -> None:
-        for effect in effects:
+    def _carry_out(self, done: tuple[Effect, ...]) -> None:
+        for effect in done:
             if self._has_ended:
                 return
             if type(effect) in ANSWERS:
@@ -190,7 +193,7 @@ class BrokerShell:
                 _log.exception("no answer to %s could be made", waiting.header.api.name)
                 waiting.connection.refuse(error)
 
-    def _halt(self, effect: do.Halt) -> None:
+    def _halt(self, effect: effects.Halt) -> None:
         self.end(HaltedError(effect.reason))
 
     def end(self, error: Exception) -> None:
@@ -208,7 +211,7 @@ class BrokerShell:
     def on_closed(self, connection: Connection) -> None:
         for request in sorted(self._requests_of.pop(connection, set())):
             if self._waiting.pop(request, None) is not None:
-                self.tell(told.RequestAbandoned(request))
+                self.tell(events.RequestAbandoned(request))
 
     def apis_of(self, connection: Connection) -> Mapping[Api, Versions]:
         between_brokers = connection.listener == self.config.inter_broker_listener
@@ -243,13 +246,13 @@ class BrokerShell:
         self._requests_of[connection].add(request)
         event = self._understood(header, lambda: self._event(request, header, entity))
         match event:
-            case told.CreateTopicsRequested():
+            case events.CreateTopicsRequested():
                 self._create_topics(event)
-            case told.StopReplicaRequested():
+            case events.StopReplicaRequested():
                 self._stop_replica(event)
-            case told.UpdateMetadataRequested():
+            case events.UpdateMetadataRequested():
                 self._update_metadata(event)
-            case told.LeaderAndIsrRequested():
+            case events.LeaderAndIsrRequested():
                 self.spawn(self._leader_and_isr(event))
             case None:
                 self._spawn_answer(request, self._produce(request, header, entity))
@@ -291,7 +294,7 @@ class BrokerShell:
 
     def _produced(
         self, request: int, header: Header, entity: Any, *, at_once: bool
-    ) -> told.ProduceRequested:
+    ) -> events.ProduceRequested:
         waiting = self._waiting.get(request)
         append_times = {} if waiting is None else waiting.append_times
         now_ms = wall_clock_ms()
@@ -312,14 +315,14 @@ class BrokerShell:
             at_once=at_once,
         )
 
-    def _update_metadata(self, event: told.UpdateMetadataRequested) -> None:
+    def _update_metadata(self, event: events.UpdateMetadataRequested) -> None:
         names_offsets = any(one.partition.topic == OFFSETS_TOPIC for one in event.partitions)
         if names_offsets and not self._broker.metadata.offsets_partitions:
             self.spawn(self._count_offsets_partitions(event))
         else:
             self._take_metadata(event)
 
-    async def _count_offsets_partitions(self, event: told.UpdateMetadataRequested) -> None:
+    async def _count_offsets_partitions(self, event: events.UpdateMetadataRequested) -> None:
         """Groups belong to one of all partitions; the request names those that have a state."""
         assert self.coordination is not None
         async with self._leader_and_isr_order:
@@ -330,7 +333,7 @@ class BrokerShell:
                 partitions = 0
             self._take_metadata(replace(event, offsets_partitions=partitions))
 
-    def _take_metadata(self, event: told.UpdateMetadataRequested) -> None:
+    def _take_metadata(self, event: events.UpdateMetadataRequested) -> None:
         self.tell(event)
         for topic in tuple(self._being_created):
             if topic in self._broker.metadata.topics:
@@ -342,7 +345,7 @@ class BrokerShell:
             await self._beside(partial(self._produced, request, header, entity, at_once=False))
         )
 
-    def _create_topics(self, event: told.CreateTopicsRequested) -> None:
+    def _create_topics(self, event: events.CreateTopicsRequested) -> None:
         """A topic is refused alone for a setting that its log could not be opened with."""
         topics = []
         for new in event.topics:
@@ -353,13 +356,13 @@ class BrokerShell:
             topics.append(new)
         self.tell(replace(event, topics=tuple(topics)))
 
-    def _stop_replica(self, event: told.StopReplicaRequested) -> None:
+    def _stop_replica(self, event: events.StopReplicaRequested) -> None:
         if event.delete_partitions:
             for partition in event.partitions:
                 self._topic_settings.pop(partition.topic, None)
         self.tell(event)
 
-    async def _leader_and_isr(self, event: told.LeaderAndIsrRequested) -> None:
+    async def _leader_and_isr(self, event: events.LeaderAndIsrRequested) -> None:
         """A topic's settings are in the coordination service, not in the request.
 
         They are read when the first of the topic's replicas comes here, and given to the logs that
@@ -389,7 +392,7 @@ class BrokerShell:
         """They have changed while this broker runs."""
         if topic in self._topic_settings and not self._has_ended:
             self._take_settings(topic, settings)
-            self.tell(told.TopicSettingsChanged(topic, self._topic_settings[topic]))
+            self.tell(events.TopicSettingsChanged(topic, self._topic_settings[topic]))
 
     def _take_settings(self, topic: str, settings: Mapping[str, str]) -> None:
         """What is no setting is left out, with a line in the log: others of its topic are good."""
@@ -433,7 +436,7 @@ class BrokerShell:
             del being_created[next(iter(being_created))]  # it came to nothing
         if topic not in being_created and len(being_created) < _BEING_CREATED_MAX:
             being_created[topic] = now + _CREATION_WAITED_FOR_S
-            self.tell(told.TopicWanted(topic))
+            self.tell(events.TopicWanted(topic))
 
     def _bytes_available(self, topic_partition: TopicPartition, offset: int) -> int:
         log = self.logs.logs.get(topic_partition)
@@ -458,7 +461,7 @@ class BrokerShell:
             frame = encode_response(build(waiting.header), waiting.header.correlation_id)
             waiting.connection.respond(frame)
 
-    def _respond_produce(self, effect: do.RespondProduce) -> None:
+    def _respond_produce(self, effect: effects.RespondProduce) -> None:
         waiting = self._take(effect.request)
         if waiting is None:
             return
@@ -474,7 +477,7 @@ class BrokerShell:
         else:
             waiting.connection.respond(None)
 
-    def _respond_fetch(self, effect: do.RespondFetch) -> None:
+    def _respond_fetch(self, effect: effects.RespondFetch) -> None:
         waiting = self._take(effect.request)
         if waiting is None:
             return
@@ -504,7 +507,11 @@ class BrokerShell:
         waiting.connection.respond(encode_response(answer, waiting.header.correlation_id))
 
     def _read(
-        self, topic_partition: TopicPartition, wanted: do.LogSlice, limit: int, at_least_one: bool
+        self,
+        topic_partition: TopicPartition,
+        wanted: effects.LogSlice,
+        limit: int,
+        at_least_one: bool,
     ) -> tuple[bytes, Error]:
         """What is damaged on disk is an error of its partition."""
         try:
@@ -518,7 +525,7 @@ class BrokerShell:
             )
             return b"", Error.CORRUPT_MESSAGE
 
-    def _respond_list_offsets(self, effect: do.RespondListOffsets) -> None:
+    def _respond_list_offsets(self, effect: effects.RespondListOffsets) -> None:
         """A look-up may have to open large batches, and there may be many: nobody waits for it."""
         wanted = [result for result in effect.results if result.look_up is not None]
         if wanted:
@@ -527,7 +534,7 @@ class BrokerShell:
             self._respond_found(effect, {})
 
     async def _look_up_all(
-        self, effect: do.RespondListOffsets, wanted: list[do.OffsetResult]
+        self, effect: effects.RespondListOffsets, wanted: list[effects.OffsetResult]
     ) -> None:
         found = {}
         for asked in wanted:
@@ -535,7 +542,7 @@ class BrokerShell:
             found[asked.partition] = await self._look_up(asked)
         self._respond_found(effect, found)
 
-    async def _look_up(self, asked: do.OffsetResult) -> Found:
+    async def _look_up(self, asked: effects.OffsetResult) -> Found:
         """The first record that is not older. What is damaged is an error of its partition."""
         assert asked.look_up is not None
         offset = -1
@@ -561,24 +568,24 @@ class BrokerShell:
             return Found(Error.CORRUPT_MESSAGE)
 
     def _respond_found(
-        self, effect: do.RespondListOffsets, found: Mapping[TopicPartition, Found]
+        self, effect: effects.RespondListOffsets, found: Mapping[TopicPartition, Found]
     ) -> None:
         self._respond(
             effect.request, lambda header: responses.list_offsets(header.version, effect, found)
         )
 
-    def _respond_epochs(self, effect: do.RespondOffsetForLeaderEpoch) -> None:
+    def _respond_epochs(self, effect: effects.RespondOffsetForLeaderEpoch) -> None:
         self._respond(
             effect.request,
             lambda header: responses.offset_for_leader_epoch(header.version, effect),
         )
 
-    def _respond_init_producer_id(self, effect: do.RespondInitProducerId) -> None:
+    def _respond_init_producer_id(self, effect: effects.RespondInitProducerId) -> None:
         self._respond(
             effect.request, lambda header: responses.init_producer_id(header.version, effect)
         )
 
-    def _respond_find_coordinator(self, effect: do.RespondFindCoordinator) -> None:
+    def _respond_find_coordinator(self, effect: effects.RespondFindCoordinator) -> None:
         waiting = self._waiting.get(effect.request)
         listener = waiting.connection.listener if waiting else ""
         self._respond(
@@ -588,44 +595,44 @@ class BrokerShell:
             ),
         )
 
-    def _respond_offset_commit(self, effect: do.RespondOffsetCommit) -> None:
+    def _respond_offset_commit(self, effect: effects.RespondOffsetCommit) -> None:
         self._respond(
             effect.request, lambda header: responses.offset_commit(header.version, effect)
         )
 
-    def _respond_offset_fetch(self, effect: do.RespondOffsetFetch) -> None:
+    def _respond_offset_fetch(self, effect: effects.RespondOffsetFetch) -> None:
         self._respond(effect.request, lambda header: responses.offset_fetch(header.version, effect))
 
-    def _respond_control(self, effect: do.RespondControl) -> None:
+    def _respond_control(self, effect: effects.RespondControl) -> None:
         self._respond(effect.request, lambda header: responses.control_response(header.api, effect))
 
-    def _respond_create_topics(self, effect: do.RespondCreateTopics) -> None:
+    def _respond_create_topics(self, effect: effects.RespondCreateTopics) -> None:
         self._respond(
             effect.request, lambda header: responses.create_topics(header.version, effect)
         )
 
     # --- time, coordination, log lines -----------------------------------------------------------
 
-    def _set_timer(self, effect: do.SetTimer) -> None:
-        self._cancel_timer(do.CancelTimer(effect.timer))
+    def _set_timer(self, effect: effects.SetTimer) -> None:
+        self._cancel_timer(effects.CancelTimer(effect.timer))
         self._timers[effect.timer] = self._loop.call_later(
             effect.delay_ms / 1000, self._on_timer, effect.timer
         )
 
-    def _on_timer(self, timer: told.Timer) -> None:
+    def _on_timer(self, timer: events.Timer) -> None:
         self._timers.pop(timer, None)
-        self.tell(told.TimerFired(timer))
+        self.tell(events.TimerFired(timer))
 
-    def _cancel_timer(self, effect: do.CancelTimer) -> None:
+    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
         handle = self._timers.pop(effect.timer, None)
         if handle is not None:
             handle.cancel()
 
-    def _coordinate(self, effect: do.Coordinate) -> None:
+    def _coordinate(self, effect: effects.Coordinate) -> None:
         assert self.coordination is not None
         self.coordination.execute(effect.request)
 
-    def _note(self, effect: do.Note) -> None:
+    def _note(self, effect: effects.Note) -> None:
         _log.info("%s", effect.text)
 
     # --- other brokers ---------------------------------------------------------------------------

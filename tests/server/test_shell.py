@@ -1,0 +1,177 @@
+"""The shell around the core, with a real log directory and nobody else: order, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.server import outgoing
+from neaptide.clusters.broker.server.config import ServerConfig, server_config
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.shell import BrokerShell
+from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import decode_response, encode_request
+from tests.live.raw import produce_request
+from tests.server.test_config import GOOD
+from tests.storage.batches import batch
+
+REPLICATION = "REPLICATION"
+
+
+class SlowCoordination:
+    """Tells the settings of a topic when the test lets it; hears everything, does nothing."""
+
+    cluster_id = "unused"
+
+    def __init__(self) -> None:
+        self.may_tell: dict[str, asyncio.Event] = {}
+        self.asked: list[str] = []
+
+    async def topic_settings(self, topic: str) -> Mapping[str, str]:
+        self.asked.append(topic)
+        await self.may_tell.setdefault(topic, asyncio.Event()).wait()
+        return {}
+
+    def execute(self, request: CoordinationRequest) -> None:
+        """The core asks; nobody answers."""
+
+
+class Answers:
+    """Stands for a connection: keeps what it is given, in the order of all of them."""
+
+    def __init__(self, given: list[int], listener: str = REPLICATION) -> None:
+        self.listener = listener
+        self.given = given
+        self.closed = False
+
+    def respond(self, frame: bytes | None) -> None:
+        assert frame is not None
+        self.given.append(int.from_bytes(frame[4:8], "big"))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class World:
+    def __init__(self, directory: Path, **settings: str) -> None:
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        self.config: ServerConfig = server_config({**GOOD, "log.dirs": str(directory), **given})
+        self.logs = LogDirectory.open(directory, 7, self.config.settings)
+        self.failures: list[Exception] = []
+        self.shell = BrokerShell(self.config, self.logs, self.failures.append)
+        self.coordination = SlowCoordination()
+        self.shell.begin(cast(ZooKeeperCoordination, self.coordination))
+        self.answered: list[int] = []
+
+    def connection(self) -> Connection:
+        connection = cast(Connection, Answers(self.answered))
+        self.shell.on_opened(connection)
+        return connection
+
+    def ask(self, connection: Connection, entity: Any, correlation_id: int) -> None:
+        frame = encode_request(entity, correlation_id=correlation_id, client_id="test")
+        self.shell.handle(connection, frame[4:])
+
+    def leader_and_isr(self, topic: str, leader_epoch: int, number: int = 0) -> Any:
+        state = LeaderAndIsr(7, leader_epoch, (7,), 1, leader_epoch)
+        partition = events.PartitionState(TopicPartition(topic, number), state, (7,), {})
+        message = events.LeaderAndIsrRequested(0, 7, 1, (partition,), ())
+        return outgoing.control_request(message, REPLICATION)
+
+
+async def turns() -> None:
+    """Lets every task that can go on do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_later_leader_and_isr_does_not_overtake_one_that_waits_for_settings(
+    tmp_path: Path,
+) -> None:
+    async def play() -> None:
+        world = World(tmp_path / "data")
+        first, second = world.connection(), world.connection()
+        world.ask(first, world.leader_and_isr("slow", 0), 1)
+        world.ask(second, world.leader_and_isr("quick", 0), 2)
+        world.coordination.may_tell["quick"] = asyncio.Event()
+        world.coordination.may_tell["quick"].set()
+        await turns()
+        assert world.answered == []
+        world.coordination.may_tell["slow"].set()
+        await turns()
+        assert world.answered == [1, 2]
+        assert set(world.logs.logs) == {TopicPartition("slow", 0), TopicPartition("quick", 0)}
+
+    asyncio.run(play())
+
+
+def test_a_topics_settings_are_asked_for_once_and_again_after_it_was_deleted(
+    tmp_path: Path,
+) -> None:
+    async def play() -> None:
+        world = World(tmp_path / "data")
+        world.coordination.may_tell["t"] = asyncio.Event()
+        world.coordination.may_tell["t"].set()
+        connection = world.connection()
+        for number in (0, 1):
+            world.ask(connection, world.leader_and_isr("t", number), number)
+            await turns()
+        assert world.coordination.asked == ["t"]
+        stop = events.StopReplicaRequested(0, 7, 1, True, (TopicPartition("t", 0),))
+        world.ask(connection, outgoing.control_request(stop, REPLICATION), 2)
+        world.ask(connection, world.leader_and_isr("t", 2), 3)
+        await turns()
+        assert world.coordination.asked == ["t", "t"]
+        assert world.answered == [0, 1, 2, 3]
+
+    asyncio.run(play())
+
+
+def test_a_disk_that_fails_ends_it_before_anything_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        world = World(tmp_path / "data")
+        world.coordination.may_tell["t"] = asyncio.Event()
+        world.coordination.may_tell["t"].set()
+        connection = world.connection()
+        world.ask(connection, world.leader_and_isr("t", 0), 1)
+        await turns()
+        request = produce_request("t", batch(0, [b"m1"]), acks=1)
+        world.ask(connection, request, 2)
+        log = world.logs.logs[TopicPartition("t", 0)]
+
+        def full(*_: object) -> None:
+            raise StorageError(tmp_path, "No space left on device")
+
+        monkeypatch.setattr(log, "append", full)
+        world.ask(connection, request, 3)
+        world.ask(connection, request, 4)
+        assert world.answered == [1, 2]
+        assert [type(error) for error in world.failures] == [StorageError]
+        assert log.log_end_offset == 1
+
+    asyncio.run(play())
+
+
+def test_a_refusal_of_an_unknown_api_versions_can_be_read_in_version_0(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = World(tmp_path / "data")
+        frames: list[bytes] = []
+        connection = world.connection()
+        cast(Any, connection).respond = frames.append
+        world.shell.handle(connection, b"\x00\x12\x00\x63" + b"\x00\x00\x00\x05" + b"\xff\xff")
+        correlation_id, answer = decode_response(frames[0][4:], Api.API_VERSIONS, 0)
+        assert (correlation_id, answer.error_code.name) == (5, "unsupported_version")
+
+    asyncio.run(play())
