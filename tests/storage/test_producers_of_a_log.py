@@ -59,9 +59,9 @@ def test_p4_after_a_cut_the_core_hears_what_the_rest_says(tmp_path: Path) -> Non
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     heard: list[object] = []
-    handlers = LogEffects(logs, heard.append).handlers
+    performers = LogEffects(logs, heard.append).performers
     for effect in (do.TruncateLog(TP, 9), do.ReadProducers(TP)):
-        handlers[type(effect)](effect)
+        performers[type(effect)](effect)
     assert heard == [told.LogTruncated(TP, 8), told.ProducersRead(TP, CUT)]
     logs.shutdown()
 

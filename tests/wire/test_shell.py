@@ -12,9 +12,11 @@ import pytest
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.coordination import CoordinationRequest
+from neaptide.clusters.broker.replication.effects import ControlRequest
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from neaptide.clusters.broker.server import outgoing
+from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig, server_config
+from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
@@ -68,7 +70,8 @@ class World:
         self.config: ServerConfig = server_config({**GOOD, "log.dirs": str(directory), **given})
         self.logs = LogDirectory.open(directory, 7, self.config.settings)
         self.failures: list[Exception] = []
-        self.shell = BrokerShell(self.config, self.logs, self.failures.append)
+        self.crowd = Crowd(CrowdLimits())
+        self.shell = BrokerShell(self.config, self.logs, self.failures.append, self.crowd)
         self.coordination = SlowCoordination()
         self.shell.begin(cast(ZooKeeperCoordination, self.coordination))
         self.answered: list[int] = []
@@ -86,7 +89,10 @@ class World:
         state = LeaderAndIsr(7, leader_epoch, (7,), 1, leader_epoch)
         partition = told.PartitionState(TopicPartition(topic, number), state, (7,), {})
         message = told.LeaderAndIsrRequested(0, 7, 1, (partition,), ())
-        return outgoing.control_request(message, REPLICATION)
+        return self.control_request(message)
+
+    def control_request(self, message: ControlRequest) -> Any:
+        return SENT[type(message)].encode(message, self.config)
 
 
 async def turns() -> None:
@@ -128,7 +134,7 @@ def test_a_topics_settings_are_asked_for_once_and_again_after_it_was_deleted(
             await turns()
         assert world.coordination.asked == ["t"]
         stop = told.StopReplicaRequested(0, 7, 1, True, (TopicPartition("t", 0),))
-        world.ask(connection, outgoing.control_request(stop, REPLICATION), 2)
+        world.ask(connection, world.control_request(stop), 2)
         world.ask(connection, world.leader_and_isr("t", 2), 3)
         await turns()
         assert world.coordination.asked == ["t", "t"]

@@ -5,7 +5,7 @@ What may be appended or cut is the core's to say; bytes and files are storage's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from neaptide.clusters.broker.replication import effects as do
@@ -22,12 +22,12 @@ from neaptide.clusters.broker.storage.record_batch import assign, parse_header
 class LogEffects:
     """May raise StorageError: the log directory cannot be used any more."""
 
-    def __init__(self, logs: LogDirectory, tell: Callable[[object], None]) -> None:
+    def __init__(self, logs: LogDirectory, submit_first: Callable[[object], None]) -> None:
         self.logs = logs
-        self._tell = tell
+        self._submit_first = submit_first
 
     @property
-    def handlers(self) -> dict[type, Callable[[Any], None]]:
+    def performers(self) -> Mapping[type, Callable[[Any], None]]:
         return {
             do.CreateLog: self._create_log,
             do.DeleteLog: self._delete_log,
@@ -68,15 +68,15 @@ class LogEffects:
     def _truncate(self, effect: do.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
         if end_offset != effect.offset:
-            self._tell(told.LogTruncated(effect.partition, end_offset))
+            self._submit_first(told.LogTruncated(effect.partition, end_offset))
 
     def _read_producers(self, effect: do.ReadProducers) -> None:
         found = producers_of(self.logs.logs[effect.partition])
-        self._tell(told.ProducersRead(effect.partition, found))
+        self._submit_first(told.ProducersRead(effect.partition, found))
 
     def _read_positions(self, effect: do.ReadPositions) -> None:
         found = positions_of(self.logs.logs[effect.partition])
-        self._tell(told.PositionsRead(effect.partition, found))
+        self._submit_first(told.PositionsRead(effect.partition, found))
 
     def _truncate_fully(self, effect: do.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)

@@ -25,30 +25,8 @@ from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
 
 LENGTH_BYTES: Final = 4
-_MODULES_OF_OUR_OWN: Final = {Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA}
-_OWN_REQUESTS: Final = {
-    Api.LEADER_AND_ISR: control.LeaderAndIsrRequest,
-    Api.STOP_REPLICA: control.StopReplicaRequest,
-    Api.UPDATE_METADATA: control.UpdateMetadataRequest,
-}
-_OWN_RESPONSES: Final = {
-    Api.LEADER_AND_ISR: control.LeaderAndIsrResponse,
-    Api.STOP_REPLICA: control.StopReplicaResponse,
-    Api.UPDATE_METADATA: control.UpdateMetadataResponse,
-}
-_NAMES: Final = {
-    Api.PRODUCE: "Produce",
-    Api.FETCH: "Fetch",
-    Api.LIST_OFFSETS: "ListOffsets",
-    Api.METADATA: "Metadata",
-    Api.OFFSET_COMMIT: "OffsetCommit",
-    Api.OFFSET_FETCH: "OffsetFetch",
-    Api.FIND_COORDINATOR: "FindCoordinator",
-    Api.API_VERSIONS: "ApiVersions",
-    Api.CREATE_TOPICS: "CreateTopics",
-    Api.INIT_PRODUCER_ID: "InitProducerId",
-    Api.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
-}
+# Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
+CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
 
 
 class MalformedMessageError(Exception):
@@ -75,7 +53,7 @@ class Header:
 
 @cache
 def _module(api: Api, version: int, kind: EntityType) -> ModuleType:
-    if api in _MODULES_OF_OUR_OWN:
+    if api in CONTROL_APIS:
         return control
     return load_payload_module(int(api), version, kind)  # type: ignore[arg-type]
 
@@ -89,16 +67,12 @@ def entity_class(api: Api, version: int, kind: EntityType, name: str) -> type[An
 
 @cache
 def request_class(api: Api, version: int) -> type[Any]:
-    if api in _OWN_REQUESTS:
-        return _OWN_REQUESTS[api]
-    return entity_class(api, version, EntityType.request, f"{_NAMES[api]}Request")
+    return entity_class(api, version, EntityType.request, f"{api.message_name}Request")
 
 
 @cache
 def response_class(api: Api, version: int) -> type[Any]:
-    if api in _OWN_RESPONSES:
-        return _OWN_RESPONSES[api]
-    return entity_class(api, version, EntityType.response, f"{_NAMES[api]}Response")
+    return entity_class(api, version, EntityType.response, f"{api.message_name}Response")
 
 
 @cache
@@ -148,7 +122,7 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
         if cls.__header_schema__ is not RequestHeaderV1:
             _, size = _reader(cls.__header_schema__)(frame, 0)
         # A controller speaks of all partitions that there are, a client does not.
-        check_arrays(cls, frame, size, None if api in _MODULES_OF_OUR_OWN else ELEMENTS_MAX)
+        check_arrays(cls, frame, size, None if api in CONTROL_APIS else ELEMENTS_MAX)
         entity, body_size = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"{api.name} v{version}: {error}") from error
