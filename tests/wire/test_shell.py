@@ -10,10 +10,13 @@ from typing import Any, cast
 import pytest
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication import effects
 from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.coordination import CoordinationRequest
 from neaptide.clusters.broker.replication.effects import ControlRequest
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.step import _HANDLERS
 from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig, server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
@@ -28,6 +31,7 @@ from tests.storage.batches import batch
 from tests.wire.test_server_config import GOOD
 
 REPLICATION = "REPLICATION"
+T0 = TopicPartition("t", 0)
 
 
 class SlowCoordination:
@@ -93,6 +97,23 @@ class World:
 
     def control_request(self, message: ControlRequest) -> Any:
         return SENT[type(message)].encode(message, self.config)
+
+
+async def leading(directory: Path) -> World:
+    """Broker 7 leads t-0 alone."""
+    world = World(directory / "data")
+    world.coordination.may_tell["t"] = asyncio.Event()
+    world.coordination.may_tell["t"].set()
+    world.ask(world.connection(), world.leader_and_isr("t", 0), 1)
+    await turns()
+    return world
+
+
+def produced(frame: bytes) -> tuple[str, int]:
+    """Error and base offset of the only partition."""
+    [topic] = decode_response(frame[4:], Api.PRODUCE, 3)[1].responses
+    [partition] = topic.partition_responses
+    return partition.error_code.name, int(partition.base_offset)
 
 
 async def turns() -> None:
@@ -179,5 +200,70 @@ def test_a_refusal_of_an_unknown_api_versions_can_be_read_in_version_0(tmp_path:
         world.shell.handle(connection, b"\x00\x12\x00\x63" + b"\x00\x00\x00\x05" + b"\xff\xff")
         correlation_id, answer = decode_response(frames[0][4:], Api.API_VERSIONS, 0)
         assert (correlation_id, answer.error_code.name) == (5, "unsupported_version")
+
+    asyncio.run(play())
+
+
+def test_a_clean_end_checkpoints_the_high_watermarks(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = await leading(tmp_path)
+        world.ask(world.connection(), produce_request("t", batch(0, [b"a", b"b"]), acks=1), 2)
+        world.shell.shut_down()
+        assert world.logs.read_high_watermarks() == {T0: 2}
+
+    asyncio.run(play())
+
+
+# --- a step of the core that fails ----------------------------------------------------------------
+
+
+def fail_halfway(broker: Broker, event: object, now_ms: int) -> None:
+    """A handler with a mistake, behind half of what it should have done."""
+    broker.partitions.clear()
+    broker.watchers[T0] = (99,)
+    broker.next_sequence += 1
+    broker.controller_epoch = 77
+    broker.do(effects.DeleteLog(T0))
+    raise ZeroDivisionError("nobody thought of this")
+
+
+def test_a12_a_step_that_fails_leaves_nothing_behind_and_its_request_gets_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def play() -> None:
+        world = await leading(tmp_path)
+        frames: list[bytes] = []
+        connection = world.connection()
+        cast(Any, connection).respond = frames.append
+        request = produce_request("t", batch(0, [b"a"]), acks=1)
+        before = world.shell.core.copy()
+        with monkeypatch.context() as patched:
+            patched.setitem(cast(Any, _HANDLERS), told.ProduceRequested, fail_halfway)
+            world.ask(connection, request, 2)
+        assert world.shell.core == before
+        world.ask(connection, request, 3)
+        errors = [produced(frame) for frame in frames]
+        assert errors == [("unknown_server_error", -1), ("none", 0)]
+        assert not world.failures
+        assert set(world.logs.logs) == {T0}
+        assert "ProduceRequested" in caplog.text
+        assert "nobody thought of this" in caplog.text
+
+    asyncio.run(play())
+
+
+def test_a12_a_step_that_fails_and_is_no_request_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for an error, and without the event the broker would not go on."""
+
+    async def play() -> None:
+        world = await leading(tmp_path)
+        before = world.shell.core.copy()
+        monkeypatch.setitem(cast(Any, _HANDLERS), told.ProducerExpiration, fail_halfway)
+        world.shell.submit(told.ProducerExpiration(1))
+        assert [type(error) for error in world.failures] == [ZeroDivisionError]
+        assert world.shell.core == before
+        assert set(world.logs.logs) == {T0}
 
     asyncio.run(play())

@@ -55,7 +55,7 @@ def test_a1_logs_have_their_topics_settings_after_a_restart(tmp_path: Path) -> N
         config = again.log.config
         assert (config.retention_ms, config.flush_messages) == (-1, 1)
         assert (config.cleanup_policy, config) == ("compact", first)
-        assert again.shell._broker.partitions[T0].settings.min_insync_replicas == 2
+        assert again.shell.core.partitions[T0].settings.min_insync_replicas == 2
 
     asyncio.run(run())
 
@@ -83,7 +83,7 @@ def test_a1_a_setting_that_is_none_is_left_out_and_the_others_hold(tmp_path: Pat
         await leader.lead()
         assert not leader.failures
         assert leader.log.config.flush_messages == 1
-        assert leader.shell._broker.partitions[T0].settings.min_insync_replicas == 1
+        assert leader.shell.core.partitions[T0].settings.min_insync_replicas == 1
 
     asyncio.run(run())
 

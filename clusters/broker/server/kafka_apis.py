@@ -140,13 +140,14 @@ class KafkaApis:
         except Exception as error:
             self._give_up(request, error)
 
-    def respond_with_error(self, event: object, error: Error) -> bool:
-        """Answers the request that became this event; False: it was none."""
-        row = BY_EVENT.get(type(event))
-        if row is None:
-            return False
-        self.respond(row.error(event, error))
-        return True
+    @staticmethod
+    def is_request(event: object) -> bool:
+        """Whether somebody waits for its response."""
+        return type(event) in BY_EVENT
+
+    def respond_with_error(self, event: object, error: Error) -> None:
+        """Answers the request that became this event."""
+        self.respond(BY_EVENT[type(event)].error(event, error))
 
     def _send(self, request: PendingRequest, response: Response) -> None:
         match response:
