@@ -24,7 +24,7 @@ def _log(open_log: OpenLog, *committed: Committed) -> dict[object, object]:
     for offset, one in enumerate(committed):
         data = bytearray(record_batch([encode(one, NOW_MS, with_epoch=True)], NOW_MS))
         log.append(data, assign(data, offset, 0))
-    return dict(positions_of(log))
+    return dict(positions_of(log.snapshot()))
 
 
 @pytest.mark.parametrize("with_epoch", [True, False])

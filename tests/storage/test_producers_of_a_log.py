@@ -47,7 +47,7 @@ def test_p4_a_log_says_the_same_of_its_producers_after_a_restart(tmp_path: Path)
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     assert len(logs.logs[TP].segment_base_offsets) > 1
-    assert producers_of(logs.logs[TP]) == WHOLE
+    assert producers_of(logs.logs[TP].snapshot()) == WHOLE
     logs.shutdown()
     again = _opened(tmp_path)
     assert stored_replicas(again)[TP].log.producers == WHOLE
@@ -70,7 +70,7 @@ def test_p4_deleted_batches_say_nothing_more(tmp_path: Path) -> None:
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     logs.logs[TP].delete_records_before(4)
-    assert producers_of(logs.logs[TP]) == {7: WHOLE[7]}
+    assert producers_of(logs.logs[TP].snapshot()) == {7: WHOLE[7]}
     logs.shutdown()
 
 

@@ -261,7 +261,7 @@ def test_a10_the_largest_time_of_a_batch_is_that_of_its_records(tmp_path: Path) 
     async def run() -> None:
         leader = await Leader(tmp_path / "data").lead()
         assert await leader.produce(sealed(SOUND, max_timestamp=NOW_MS + 10**9)) == ("none", 0)
-        assert leader.log.headers().__next__().max_timestamp == NOW_MS + 2
+        assert leader.log.snapshot().headers().__next__().max_timestamp == NOW_MS + 2
         assert await leader.look_up(NOW_MS + 3) == ("none", -1, -1)
 
     play(run())

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kio.schema.api_versions.v0.request import ApiVersionsRequest
+from kio.schema.metadata.v1.request import MetadataRequest
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication import effects
 from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.committed import (
+    OFFSETS_TOPIC,
+    Committed,
+    Position,
+    Positions,
+)
 from neaptide.clusters.broker.replication.coordination import CoordinationRequest
 from neaptide.clusters.broker.replication.effects import ControlRequest
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.step import _HANDLERS
+from neaptide.clusters.broker.server import log_effects
 from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig, server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
@@ -24,6 +34,10 @@ from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
+from neaptide.clusters.broker.storage.positions import encode, positions_of
+from neaptide.clusters.broker.storage.record_batch import assign
+from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_response, encode_request
 from tests.live.raw import produce_request
@@ -265,5 +279,79 @@ def test_a12_a_step_that_fails_and_is_no_request_ends_the_broker(
         assert [type(error) for error in world.failures] == [ZeroDivisionError]
         assert world.shell.core == before
         assert set(world.logs.logs) == {T0}
+
+    asyncio.run(play())
+
+
+# --- work that takes long -------------------------------------------------------------------------
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def test_a12_the_event_loop_goes_on_while_a_new_coordinator_reads_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What needs the core, or cuts logs, waits and keeps its order; nothing else does."""
+    may_go_on = threading.Event()
+    threads = []
+
+    def slow(log: LogSnapshot) -> Positions:
+        threads.append(threading.current_thread())
+        may_go_on.wait(5)
+        return positions_of(log)
+
+    monkeypatch.setattr(log_effects, "positions_of", slow)
+    monkeypatch.setattr(log_effects, "READ_AT_ONCE_BYTES", 0)
+
+    async def play() -> None:
+        world = await leading(tmp_path)
+        log = world.logs.create_log(TopicPartition(OFFSETS_TOPIC, 0))
+        committed = Committed("g", T0, Position(5))
+        data = bytearray(record_batch([encode(committed, 1, with_epoch=False)], 1))
+        log.append(data, assign(data, 0, 0))
+        world.coordination.may_tell[OFFSETS_TOPIC] = asyncio.Event()
+        world.coordination.may_tell[OFFSETS_TOPIC].set()
+        del world.answered[:]
+        world.ask(world.connection(), world.leader_and_isr(OFFSETS_TOPIC, 1), 1)
+        await until(lambda: bool(threads))
+        cuts: list[int] = []
+        world.shell.when_free(lambda: cuts.append(len(world.answered)))
+        world.ask(world.connection(), produce_request("t", batch(0, [b"a"]), acks=1), 2)
+        world.ask(world.connection(), ApiVersionsRequest(), 3)
+        world.ask(world.connection(), MetadataRequest(topics=None), 4)
+        await turns()
+        assert threads[0] is not threading.current_thread()
+        assert (world.answered, cuts) == ([3, 4], [])
+        assert not world.shell.core.positions
+        may_go_on.set()
+        await until(lambda: len(world.answered) == 4)
+        assert (world.answered, cuts) == ([3, 4, 1, 2], [3])
+        found = world.shell.core.positions[TopicPartition(OFFSETS_TOPIC, 0)]
+        assert dict(found) == {("g", T0): Position(5)}
+        assert not world.failures
+
+    asyncio.run(play())
+
+
+def test_a12_a_log_that_cannot_be_read_by_the_thread_ends_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(log: LogSnapshot) -> Positions:
+        raise StorageError(tmp_path, "Input/output error")
+
+    monkeypatch.setattr(log_effects, "positions_of", broken)
+    monkeypatch.setattr(log_effects, "READ_AT_ONCE_BYTES", -1)
+
+    async def play() -> None:
+        world = await leading(tmp_path)
+        world.coordination.may_tell[OFFSETS_TOPIC] = asyncio.Event()
+        world.coordination.may_tell[OFFSETS_TOPIC].set()
+        world.ask(world.connection(), world.leader_and_isr(OFFSETS_TOPIC, 1), 2)
+        await until(lambda: bool(world.failures))
+        assert [type(error) for error in world.failures] == [StorageError]
+        assert world.answered == [1]
 
     asyncio.run(play())

@@ -118,7 +118,7 @@ def test_a9_with_log_append_time_records_have_the_time_of_their_append(
         records = batch(0, [b"a", b"b"], compression=compression)
         answer = await leader.answer(produce_request("t", records, acks=1))
         after = wall_clock_ms()
-        [header] = leader.log.headers()
+        [header] = leader.log.snapshot().headers()
         assert before <= header.max_timestamp <= after
         told = answer.responses[0].partition_responses[0].log_append_time
         assert round(told.timestamp() * 1000) == header.max_timestamp
@@ -132,7 +132,7 @@ def test_a9_with_create_time_records_keep_theirs(tmp_path: Path) -> None:
     async def run() -> None:
         leader = await Leader(tmp_path / "data").lead()
         answer = await leader.answer(produce_request("t", SOUND, acks=1))
-        [header] = leader.log.headers()
+        [header] = leader.log.snapshot().headers()
         assert header.max_timestamp == NOW_MS + 2
         assert answer.responses[0].partition_responses[0].log_append_time is None
 

@@ -6,7 +6,8 @@ What may be appended or cut is the core's to say; bytes and files are storage's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication import messages as told
@@ -15,8 +16,35 @@ from neaptide.clusters.broker.replication.log import Log as ReplicaLog
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.sequences import producers_of
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.positions import positions_of
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
+
+READ_AT_ONCE_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class InThread:
+    """What is left of an effect: `work` by a thread, then `done` with its result by the event loop.
+
+    Until then no other effect is performed, and the core gets no event.
+    """
+
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
+
+
+Performer = Callable[[Any], InThread | None]
+
+
+def _read(
+    log: LogSnapshot, work: Callable[[], Any], done: Callable[[Any], None]
+) -> InThread | None:
+    """What is short is read at once."""
+    if log.size_bytes > READ_AT_ONCE_BYTES:
+        return InThread(work, done)
+    done(work())
+    return None
 
 
 class LogEffects:
@@ -27,7 +55,7 @@ class LogEffects:
         self._submit_first = submit_first
 
     @property
-    def performers(self) -> Mapping[type, Callable[[Any], None]]:
+    def performers(self) -> Mapping[type, Performer]:
         return {
             do.CreateLog: self._create_log,
             do.DeleteLog: self._delete_log,
@@ -70,13 +98,21 @@ class LogEffects:
         if end_offset != effect.offset:
             self._submit_first(told.LogTruncated(effect.partition, end_offset))
 
-    def _read_producers(self, effect: do.ReadProducers) -> None:
-        found = producers_of(self.logs.logs[effect.partition])
-        self._submit_first(told.ProducersRead(effect.partition, found))
+    def _read_producers(self, effect: do.ReadProducers) -> InThread | None:
+        log = self.logs.logs[effect.partition].snapshot()
+        return _read(
+            log,
+            lambda: producers_of(log),
+            lambda found: self._submit_first(told.ProducersRead(effect.partition, found)),
+        )
 
-    def _read_positions(self, effect: do.ReadPositions) -> None:
-        found = positions_of(self.logs.logs[effect.partition])
-        self._submit_first(told.PositionsRead(effect.partition, found))
+    def _read_positions(self, effect: do.ReadPositions) -> InThread | None:
+        log = self.logs.logs[effect.partition].snapshot()
+        return _read(
+            log,
+            lambda: positions_of(log),
+            lambda found: self._submit_first(told.PositionsRead(effect.partition, found)),
+        )
 
     def _truncate_fully(self, effect: do.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)
@@ -101,7 +137,7 @@ def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
                 log.log_start_offset,
                 log.log_end_offset,
                 tuple(log.epochs.entries),
-                producers=producers_of(log),
+                producers=producers_of(log.snapshot()),
             ),
             high_watermarks.get(topic_partition, 0),
         )

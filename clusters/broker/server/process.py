@@ -143,9 +143,15 @@ async def serve(config: ServerConfig) -> int:
             config.producer_id_expiration_check_interval_ms,
         )
     )
-    interval_ms = config.log_retention_check_interval_ms
     shell.spawn(
-        keep_retention(logs, shell.high_watermarks, shell.submit, interval_ms, wall_clock_ms)
+        keep_retention(
+            logs,
+            shell.high_watermarks,
+            shell.submit,
+            shell.when_free,
+            config.log_retention_check_interval_ms,
+            wall_clock_ms,
+        )
     )
     # What was imported and built so far stays for ever: the collector need not look at it again.
     gc.freeze()

@@ -33,9 +33,10 @@ async def keep_retention(
     logs: LogDirectory,
     high_watermarks: Callable[[], Mapping[TopicPartition, int]],
     submit: Callable[[object], None],
+    when_free: Callable[[Callable[[], None]], None],
     interval_ms: int,
     clock: Callable[[], int],
 ) -> None:
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        apply_retention(logs, high_watermarks(), submit, clock())
+        when_free(lambda: apply_retention(logs, high_watermarks(), submit, clock()))

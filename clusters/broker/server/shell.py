@@ -1,6 +1,7 @@
 """The event loop around the core: an event goes in, its effects are performed in their order.
 
 Events go into `step` one at a time; the next one waits until the effects of the last are done.
+An effect that takes long is done by a thread: then all of that waits, but not the event loop.
 Where an effect fails, nothing is done after it: the broker ends, as Kafka halts.
 The rules of replication are not here: whoever looks for an `if` about ISR or HW is in the wrong
 file. Requests and their responses are in `kafka_apis`, effects on the log in `log_effects`, on
@@ -14,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, TypeVar, get_args
 
@@ -33,7 +34,12 @@ from neaptide.clusters.broker.server.controller_requests import ControllerReques
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.kafka_apis import KafkaApis
 from neaptide.clusters.broker.server.listener import Connection
-from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
+from neaptide.clusters.broker.server.log_effects import (
+    InThread,
+    LogEffects,
+    Performer,
+    stored_replicas,
+)
 from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.peer_effects import PeerEffects
 from neaptide.clusters.broker.server.timers import Timers
@@ -61,6 +67,13 @@ def _restore(core: Broker, state: list[Any]) -> None:
         setattr(core, field.name, value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Waits among the events for its turn."""
+
+    work: Callable[[], None]
+
+
 class HaltedError(Exception):
     """The core has ended the broker: the message says why."""
 
@@ -84,9 +97,11 @@ class BrokerShell:
             config.broker_id, config.generation, config.replication, stored_replicas(logs)
         )
         self._events: deque[object] = deque()
-        self._is_stepping = False
+        self._effects: deque[do.Effect] = deque()
+        self._is_busy = False
         self._has_ended = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._disk_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
         # Each may need twice the 100 MiB that a batch may come to: so there are few.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="beside")
         self.topic_creation = AutoTopicCreation(
@@ -105,7 +120,7 @@ class BrokerShell:
             config, self.submit, self.spawn, self._follower_address, self._controlled_address
         )
         self._timers = Timers(self._loop, self.submit)
-        self.performers: Mapping[type, Callable[[Any], None]] = {
+        self.performers: Mapping[type, Performer] = {
             **dict.fromkeys(get_args(do.Answer), self.apis.respond),
             **LogEffects(logs, self._submit_first).performers,
             **self._peers.performers,
@@ -134,35 +149,63 @@ class BrokerShell:
     def begin(self, coordination: ZooKeeperCoordination) -> None:
         self.coordination = coordination
         self._controller_requests.coordination = coordination
-        self._work(begin(self.core))
+        self._effects.extend(begin(self.core))
+        self._work()
 
     # --- events and effects ----------------------------------------------------------------------
 
     def submit(self, event: object) -> None:
         """An event for the core: now, or as soon as it is done with those before."""
         self._events.append(event)
-        if not self._is_stepping:
-            self._work(())
+        if not self._is_busy:
+            self._work()
 
     def _submit_first(self, event: object) -> None:
         """What the core must know before anything that waits: where its log really ends."""
         self._events.appendleft(event)
 
-    def _work(self, effects: tuple[do.Effect, ...]) -> None:
-        """Performs effects, then those of the events that wait."""
-        self._is_stepping = True
+    def when_free(self, work: Callable[[], None]) -> None:
+        """Work that cuts logs: in its turn, and not while a thread reads them."""
+        self.submit(_Work(work))
+
+    def _work(self) -> None:
+        """Performs the effects that there are, then those of the events that wait."""
+        self._is_busy = True
         try:
-            self._perform(effects)
-            while self._events and not self._has_ended:
-                self._perform(self._step(self._events.popleft()))
+            self._is_busy = self._go_on()
         except (StorageError, SettingError, InvalidSettingError) as error:
             # One log directory is all there is: without it this broker is no broker (Kafka halts).
             self.end(error)
         except Exception as error:
             _log.exception("the broker cannot go on")
             self.end(error)
-        finally:
-            self._is_stepping = False
+
+    def _go_on(self) -> bool:
+        """Whether a thread has begun with something: then all else waits for it."""
+        effects, events = self._effects, self._events
+        while not self._has_ended:
+            if effects:
+                effect = effects.popleft()
+                left = self.performers[type(effect)](effect)
+                if left is not None:
+                    self.spawn(self._finish(left))
+                    return True
+            elif events:
+                event = events.popleft()
+                if type(event) is _Work:
+                    event.work()
+                else:
+                    effects.extend(self._step(event))
+            else:
+                break
+        return False
+
+    async def _finish(self, left: InThread) -> None:
+        """The rest of an effect that takes long; then what waits for it."""
+        found = await self._loop.run_in_executor(self._disk_threads, left.work)
+        if not self._has_ended:
+            left.done(found)
+            self._work()
 
     def _step(self, event: object) -> tuple[do.Effect, ...]:
         """A step that fails changes nothing. Where it was a request's, only that one has failed.
@@ -180,12 +223,6 @@ class BrokerShell:
             self.apis.respond_with_error(event, Error.UNKNOWN_SERVER_ERROR)
             return ()
 
-    def _perform(self, effects: tuple[do.Effect, ...]) -> None:
-        for effect in effects:
-            if self._has_ended:
-                return
-            self.performers[type(effect)](effect)
-
     def _coordinate(self, effect: do.Coordinate) -> None:
         assert self.coordination is not None
         self.coordination.execute(effect.request)
@@ -200,6 +237,7 @@ class BrokerShell:
         """Nothing is read, answered or written from now on."""
         if not self._has_ended:
             self._has_ended = True
+            self._effects.clear()
             self._events.clear()
             self._fail(error)
 
@@ -275,9 +313,9 @@ class BrokerShell:
         self._timers.close()
         for task in tuple(self._tasks):
             task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._disk_threads):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._peers.close()
-        self._is_stepping = True
         for effect in shut_down(self.core):
             self.performers[type(effect)](effect)
         self.logs.shutdown()

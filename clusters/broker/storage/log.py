@@ -14,7 +14,7 @@ from __future__ import annotations
 import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +27,7 @@ from neaptide.clusters.broker.storage.errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import BatchHeader, Bytes, first_at_or_after
 from neaptide.clusters.broker.storage.segment import LOG_SUFFIX, Segment
 
@@ -223,15 +224,10 @@ class Log:
         except OSError as error:
             raise self._failed(error) from error
 
-    def headers(self) -> Iterator[BatchHeader]:
-        """Of every batch, from the log's start to its end; those alone are read."""
-        try:
-            for segment in self._segments:
-                for _, header in segment.headers_from(0):
-                    if header.next_offset > self.log_start_offset:
-                        yield header
-        except OSError as error:
-            raise self._failed(error) from error
+    def snapshot(self) -> LogSnapshot:
+        """To be read to the end, also by another thread, before the log is cut."""
+        segments = tuple((segment.path, segment.size) for segment in self._segments)
+        return LogSnapshot(self.topic_partition, self.log_start_offset, segments)
 
     def bytes_from(self, offset: int) -> int:
         """Bytes from the batch that contains `offset` to the end of the log."""

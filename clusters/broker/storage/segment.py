@@ -19,20 +19,17 @@ from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBat
 from neaptide.clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from neaptide.clusters.broker.storage.open_files import OPEN_SEGMENTS
 from neaptide.clusters.broker.storage.record_batch import (
-    HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
     Bytes,
     parse_header,
-    read_header,
     validate_checksum,
 )
-from neaptide.clusters.broker.storage.scan import scan
+from neaptide.clusters.broker.storage.scan import headers_from, scan
 from neaptide.clusters.broker.storage.tail_index import TailIndex
 
 LOG_SUFFIX: Final = ".log"
 _OTHER_SUFFIXES: Final = (".txnindex", ".snapshot")  # left by a real Kafka
-_WALK_BYTES: Final = 8192
 
 
 def segment_name(base_offset: int) -> str:
@@ -171,18 +168,7 @@ class Segment:
 
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from a batch boundary on."""
-        chunk = b""
-        start = position
-        while position < self.size:
-            at = position - start
-            if at + HEADER_SIZE > len(chunk):
-                start, at = position, 0
-                chunk = os.pread(self._file(), _WALK_BYTES, position)
-            header = read_header(chunk, at)
-            if position + header.size > self.size:
-                raise CorruptBatchError(f"{self.path} ends inside of a batch")
-            yield position, header
-            position += header.size
+        return headers_from(self._file, self.path, position, self.size)
 
     def position_of(self, offset: int) -> tuple[int, int]:
         """Position and base offset of the batch that contains `offset`, or of the next one."""
