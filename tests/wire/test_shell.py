@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,18 +26,20 @@ from neaptide.clusters.broker.replication.coordination import CoordinationReques
 from neaptide.clusters.broker.replication.effects import ControlRequest
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.step import _HANDLERS
-from neaptide.clusters.broker.server import log_effects
+from neaptide.clusters.broker.server import log_effects, shell
 from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig, server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.broker.storage.flush import Flush
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.positions import encode, positions_of
 from neaptide.clusters.broker.storage.record_batch import assign
 from neaptide.clusters.broker.storage.record_writer import record_batch
+from neaptide.clusters.broker.storage.removal import remove_now
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_response, encode_request
 from tests.live.raw import produce_request
@@ -113,9 +115,9 @@ class World:
         return SENT[type(message)].encode(message, self.config)
 
 
-async def leading(directory: Path) -> World:
+async def leading(directory: Path, **settings: str) -> World:
     """Broker 7 leads t-0 alone."""
-    world = World(directory / "data")
+    world = World(directory / "data", **settings)
     world.coordination.may_tell["t"] = asyncio.Event()
     world.coordination.may_tell["t"].set()
     world.ask(world.connection(), world.leader_and_isr("t", 0), 1)
@@ -192,7 +194,7 @@ def test_a_disk_that_fails_ends_it_before_anything_is_acknowledged(
         world.ask(connection, request, 2)
         log = world.logs.logs[TopicPartition("t", 0)]
 
-        def full(*_: object) -> None:
+        def full(*_: object, **__: object) -> None:
             raise StorageError(tmp_path, "No space left on device")
 
         monkeypatch.setattr(log, "append", full)
@@ -353,5 +355,67 @@ def test_a12_a_log_that_cannot_be_read_by_the_thread_ends_the_broker(
         await until(lambda: bool(world.failures))
         assert [type(error) for error in world.failures] == [StorageError]
         assert world.answered == [1]
+
+    asyncio.run(play())
+
+
+def test_a12_a_flush_is_done_by_a_thread_before_what_it_flushes_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """flush.messages=1"""
+    may_go_on = threading.Event()
+    threads = []
+    sync = Flush.sync
+
+    def slow(flush: Flush) -> None:
+        threads.append(threading.current_thread())
+        may_go_on.wait(5)
+        sync(flush)
+
+    monkeypatch.setattr(Flush, "sync", slow)
+
+    async def play() -> None:
+        world = await leading(tmp_path, log_flush_interval_messages="1")
+        log = world.logs.logs[T0]
+        del world.answered[:]
+        for number in (1, 2):
+            request = produce_request("t", batch(0, [b"a"]), acks=1)
+            world.ask(world.connection(), request, number)
+        await until(lambda: bool(threads))
+        world.ask(world.connection(), ApiVersionsRequest(), 3)
+        await turns()
+        assert threads[0] is not threading.current_thread()
+        assert (world.answered, log.log_end_offset, log.recovery_point) == ([3], 1, 0)
+        may_go_on.set()
+        await until(lambda: len(world.answered) == 3)
+        assert (world.answered, log.log_end_offset, log.recovery_point) == ([3, 1, 2], 2, 2)
+
+    asyncio.run(play())
+
+
+def test_a12_deleted_files_are_removed_by_a_thread_and_nobody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    threads = []
+
+    def slow(doomed: Sequence[Path]) -> None:
+        threads.append(threading.current_thread())
+        may_go_on.wait(5)
+        remove_now(doomed)
+
+    monkeypatch.setattr(shell, "remove_now", slow)
+
+    async def play() -> None:
+        world = await leading(tmp_path)
+        stop = told.StopReplicaRequested(0, 7, 1, True, (T0,))
+        world.ask(world.connection(), world.control_request(stop), 2)
+        await until(lambda: bool(threads))
+        assert threads[0] is not threading.current_thread()
+        assert world.answered == [1, 2]
+        assert [path.name for path in (tmp_path / "data").glob("t-0*")] == ["t-0.0-delete"]
+        may_go_on.set()
+        await until(lambda: not list((tmp_path / "data").glob("t-0*")))
+        assert not world.failures
 
     asyncio.run(play())

@@ -75,7 +75,7 @@ class LogEffects:
     def _delete_log(self, effect: do.DeleteLog) -> None:
         self.logs.delete_log(effect.partition)
 
-    def _append(self, effect: do.AppendToLog) -> None:
+    def _append(self, effect: do.AppendToLog) -> InThread | None:
         log = self.logs.logs[effect.partition]
         data: bytes | bytearray
         if len(effect.batches) == 1 and isinstance(effect.batches[0].identity, bytes):
@@ -91,7 +91,11 @@ class LogEffects:
             for _ in effect.batches:
                 headers.append(parse_header(data, position))
                 position += headers[-1].size
-        log.append(data, headers)
+        log.append(data, headers, flush=False)
+        if not log.needs_flush:
+            return None
+        flush = log.begin_flush()
+        return InThread(flush.sync, lambda _: log.end_flush(flush))
 
     def _truncate(self, effect: do.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)

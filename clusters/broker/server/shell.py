@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
@@ -47,6 +48,7 @@ from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.storage.config import SettingError
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.removal import remove_now
 
 _log = logging.getLogger("broker")
 T = TypeVar("T")
@@ -104,6 +106,7 @@ class BrokerShell:
         self._disk_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
         # Each may need twice the 100 MiB that a batch may come to: so there are few.
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="beside")
+        logs.remove = self._remove
         self.topic_creation = AutoTopicCreation(
             config.replication.auto_create_topics_enable,
             self._metadata,
@@ -298,6 +301,14 @@ class BrokerShell:
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What takes long, and changes nothing: by a thread, so that nobody else has to wait."""
         return await self._loop.run_in_executor(self._threads, work)
+
+    def _remove(self, doomed: Sequence[Path]) -> None:
+        """Deleted files: nobody waits. What is not removed when the broker ends is at its start."""
+
+        async def remove() -> None:
+            await self._loop.run_in_executor(self._disk_threads, remove_now, tuple(doomed))
+
+        self.spawn(remove())
 
     def _see_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
