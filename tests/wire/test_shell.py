@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -264,6 +265,18 @@ def test_a12_a_step_that_fails_leaves_nothing_behind_and_its_request_gets_an_err
         assert set(world.logs.logs) == {T0}
         assert "ProduceRequested" in caplog.text
         assert "nobody thought of this" in caplog.text
+
+    asyncio.run(play())
+
+
+def test_a12_all_that_a_step_can_change_in_place_is_put_back(tmp_path: Path) -> None:
+    """A new field of the broker that is a set, or a dictionary made otherwise, would be missed."""
+
+    async def play() -> None:
+        core = World(tmp_path / "data").shell.core
+        values = {field.name: getattr(core, field.name) for field in fields(core)}
+        in_place = {name for name, one in values.items() if isinstance(one, dict | list | set)}
+        assert in_place == {*shell._DICTIONARIES, "effects"}  # `step` itself clears those
 
     asyncio.run(play())
 

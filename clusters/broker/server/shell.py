@@ -56,17 +56,21 @@ _THREADS: Final = 2
 
 
 # The dictionaries of a broker are its own, what is in them is never changed in place.
-_values_of: Final = attrgetter(*(field.name for field in fields(Broker)))
+_DICTIONARIES: Final = tuple(one.name for one in fields(Broker) if one.default_factory is dict)
+_OTHERS: Final = tuple(one.name for one in fields(Broker) if one.name not in _DICTIONARIES)
+_dictionaries_of: Final = attrgetter(*_DICTIONARIES)
+_others_of: Final = attrgetter(*_OTHERS)
 
 
-def _state_of(core: Broker) -> list[Any]:
-    """As `Broker.copy`, in a third of its time: this is done before each event."""
-    return [one.copy() if type(one) is dict else one for one in _values_of(core)]
+def _state_of(core: Broker) -> tuple[list[dict[Any, Any]], tuple[Any, ...]]:
+    """As `Broker.copy`, in a fraction of its time: this is done before each event."""
+    return list(map(dict.copy, _dictionaries_of(core))), _others_of(core)
 
 
-def _restore(core: Broker, state: list[Any]) -> None:
-    for field, value in zip(fields(core), state, strict=True):
-        setattr(core, field.name, value)
+def _restore(core: Broker, state: tuple[list[dict[Any, Any]], tuple[Any, ...]]) -> None:
+    for names, values in zip((_DICTIONARIES, _OTHERS), state, strict=True):
+        for name, value in zip(names, values, strict=True):
+            setattr(core, name, value)
 
 
 @dataclass(frozen=True, slots=True)
