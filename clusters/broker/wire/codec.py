@@ -6,6 +6,7 @@ Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; n
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -25,6 +26,7 @@ from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
 
 LENGTH_BYTES: Final = 4
+_CORRELATION_ID: Final = struct.Struct(">i")
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
 CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
 
@@ -146,6 +148,8 @@ def encode_request(entity: Any, *, correlation_id: int, client_id: str) -> bytes
 def encode_response(entity: Any, correlation_id: int) -> bytes:
     """A frame with its length prefix."""
     header_class = getattr(type(entity), "__header_schema__", ResponseHeaderV0)
+    if header_class is ResponseHeaderV0:  # nothing else is in it, and most have it
+        return _frame(_CORRELATION_ID.pack(correlation_id), write(entity))
     header = header_class(correlation_id=i32(correlation_id))
     return _frame(write(header), write(entity))
 
