@@ -406,6 +406,35 @@ def test_a12_a_flush_is_done_by_a_thread_before_what_it_flushes_is_acknowledged(
     asyncio.run(play())
 
 
+def test_a12_a_clean_end_waits_for_the_effects_of_the_last_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread flushes, so what is behind that is not done yet; what only waits is dropped."""
+    has_begun, may_go_on = threading.Event(), threading.Event()
+    sync = Flush.sync
+
+    def slow(flush: Flush) -> None:
+        has_begun.set()
+        may_go_on.wait(5)
+        sync(flush)
+
+    async def play() -> None:
+        world = await leading(tmp_path, log_flush_interval_messages="1")
+        monkeypatch.setattr(Flush, "sync", slow)
+        for number in (2, 3):
+            request = produce_request("t", batch(0, [b"a"]), acks=1)
+            world.ask(world.connection(), request, number)
+        await until(has_begun.is_set)
+        threading.Timer(0.05, may_go_on.set).start()
+        world.shell.shut_down()
+        assert world.answered == [1, 2]
+        assert world.logs.logs[T0].recovery_point == 1
+        assert world.logs.read_high_watermarks() == {T0: 1}
+        assert not world.failures
+
+    asyncio.run(play())
+
+
 def test_a12_deleted_files_are_removed_by_a_thread_and_nobody_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from pathlib import Path
@@ -105,6 +105,7 @@ class BrokerShell:
         self._events: deque[object] = deque()
         self._effects: deque[do.Effect] = deque()
         self._is_busy = False
+        self._in_work: tuple[Future[Any], Callable[[Any], None]] | None = None  # by a thread
         self._has_ended = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._disk_threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
@@ -209,10 +210,24 @@ class BrokerShell:
 
     async def _finish(self, left: InThread) -> None:
         """The rest of an effect that takes long; then what waits for it."""
-        found = await self._loop.run_in_executor(self._disk_threads, left.work)
+        future = self._disk_threads.submit(left.work)
+        self._in_work = future, left.done
+        found = await asyncio.wrap_future(future)
+        self._in_work = None
         if not self._has_ended:
             left.done(found)
             self._work()
+
+    def _finish_effects(self) -> None:
+        """All effects of the last event, before the end: half of them would be a damaged broker."""
+        if self._in_work is not None:
+            future, done = self._in_work
+            done(future.result())
+        while self._effects and not self._has_ended:
+            effect = self._effects.popleft()
+            left = self.performers[type(effect)](effect)
+            if left is not None:
+                left.done(left.work())
 
     def _step(self, event: object) -> tuple[do.Effect, ...]:
         """A step that fails changes nothing. Where it was a request's, only that one has failed.
@@ -324,6 +339,8 @@ class BrokerShell:
 
     def shut_down(self) -> None:
         """The clean end: high watermarks to disk, logs flushed, nothing left running."""
+        self._is_busy = True
+        self._finish_effects()
         self._has_ended = True
         self._timers.close()
         for task in tuple(self._tasks):
