@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.disks.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import IoFault
 
 

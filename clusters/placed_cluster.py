@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from neaptide.clusters.broker.coordination.expire import expire_broker
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
-from neaptide.clusters.broker.storage.damage import (
+from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.disks.damage import (
     DamageKind,
     DiskFile,
     damage,
@@ -23,9 +23,8 @@ from neaptide.clusters.broker.storage.damage import (
     keep_snapshot,
     put_back,
 )
-from neaptide.clusters.broker.storage.power_failure import power_off
-from neaptide.clusters.broker.storage.replica_reader import log_offsets, read_replicas
-from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.disks.power_failure import power_off
+from neaptide.clusters.disks.replica_reader import log_offsets, read_replicas
 from neaptide.clusters.errors import HostError
 from neaptide.clusters.hosts import faketime
 from neaptide.clusters.hosts.host import Host, LocalNodeProcess, NodeProcess, PortClaim
@@ -34,6 +33,7 @@ from neaptide.clusters.hosts.local import ProcessSpec
 from neaptide.clusters.hosts.zookeeper import ZooKeeper
 from neaptide.clusters.observer import Observer, OnChange
 from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
+from neaptide.clusters.session_expiry import expire_broker
 
 _STOP_S = 15.0
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.disks.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.toxiproxy import Toxic, ToxicLinks
 from neaptide.harness.stage import Stage

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import FENCED, Error
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.cluster import PartitionView, TopicSpec
 from neaptide.harness.stage import Stage
-from neaptide.nemesis.gate.client import Position
+from neaptide.nemesis.gate.client import FetchPosition
 
 
 class StageObserved:
@@ -149,7 +149,7 @@ class StageObserved:
             for event in self._stage.gate.held.values()
         )
 
-    def _position(self, broker: int) -> Position | None:
+    def _position(self, broker: int) -> FetchPosition | None:
         topic = self._topic.name
         position = self._stage.gate.positions.get((broker, topic, self._partition))
         if position is None or position.leader != self.leader():
@@ -194,7 +194,7 @@ class StageObserved:
         )
 
 
-def level_end(positions: Mapping[int, Position | None]) -> int | None:
+def level_end(positions: Mapping[int, FetchPosition | None]) -> int | None:
     """The log end that all followers have and know to be committed; None: they are not level.
 
     `positions`: of the replicas that can be reached, as the wire last showed them. Who leads is who
@@ -216,5 +216,5 @@ def level_end(positions: Mapping[int, Position | None]) -> int | None:
     return ends.pop() if len(ends) == 1 else None
 
 
-def _epoch(position: Position) -> int:
+def _epoch(position: FetchPosition) -> int:
     return -1 if position.leader_epoch is None else position.leader_epoch

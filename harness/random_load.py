@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from neaptide.clusters.broker.replication.assignment import assign_replicas
+from neaptide.clusters.broker.replication.controller.replica_assignment import assign_replicas
 from neaptide.clusters.cluster import TopicSpec
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.ending import READ_WITHIN_S

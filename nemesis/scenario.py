@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
 from neaptide.nemesis.fields import Fields, ScenarioError

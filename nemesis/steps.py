@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.disks.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import Call, Errno
 from neaptide.clusters.hosts.toxiproxy import Toxic
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
-from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.disks.damage import DamageKind, DiskFile
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import Call, Errno
 from neaptide.clusters.hosts.toxiproxy import TOXICS, Stream, Toxic

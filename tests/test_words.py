@@ -15,7 +15,15 @@ UNCLEAR = re.compile(
     r"so many seeds|taken for dead|so is held|was kept\b|missed their aim|duplicate counts too",
     re.IGNORECASE,
 )
-FOLDERS = ("harness", "results", "checkers", "workloads", "nemesis")
+FOLDERS = (
+    "harness",
+    "results",
+    "checkers",
+    "workloads",
+    "nemesis",
+    "clusters/broker/replication",
+    "clusters/disks",
+)
 # Names of the simulated world, which is elsewhere.
 THEIRS = re.compile(r"\bworld\.tell\(|\bdef told\(")
 

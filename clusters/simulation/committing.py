@@ -9,16 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.committed import (
-    NO_POSITION,
-    Committed,
-    Position,
-    partition_of,
-)
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.groups import NO_GENERATION
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    INVALID_OFFSET,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+    partition_for,
+)
+from neaptide.clusters.broker.replication.group.group_coordinator import NO_GENERATION
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.asking import AnswerLate, new_request, newest_leader, try_later
 from neaptide.clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 
 COMMIT_BYTES: Final = 100
 _MESSAGES: Final = (
-    told.OffsetCommitRequested,
-    told.OffsetFetchRequested,
-    do.RespondOffsetCommit,
-    do.RespondOffsetFetch,
+    events.OffsetCommitRequested,
+    events.OffsetFetchRequested,
+    effects.RespondOffsetCommit,
+    effects.RespondOffsetFetch,
 )
 
 
@@ -75,11 +74,13 @@ def ask_again(world: World) -> None:
     partition = TopicPartition(world.spec.topic, asking.partition)
     request: object
     if asking.offset is None:
-        request = told.OffsetFetchRequested(number, asking.group, (partition,))
+        request = events.OffsetFetchRequested(number, asking.group, (partition,))
     else:
-        committed = (Committed(asking.group, partition, Position(asking.offset)),)
-        batch = told.ProducedBatch(1, COMMIT_BYTES, committed)
-        request = told.OffsetCommitRequested(number, asking.group, NO_GENERATION, committed, batch)
+        committed = (OffsetCommitRecord(asking.group, partition, OffsetAndMetadata(asking.offset)),)
+        batch = events.ProducedBatch(1, COMMIT_BYTES, committed)
+        request = events.OffsetCommitRequested(
+            number, asking.group, NO_GENERATION, committed, batch
+        )
     world.clients.asking = replace(asking, request=number, to=coordinator)
     world.send(CLIENT, coordinator, CLIENTS, request)
     world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
@@ -91,7 +92,7 @@ def _coordinator(world: World, group: str) -> int | None:
     if known is not None and known in world.brokers:
         return known
     assert world.spec.offsets is not None, "no __consumer_offsets in this world"
-    partition = partition_of(group, len(world.spec.offsets.assignment))
+    partition = partition_for(group, len(world.spec.offsets.assignment))
     newest = newest_leader(world, partition)
     if newest is not None:
         world.clients.coordinators[group] = newest
@@ -106,10 +107,10 @@ def take_answer(world: World, body: object) -> None:
     if asking is None or getattr(body, "request", None) != asking.request:
         return
     match body:
-        case do.RespondOffsetCommit(_, ((_, error),)):
+        case effects.RespondOffsetCommit(_, ((_, error),)):
             found = asking.offset
-        case do.RespondOffsetFetch(_, error, ((_, position),)):
-            found = None if position.offset == NO_POSITION else position.offset
+        case effects.RespondOffsetFetch(_, error, ((_, position),)):
+            found = None if position.offset == INVALID_OFFSET else position.offset
         case _:
             raise AssertionError(f"no client of a group is told {body}")
     if error is not Error.NONE:

@@ -11,15 +11,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import epochs as epoch_cache
-from neaptide.clusters.broker.replication import producers
 from neaptide.clusters.broker.replication.broker import StoredReplica
-from neaptide.clusters.broker.replication.committed import Committed, Positions, with_committed
-from neaptide.clusters.broker.replication.epochs import Epochs
-from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    CommittedOffsets,
+    OffsetCommitRecord,
+    with_committed,
+)
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
-from neaptide.clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.replication.partition import (
+    leader_epoch_file_cache,
+    producer_state_manager,
+)
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
+from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 
 SEGMENT_BYTES: Final = 1 << 30
 
@@ -41,13 +48,13 @@ class SimulatedLog:
 
     @property
     def producers(self) -> Producers:
-        return producers.of_batches(self.batches)
+        return producer_state_manager.of_batches(self.batches)
 
     @property
-    def positions(self) -> Positions:
+    def committed_offsets(self) -> CommittedOffsets:
         """What a log of `__consumer_offsets` says of groups."""
         records = (value for batch in self.batches for value in values_of(batch))
-        return with_committed({}, (one for one in records if isinstance(one, Committed)))
+        return with_committed({}, (one for one in records if isinstance(one, OffsetCommitRecord)))
 
     def copy(self) -> SimulatedLog:
         return SimulatedLog(
@@ -114,7 +121,7 @@ class SimulatedLog:
         return segments
 
     def read(
-        self, wanted: do.LogSlice, budget: int, *, at_least_one: bool
+        self, wanted: effects.LogSlice, budget: int, *, at_least_one: bool
     ) -> tuple[tuple[Batch, ...], int]:
         """Whole batches, and what is left of the response's size."""
         found: list[Batch] = []
@@ -182,26 +189,26 @@ class Disk:
         other.was_clean = self.was_clean
         return other
 
-    def carry_out(self, effect: do.Effect) -> int | None:
+    def carry_out(self, effect: Effect) -> int | None:
         """Does an effect on a log; where a log was cut before the offset asked for, says where."""
         match effect:
-            case do.AppendToLog(tp, batches):
+            case effects.AppendToLog(tp, batches):
                 self.logs[tp].append(batches)
-            case do.WriteHighWatermarkCheckpoint(high_watermarks):
+            case effects.WriteHighWatermarkCheckpoint(high_watermarks):
                 self.high_watermarks = dict(high_watermarks)
-            case do.WriteLeaderEpochCheckpoint(tp, epochs):
+            case effects.WriteLeaderEpochCheckpoint(tp, epochs):
                 self.logs[tp].epochs = epochs
-            case do.TruncateLog(tp, offset):
+            case effects.TruncateLog(tp, offset):
                 self.logs[tp].cut(offset)
                 end_offset = self.logs[tp].end_offset
                 return end_offset if end_offset != offset else None
-            case do.CreateLog(tp, settings):
+            case effects.CreateLog(tp, settings):
                 self.logs[tp] = new_log(settings)
-            case do.DeleteLog(tp):
+            case effects.DeleteLog(tp):
                 del self.logs[tp]
-            case do.TruncateFullyAndStartAt(tp, offset):
+            case effects.TruncateFullyAndStartAt(tp, offset):
                 self._start_afresh(tp, offset)
-            case do.AdvanceLogStartOffset(tp, offset):
+            case effects.AdvanceLogStartOffset(tp, offset):
                 self.logs[tp].advance_start(offset)
         return None
 
@@ -222,7 +229,7 @@ class Disk:
         for tp, log in self.logs.items():
             before = log.end_offset
             log.cut(max(log.recovery_point, keep.get(tp, 0)))
-            log.epochs = epoch_cache.truncate_from_end(log.epochs, log.end_offset)
+            log.epochs = leader_epoch_file_cache.truncate_from_end(log.epochs, log.end_offset)
             log.recovery_point = log.end_offset
             lost[tp] = before - log.end_offset
         return lost
@@ -231,7 +238,7 @@ class Disk:
         """What a broker finds when it starts."""
         return {
             tp: StoredReplica(
-                Log(log.start_offset, log.end_offset, log.epochs, producers=log.producers),
+                UnifiedLog(log.start_offset, log.end_offset, log.epochs, producers=log.producers),
                 self.high_watermarks.get(tp, 0),
             )
             for tp, log in self.logs.items()

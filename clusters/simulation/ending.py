@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.simulation import fetching, producing
 from neaptide.clusters.simulation.network import CONTROL, Entry
 
@@ -39,4 +39,4 @@ def _dies_with(entry: Entry, broker_id: int) -> bool:
     if link is None or broker_id not in (link.source, link.target):
         return False
     is_tried_again = link.channel == CONTROL and link.target == broker_id
-    return not is_tried_again or isinstance(entry.body, told.ControlResponded)
+    return not is_tried_again or isinstance(entry.body, events.ControlResponded)

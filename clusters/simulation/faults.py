@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from neaptide.clusters.broker.replication.step import shut_down
 from neaptide.clusters.simulation import fetching, producing, sessions
 from neaptide.clusters.simulation.blocking import is_matched
-from neaptide.clusters.simulation.effects import carry_out
+from neaptide.clusters.simulation.effect_handlers import carry_out
 from neaptide.clusters.simulation.ending import die
 from neaptide.clusters.simulation.network import CLIENTS, FETCH, SERVICE, Cut, Entry, Hold
 from neaptide.clusters.simulation.world import World, start_broker

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import FENCED, Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.simulation.network import FETCH, Entry, Link
-from neaptide.clusters.simulation.parts import Asked, Position, RequestTimedOut
+from neaptide.clusters.simulation.parts import Asked, FetchPosition, RequestTimedOut
 
 if TYPE_CHECKING:
     from neaptide.clusters.simulation.world import World
 
-Answer = told.FetchResponded | told.OffsetForLeaderEpochResponded | told.ListOffsetsResponded
+Answer = events.FetchResponded | events.OffsetForLeaderEpochResponded | events.ListOffsetsResponded
 ANSWERS: Final = (
-    told.FetchResponded,
-    told.OffsetForLeaderEpochResponded,
-    told.ListOffsetsResponded,
+    events.FetchResponded,
+    events.OffsetForLeaderEpochResponded,
+    events.ListOffsetsResponded,
 )
 
 
@@ -51,7 +50,7 @@ def asked_by(world: World, broker_id: int, body: object) -> int | None:
 def ask(
     world: World,
     broker_id: int,
-    effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets,
+    effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets,
 ) -> None:
     leader = effect.fetcher.leader
     world.sequence += 1
@@ -62,21 +61,21 @@ def ask(
         return
     request: object
     match effect:
-        case do.SendFetch():
+        case effects.SendFetch():
             note_request(world, broker_id, leader, effect)
-            request = told.FetchRequested(
+            request = events.FetchRequested(
                 number, broker_id, effect.max_wait_ms, effect.min_bytes, effect.partitions
             )
-        case do.SendOffsetForLeaderEpoch():
-            request = told.OffsetForLeaderEpochRequested(number, effect.partitions)
-        case do.SendListOffsets():
-            request = told.ListOffsetsRequested(number, broker_id, effect.partitions)
+        case effects.SendOffsetForLeaderEpoch():
+            request = events.OffsetForLeaderEpochRequested(number, effect.partitions)
+        case effects.SendListOffsets():
+            request = events.ListOffsetsRequested(number, broker_id, effect.partitions)
     entry = world.send(broker_id, leader, FETCH, request)
-    if world.recorder is not None and isinstance(request, told.FetchRequested):
+    if world.recorder is not None and isinstance(request, events.FetchRequested):
         world.recorder.asked(world, entry)
 
 
-def note_request(world: World, broker_id: int, leader: int, effect: do.SendFetch) -> None:
+def note_request(world: World, broker_id: int, leader: int, effect: effects.SendFetch) -> None:
     for asked in effect.partitions:
         if asked.partition != world.partition:
             continue
@@ -85,14 +84,14 @@ def note_request(world: World, broker_id: int, leader: int, effect: do.SendFetch
         world.rounds[key] = world.rounds.get(key, 0) + 1
         before = world.positions.get(broker_id)
         mark = before.high_watermark if before else None
-        world.positions[broker_id] = Position(
+        world.positions[broker_id] = FetchPosition(
             leader, epoch, world.rounds[key], asked.fetch_offset, mark, world.now_us
         )
 
 
 def note_answer(world: World, broker_id: int, body: Answer) -> None:
     """An answer has reached a follower: what it says of the world's partition."""
-    if isinstance(body, told.ListOffsetsResponded):
+    if isinstance(body, events.ListOffsetsResponded):
         return
     position = world.positions.get(broker_id)
     for result in body.results:
@@ -100,7 +99,7 @@ def note_answer(world: World, broker_id: int, body: Answer) -> None:
             continue
         if (result.error in FENCED) is not (broker_id in world.fenced):
             world.fenced ^= {broker_id}
-        if position and isinstance(result, told.FetchResult) and result.error is Error.NONE:
+        if position and isinstance(result, events.FetchResult) and result.error is Error.NONE:
             world.positions[broker_id] = position._replace(high_watermark=result.high_watermark)
 
 
@@ -109,20 +108,20 @@ def fail_request(world: World, number: int) -> None:
     asked = world.asked.pop(number)
     fetcher, sequence = asked.effect.fetcher, asked.effect.sequence
     if asked.broker in world.brokers:
-        failed = told.FetcherRequestFailed(fetcher, sequence)
+        failed = events.FetcherRequestFailed(fetcher, sequence)
         world.send(asked.broker, asked.broker, FETCH, failed)
     world.remove(lambda entry: is_exchange(entry, asked, number))
     if asked.leader in world.brokers:
-        world.send(asked.broker, asked.leader, FETCH, told.RequestAbandoned(number))
+        world.send(asked.broker, asked.leader, FETCH, events.RequestAbandoned(number))
 
 
-def close_fetcher(world: World, broker_id: int, effect: do.CloseFetcher) -> None:
+def close_fetcher(world: World, broker_id: int, effect: effects.CloseFetcher) -> None:
     for number, asked in tuple(world.asked.items()):
         if (asked.broker, asked.effect.fetcher) == (broker_id, effect.fetcher):
             del world.asked[number]
             world.remove(lambda e, a=asked, n=number: is_exchange(e, a, n))  # type: ignore[misc]
             if asked.leader in world.brokers:
-                world.send(broker_id, asked.leader, FETCH, told.RequestAbandoned(number))
+                world.send(broker_id, asked.leader, FETCH, events.RequestAbandoned(number))
 
 
 def respond(world: World, broker_id: int, effect: Any) -> None:
@@ -131,28 +130,28 @@ def respond(world: World, broker_id: int, effect: Any) -> None:
     fetcher, sequence = asked.effect.fetcher, asked.effect.sequence
     answer: object
     match effect:
-        case do.RespondFetch(_, results):
-            answer = told.FetchResponded(fetcher, sequence, read(world, broker_id, results))
-        case do.RespondOffsetForLeaderEpoch(_, ends):
-            answer = told.OffsetForLeaderEpochResponded(
+        case effects.RespondFetch(_, results):
+            answer = events.FetchResponded(fetcher, sequence, read(world, broker_id, results))
+        case effects.RespondOffsetForLeaderEpoch(_, ends):
+            answer = events.OffsetForLeaderEpochResponded(
                 fetcher,
                 sequence,
                 tuple(
-                    told.EpochEndOffset(e.partition, e.error, e.end_offset, e.leader_epoch)
+                    events.EpochEndOffset(e.partition, e.error, e.end_offset, e.leader_epoch)
                     for e in ends
                 ),
             )
         case _:
-            listed = (told.ListedOffset(o.partition, o.error, o.offset) for o in effect.results)
-            answer = told.ListOffsetsResponded(fetcher, sequence, tuple(listed))
-    if isinstance(answer, told.FetchResponded):
+            listed = (events.ListedOffset(o.partition, o.error, o.offset) for o in effect.results)
+            answer = events.ListOffsetsResponded(fetcher, sequence, tuple(listed))
+    if isinstance(answer, events.FetchResponded):
         note_mark(world, broker_id, asked.broker, answer)
     entry = world.send(broker_id, asked.broker, FETCH, answer)
-    if world.recorder is not None and isinstance(answer, told.FetchResponded):
+    if world.recorder is not None and isinstance(answer, events.FetchResponded):
         world.recorder.answered(world, entry)
 
 
-def note_mark(world: World, leader: int, follower: int, answer: told.FetchResponded) -> None:
+def note_mark(world: World, leader: int, follower: int, answer: events.FetchResponded) -> None:
     position = world.positions.get(follower)
     for result in answer.results:
         if not position or result.partition != world.partition or result.error is not Error.NONE:
@@ -164,8 +163,8 @@ def note_mark(world: World, leader: int, follower: int, answer: told.FetchRespon
 
 
 def read(
-    world: World, broker_id: int, results: tuple[do.FetchedResult, ...]
-) -> tuple[told.FetchResult, ...]:
+    world: World, broker_id: int, results: tuple[effects.FetchedResult, ...]
+) -> tuple[events.FetchResult, ...]:
     """The records of an answer: as much as fits, but never nothing where there is something."""
     budget = world.spec.settings.replica_fetch_response_max_bytes
     tells_start = world.spec.rules.fetch_version >= 5
@@ -179,7 +178,7 @@ def read(
             is_first = is_first and not batches
         start_offset = one.log_start_offset if tells_start else -1
         answers.append(
-            told.FetchResult(one.partition, one.error, one.high_watermark, start_offset, batches)
+            events.FetchResult(one.partition, one.error, one.high_watermark, start_offset, batches)
         )
     return tuple(answers)
 
@@ -199,7 +198,7 @@ def is_exchange(entry: Entry, asked: Asked, number: int) -> bool:
     if entry.link is None or entry.link.channel != FETCH:
         return False
     if getattr(body, "request", None) == number:
-        return not isinstance(body, told.RequestAbandoned)
+        return not isinstance(body, events.RequestAbandoned)
     return (
         entry.link == Link(asked.leader, asked.broker, FETCH)
         and getattr(body, "fetcher", None) == asked.effect.fetcher

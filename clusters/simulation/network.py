@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
 
 SERVICE: Final = -1  # the coordination service
@@ -84,23 +84,23 @@ class Hold:
 
 
 _KINDS: Final[Mapping[type, tuple[str, str]]] = {
-    told.FetchRequested: ("request", "fetch"),
-    told.FetchResponded: ("response", "fetch"),
-    told.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
-    told.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
-    told.ListOffsetsRequested: ("request", "list_offsets"),
-    told.ListOffsetsResponded: ("response", "list_offsets"),
+    events.FetchRequested: ("request", "fetch"),
+    events.FetchResponded: ("response", "fetch"),
+    events.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
+    events.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
+    events.ListOffsetsRequested: ("request", "list_offsets"),
+    events.ListOffsetsResponded: ("response", "list_offsets"),
 }
 
 
 def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
     """The numbers of a message about one partition, by the names that conditions use."""
     match body:
-        case told.FetchRequested(partitions=asked):
+        case events.FetchRequested(partitions=asked):
             for one in asked:
                 if one.partition == partition:
                     return {"fetch_offset": one.fetch_offset}
-        case told.FetchResponded(results=results):
+        case events.FetchResponded(results=results):
             for result in results:
                 if result.partition == partition:
                     return {
@@ -109,7 +109,7 @@ def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
                         "records_bytes": sum(batch.size for batch in result.batches),
                         "error": result.error.value,
                     }
-        case told.OffsetForLeaderEpochRequested(partitions=epochs):
+        case events.OffsetForLeaderEpochRequested(partitions=epochs):
             for asked_epoch in epochs:
                 if asked_epoch.partition == partition:
                     return {"leader_epoch": asked_epoch.leader_epoch}

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
 from neaptide.clusters.producer import ProducerOptions
@@ -40,7 +40,7 @@ class WorldSpec:
 
 class TimerDue(NamedTuple):
     broker: int
-    timer: told.Timer
+    timer: events.Timer
 
 
 class RequestTimedOut(NamedTuple):
@@ -72,11 +72,11 @@ class Asked(NamedTuple):
 
     broker: int
     leader: int
-    effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
+    effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
     sent_us: int
 
 
-class Position(NamedTuple):
+class FetchPosition(NamedTuple):
     """What the wire has shown of a follower: its LEO by its request, its HW by the answer."""
 
     leader: int
@@ -105,7 +105,7 @@ class Watch(Protocol):
 
     def started(self, world: World, broker_id: int) -> None: ...
     def told(
-        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
+        self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
     ) -> None: ...
     def served(self, world: World) -> None: ...
     def copy(self) -> Watch: ...

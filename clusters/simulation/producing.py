@@ -7,9 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation import committing, fetching, idempotent
 from neaptide.clusters.simulation.asking import (
@@ -148,9 +147,11 @@ def _settle_late(world: World) -> None:
 
 def _send(world: World, leader: int, send: Send) -> None:
     partition = TopicPartition(world.spec.topic, send.partition)
-    batches = (told.ProducedBatch(1, send.size_bytes, send.value, producer=send.sequence),)
+    batches = (events.ProducedBatch(1, send.size_bytes, send.value, producer=send.sequence),)
     number = new_request(world)
-    request = told.ProduceRequested(number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),))
+    request = events.ProduceRequested(
+        number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),)
+    )
     world.send(CLIENT, leader, CLIENTS, request)
     if send.acks == 0:
         world.clients.settle(send, Outcome("ok", world.now_us))
@@ -234,12 +235,12 @@ def _again_or(world: World, send: Send, outcome: Outcome) -> None:
 def break_connection(world: World, lost: Entry) -> None:
     """What waited on a link between a client and a broker is lost with its connection."""
     world.remove(lambda entry: entry is lost)
-    if isinstance(lost.body, do.RespondProduce | told.ProduceRequested):
+    if isinstance(lost.body, effects.RespondProduce | events.ProduceRequested):
         number = lost.body.request
         if number in world.clients.in_flight:
             _unanswered(world, number, "_TRANSPORT")
     reading = world.clients.reading
-    if reading is not None and isinstance(lost.body, told.FetchResponded | told.FetchRequested):
+    if reading is not None and isinstance(lost.body, events.FetchResponded | events.FetchRequested):
         world.clients.reading = replace(reading, request=None)
         try_later(world)
     committing.connection_lost(world, lost)
@@ -264,9 +265,9 @@ def broken(world: World, broker_id: int) -> None:
 def respond(world: World, broker_id: int, effect: Any) -> None:
     """A broker answers a client."""
     answer: object = effect
-    if isinstance(effect, do.RespondFetch):
-        answer = told.FetchResponded(
-            told.FetcherId(broker_id, 0),
+    if isinstance(effect, effects.RespondFetch):
+        answer = events.FetchResponded(
+            events.FetcherId(broker_id, 0),
             effect.request,
             fetching.read(world, broker_id, effect.results),
         )
@@ -278,15 +279,15 @@ def deliver(world: World, link: Link, body: object) -> None:
     if link.target != CLIENT:
         if link.target in world.brokers:
             world.tell(link.target, body)
-    elif isinstance(body, do.RespondProduce):
+    elif isinstance(body, effects.RespondProduce):
         _on_produced(world, body)
-    elif isinstance(body, told.FetchResponded):
+    elif isinstance(body, events.FetchResponded):
         _on_read(world, body)
     else:
         committing.take_answer(world, body)
 
 
-def _on_produced(world: World, body: do.RespondProduce) -> None:
+def _on_produced(world: World, body: effects.RespondProduce) -> None:
     entry = world.clients.in_flight.pop(body.request, None)
     if entry is None:
         return
@@ -330,13 +331,13 @@ def _read_on(world: World) -> None:
         log = world.disks[leader].logs.get(partition)
         offset = log.start_offset if log else 0
     number = new_request(world)
-    asked = told.FetchedPartition(partition, offset, 1 << 20)
+    asked = events.FetchedPartition(partition, offset, 1 << 20)
     world.clients.reading = replace(reading, offset=offset, request=number)
-    world.send(CLIENT, leader, CLIENTS, told.FetchRequested(number, -1, 0, 0, (asked,)))
+    world.send(CLIENT, leader, CLIENTS, events.FetchRequested(number, -1, 0, 0, (asked,)))
     world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
 
 
-def _on_read(world: World, body: told.FetchResponded) -> None:
+def _on_read(world: World, body: events.FetchResponded) -> None:
     clients = world.clients
     reading = clients.reading
     if reading is None or reading.request != body.sequence:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.simulation.parts import RetentionDue
 
 if TYPE_CHECKING:
@@ -22,5 +22,5 @@ def retain(world: World, broker_id: int) -> None:
     for tp, partition in tuple(world.brokers[broker_id].partitions.items()):
         if world.own_disk(broker_id).logs[tp].retain(partition.high_watermark):
             start_offset = world.disks[broker_id].logs[tp].start_offset
-            world.tell(broker_id, told.LogStartAdvanced(tp, start_offset))
+            world.tell(broker_id, events.LogStartAdvanced(tp, start_offset))
     look_again(world, broker_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from neaptide.clusters.broker.replication import coordination as zk
+from neaptide.clusters.broker.replication.interface import coordination_service
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -66,9 +66,9 @@ class Service:
         self.sessions[broker] = BrokerRegistration(
             broker, (), epoch=epoch, unclean_shutdown=unclean_shutdown
         )
-        started: Told = [(broker, zk.SessionStarted(epoch))]
+        started: Told = [(broker, coordination_service.SessionStarted(epoch))]
         if self.controller is not None:
-            started.append((broker, zk.ControllerChanged(self.controller)))
+            started.append((broker, coordination_service.ControllerChanged(self.controller)))
         return [*started, *self._brokers_changed()]
 
     def expire(self, broker: int) -> Told:
@@ -85,89 +85,102 @@ class Service:
 
     def execute(self, broker: int, request: object) -> Told:
         match request:
-            case zk.WriteLeaderAndIsr():
+            case coordination_service.WriteLeaderAndIsr():
                 return [(broker, self._write(request))]
-            case zk.ReadLeaderAndIsr(partitions):
+            case coordination_service.ReadLeaderAndIsr(partitions):
                 states = {tp: self.states[tp] for tp in partitions if tp in self.states}
-                return [(broker, zk.LeaderAndIsrRead(partitions, states))]
-            case zk.TryBecomeController():
+                return [(broker, coordination_service.LeaderAndIsrRead(partitions, states))]
+            case coordination_service.TryBecomeController():
                 return self._elect(broker)
-            case zk.ResignController():
+            case coordination_service.ResignController():
                 return self._free_controller(broker)
-            case zk.LoadCluster(epoch) if epoch == self.controller_epoch:
+            case coordination_service.LoadCluster(epoch) if epoch == self.controller_epoch:
                 return self._load(broker, epoch)
-            case zk.NotifyIsrChange(partitions):
+            case coordination_service.NotifyIsrChange(partitions):
                 self._sequence += 1
                 name = f"isr_change_{self._sequence:010}"
                 self.notifications[name] = partitions
-                return self._to_controller(zk.IsrChangeNotified((name,), partitions))
-            case zk.DeleteIsrChangeNotifications(names):
+                return self._to_controller(
+                    coordination_service.IsrChangeNotified((name,), partitions)
+                )
+            case coordination_service.DeleteIsrChangeNotifications(names):
                 for name in names:
                     self.notifications.pop(name, None)
-            case zk.CreateTopic(number, topic, configuration):
+            case coordination_service.CreateTopic(number, topic, configuration):
                 return self._create(broker, number, topic, configuration)
         return []
 
     def _load(self, broker: int, epoch: int) -> Told:
         """Notifications that nobody has handled come after all that there is."""
-        loaded = zk.ClusterLoaded(epoch, dict(self.sessions), self.topics, dict(self.states))
+        loaded = coordination_service.ClusterLoaded(
+            epoch, dict(self.sessions), self.topics, dict(self.states)
+        )
         told: Told = [(broker, loaded)]
         if self.notifications:
             partitions = tuple(dict.fromkeys(tp for n in self.notifications.values() for tp in n))
-            told.append((broker, zk.IsrChangeNotified(tuple(self.notifications), partitions)))
+            told.append(
+                (
+                    broker,
+                    coordination_service.IsrChangeNotified(tuple(self.notifications), partitions),
+                )
+            )
         return told
 
     def _elect(self, broker: int) -> Told:
         if self.controller is not None:
             if self.controller == broker:
-                return [(broker, zk.ControllerElected(self.controller_epoch))]
-            return [(broker, zk.ControllerChanged(self.controller))]
+                return [(broker, coordination_service.ControllerElected(self.controller_epoch))]
+            return [(broker, coordination_service.ControllerChanged(self.controller))]
         self.controller = broker
         self.controller_epoch += 1
         others: Told = [
-            (other, zk.ControllerChanged(broker)) for other in self.sessions if other != broker
+            (other, coordination_service.ControllerChanged(broker))
+            for other in self.sessions
+            if other != broker
         ]
-        return [(broker, zk.ControllerElected(self.controller_epoch)), *others]
+        return [(broker, coordination_service.ControllerElected(self.controller_epoch)), *others]
 
     def _free_controller(self, broker: int) -> Told:
         if self.controller != broker:
             return []
         self.controller = None
-        return [(other, zk.ControllerChanged(None)) for other in self.sessions]
+        return [(other, coordination_service.ControllerChanged(None)) for other in self.sessions]
 
     def _write(
-        self, request: zk.WriteLeaderAndIsr
-    ) -> zk.LeaderAndIsrWritten | zk.LeaderAndIsrConflict:
+        self, request: coordination_service.WriteLeaderAndIsr
+    ) -> coordination_service.LeaderAndIsrWritten | coordination_service.LeaderAndIsrConflict:
         tp, state = request.partition, request.state
         known = self.states[tp].version if tp in self.states else -1
         fenced = request.is_fenced and state.controller_epoch != self.controller_epoch
         if fenced or state.version != known:
-            return zk.LeaderAndIsrConflict(tp, state, request.by_controller)
+            return coordination_service.LeaderAndIsrConflict(tp, state, request.by_controller)
         self._transactions += 1
         before = self.states.get(tp)
         if before is not None and set(before.isr) != set(state.isr):
             self.isr_changes[tp] = self.isr_changes.get(tp, 0) + 1
         self.states[tp] = replace(state, version=known + 1, written_at=self._transactions)
-        return zk.LeaderAndIsrWritten(tp, self.states[tp], request.by_controller)
+        return coordination_service.LeaderAndIsrWritten(tp, self.states[tp], request.by_controller)
 
     def _create(
         self, broker: int, number: int, topic: str, configuration: TopicConfiguration
     ) -> Told:
         if topic in self.topics:
-            return [(broker, zk.TopicCreated(number, topic, "TOPIC_ALREADY_EXISTS"))]
+            return [
+                (broker, coordination_service.TopicCreated(number, topic, "TOPIC_ALREADY_EXISTS"))
+            ]
         self.add_topic(topic, configuration)
-        changed = self._to_controller(zk.TopicsChanged(self.topics))
-        return [(broker, zk.TopicCreated(number, topic, None)), *changed]
+        changed = self._to_controller(coordination_service.TopicsChanged(self.topics))
+        return [(broker, coordination_service.TopicCreated(number, topic, None)), *changed]
 
     def add_topic(self, topic: str, configuration: TopicConfiguration) -> None:
         self.topics = {**self.topics, topic: configuration}
 
     def topics_changed(self) -> Told:
         """After `add_topic` by somebody who is no broker."""
-        return self._to_controller(zk.TopicsChanged(self.topics))
+        return self._to_controller(coordination_service.TopicsChanged(self.topics))
 
     def _brokers_changed(self) -> Told:
-        return self._to_controller(zk.BrokersChanged(dict(self.sessions)))
+        return self._to_controller(coordination_service.BrokersChanged(dict(self.sessions)))
 
     def _to_controller(self, event: object) -> Told:
         return [] if self.controller is None else [(self.controller, event)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from neaptide.clusters.broker.replication import coordination as zk
+from neaptide.clusters.broker.replication.interface import coordination_service
 from neaptide.clusters.simulation.network import COORDINATION, SERVICE, Entry, Link
 from neaptide.clusters.simulation.parts import Register, SessionTimedOut
 
@@ -45,7 +45,7 @@ def end_session(world: World, broker_id: int) -> None:
 def come_back(world: World, broker_id: int) -> None:
     if broker_id in world.expired:
         world.remove(lambda entry: _is_coordination(entry, broker_id))
-        world.send(SERVICE, broker_id, COORDINATION, zk.SessionExpired())
+        world.send(SERVICE, broker_id, COORDINATION, coordination_service.SessionExpired())
         world.send_all(world.service.register(broker_id))
 
 

@@ -12,17 +12,16 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from neaptide.clusters.broker.replication import coordination as zk
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker, start
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface import coordination_service, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.simulation import blocking, fetching, producing, retaining, sessions
 from neaptide.clusters.simulation.clients import Clients
 from neaptide.clusters.simulation.disk import Disk
-from neaptide.clusters.simulation.effects import carry_out
+from neaptide.clusters.simulation.effect_handlers import carry_out
 from neaptide.clusters.simulation.network import (
     CLIENTS,
     CONTROL,
@@ -36,7 +35,7 @@ from neaptide.clusters.simulation.network import (
 )
 from neaptide.clusters.simulation.parts import (
     Asked,
-    Position,
+    FetchPosition,
     Recorder,
     Register,
     RequestTimedOut,
@@ -49,11 +48,11 @@ from neaptide.clusters.simulation.parts import (
 from neaptide.clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
-_OF_THE_DISK: Final = (told.LogTruncated, told.ProducersRead, told.PositionsRead)
+_OF_THE_DISK: Final = (events.LogTruncated, events.ProducersRead, events.CommittedOffsetsRead)
 CONTROL_REQUESTS: Final = (
-    told.LeaderAndIsrRequested,
-    told.StopReplicaRequested,
-    told.UpdateMetadataRequested,
+    events.LeaderAndIsrRequested,
+    events.StopReplicaRequested,
+    events.UpdateMetadataRequested,
 )
 
 
@@ -126,7 +125,7 @@ class World:
         self.obeyed: frozenset[int] = frozenset()  # controllers that were not
         self.fenced: frozenset[int] = frozenset()  # followers whose last answer said so
         self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
-        self.positions: dict[int, Position] = {}
+        self.positions: dict[int, FetchPosition] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
         # The high watermark that a leader last told a follower in an epoch; how often it was less
         # than before. By (epoch, leader, follower).
@@ -217,7 +216,7 @@ class World:
                     return False
                 del self.timers[body]
                 self.now_us = max(self.now_us, entry.due_us)
-                self.tell(broker, told.TimerFired(timer))
+                self.tell(broker, events.TimerFired(timer))
                 return True
             case RequestTimedOut(number):
                 if number not in self.asked:
@@ -298,7 +297,7 @@ class World:
             producing.deliver(self, link, body)
         elif link.target in self.brokers:
             if link.channel == COORDINATION and link.target in self.expired:
-                if body != zk.SessionExpired():
+                if body != coordination_service.SessionExpired():
                     return  # of the session that is over
                 self.expired -= {link.target}
             if isinstance(body, fetching.ANSWERS):
@@ -320,7 +319,7 @@ class World:
             self.obeyed |= {link.source}
         if refusal is not None and link.channel == CONTROL:
             epoch = getattr(body, "controller_epoch", 0)
-            answer = told.ControlResponded(link.target, epoch, refusal)
+            answer = events.ControlResponded(link.target, epoch, refusal)
             self.send(link.target, link.source, CONTROL, answer)
             self.refused |= {link.source}
 
@@ -350,7 +349,9 @@ class World:
             )
         elif broker_id in self.service.sessions and broker_id not in self.expired:
             self.send_all(self.service.execute(broker_id, request))
-            if self.recorder is not None and isinstance(request, zk.WriteLeaderAndIsr):
+            if self.recorder is not None and isinstance(
+                request, coordination_service.WriteLeaderAndIsr
+            ):
                 self.recorder.state(self, request.partition)
         if self.watch is not None:
             self.watch.served(self)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from neaptide.clusters.broker.replication import messages
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
 from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Send, sent_by
 from neaptide.clusters.simulation.network import Entry
@@ -142,7 +142,7 @@ class RunRecorder:
     def asked(self, world: World, entry: Entry) -> None:
         """A follower has sent a Fetch: its round begins; none of `__consumer_offsets` is kept."""
         body = entry.body
-        assert isinstance(body, messages.FetchRequested)
+        assert isinstance(body, events.FetchRequested)
         assert entry.link is not None
         rows = []
         for one in body.partitions:
@@ -172,9 +172,9 @@ class RunRecorder:
     def _of(self, world: World, entry: Entry) -> list[dict[str, Any]]:
         body, link = entry.body, entry.link
         assert link is not None
-        if isinstance(body, messages.FetchResponded):
+        if isinstance(body, events.FetchResponded):
             return self._open_rounds.get((link.target, body.sequence), [])
-        if isinstance(body, messages.FetchRequested):
+        if isinstance(body, events.FetchRequested):
             asked = world.asked.get(body.request)
             key = (link.source, asked.effect.sequence) if asked else (0, 0)
             return self._open_rounds.get(key, [])
@@ -183,7 +183,7 @@ class RunRecorder:
     def answered(self, world: World, entry: Entry) -> None:
         """The answer is on its way."""
         body = entry.body
-        assert isinstance(body, messages.FetchResponded)
+        assert isinstance(body, events.FetchResponded)
         results = {result.partition: result for result in body.results}
         for row in self._of(world, entry):
             result = results[TopicPartition(row["topic"], row["partition"])]
@@ -202,9 +202,7 @@ class RunRecorder:
     def event(self, world: World, entry: Entry) -> None:
         """A message arrives."""
         self._events.append(f"{world.now_us} {entry.sequence} {entry.link} {entry.body}")
-        column = (
-            "delivered_ns" if isinstance(entry.body, messages.FetchResponded) else "forwarded_ns"
-        )
+        column = "delivered_ns" if isinstance(entry.body, events.FetchResponded) else "forwarded_ns"
         since_ns = self._held_since.pop(entry.sequence, None)
         for row in self._of(world, entry):
             row[column] = self.now_ns()
@@ -225,7 +223,7 @@ class RunRecorder:
                 row["held_ns"] += self.now_ns() - since_ns
 
     def _set_fate(self, world: World, entry: Entry, fate: str) -> None:
-        is_answer = isinstance(entry.body, messages.FetchResponded)
+        is_answer = isinstance(entry.body, events.FetchResponded)
         for row in self._of(world, entry):
             row["response_fate" if is_answer else "request_fate"] = fate
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from neaptide.clusters.broker.storage.damage import DamageKind, DiskFile
+from neaptide.clusters.disks.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import Call, Errno, IoFault
 from neaptide.nemesis.drawn.targets import Scope, Target, draw_target
 

@@ -46,7 +46,7 @@ _KEEP_PAGES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FetchPosition:
     """What the wire last showed of a follower: its log end offset, and the high watermark."""
 
     leader: int
@@ -64,7 +64,7 @@ class Gate:
         self.ports = ports  # link name → the port that the gate listens on
         self.held: dict[int, Event] = {}  # hold id → its hold_started event
         # (follower, topic, partition) → …: of rounds that are subscribed to
-        self.positions: dict[tuple[int, str, int], Position] = {}
+        self.positions: dict[tuple[int, str, int], FetchPosition] = {}
         # the same → the error of the last Fetch or OffsetForLeaderEpoch response delivered to it
         self.answered: dict[tuple[int, str, int], int | None] = {}
         self.written = Written(0, 0)  # to fetch_rounds, as the gate last said
@@ -337,7 +337,7 @@ class Gate:
         if event["phase"] == "delivered":
             self._note_answer(event)
             mark = mark if event["high_watermark"] is None else event["high_watermark"]
-        self.positions[key] = Position(
+        self.positions[key] = FetchPosition(
             event["leader"], event["leader_epoch"], event["round"], event["fetch_offset"], mark
         )
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.model import BrokerRegistration
-from neaptide.clusters.broker.replication.replica import NEVER_MS
+from neaptide.clusters.broker.replication.partition.remote_replica import NEVER_MS
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.parts import TimerDue
 from neaptide.clusters.simulation.world import World
@@ -28,7 +28,13 @@ DIGEST_BYTES: Final = 16
 _REQUESTS: Final = frozenset({"request", "number"})
 _WRITES: Final = frozenset({"broker_epoch", "written_at"})  # the service's numbers
 _AGES: Final = frozenset(
-    {"last_fetch_time_ms", "last_caught_up_time_ms", "last_change_ms", "last_told_ms", "until_ms"}
+    {
+        "last_fetch_time_ms",
+        "last_caught_up_time_ms",
+        "last_change_ms",
+        "last_propagation_ms",
+        "until_ms",
+    }
 )
 # The same in all states of one search, or said elsewhere.
 _LEFT_OUT: Final = frozenset(

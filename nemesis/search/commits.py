@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from neaptide.clusters.broker.replication.committed import NO_POSITION, Position, partition_of
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    INVALID_OFFSET,
+    OffsetAndMetadata,
+    partition_for,
+)
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.observed import assigned
@@ -74,12 +78,12 @@ def _acknowledged(world: World) -> Iterator[tuple[str, TopicPartition, int]]:
 
 def _partition_of(world: World, group: str) -> TopicPartition:
     assert world.spec.offsets is not None
-    return partition_of(group, len(world.spec.offsets.assignment))
+    return partition_for(group, len(world.spec.offsets.assignment))
 
 
 def _position(
     world: World, broker: int, of: TopicPartition, group: str, partition: TopicPartition
 ) -> int:
     log = world.disks[broker].logs.get(of)
-    none = Position(NO_POSITION)
-    return (log.positions if log else {}).get((group, partition), none).offset
+    none = OffsetAndMetadata(INVALID_OFFSET)
+    return (log.committed_offsets if log else {}).get((group, partition), none).offset

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.simulation.asking import leaders_told, newest_leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps

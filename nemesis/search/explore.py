@@ -16,7 +16,7 @@ from random import Random
 from typing import Final, TypeVar
 
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
-from neaptide.clusters.broker.replication.partition import Follower, Leader
+from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search import commits

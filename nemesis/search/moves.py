@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from neaptide.clusters.broker.replication import messages
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC, partition_of
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OFFSETS_TOPIC,
+    partition_for,
+)
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.clients import GroupOperation
 from neaptide.clusters.simulation.network import FETCH, Entry, Link, facts_of
@@ -28,10 +31,10 @@ from neaptide.nemesis.search.targets import COMMITS
 GROUP: Final = "g"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
 _PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
-    messages.FetchRequested: ("request", "fetch"),
-    messages.FetchResponded: ("response", "fetch"),
-    messages.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
-    messages.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
+    events.FetchRequested: ("request", "fetch"),
+    events.FetchResponded: ("response", "fetch"),
+    events.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
+    events.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
 }
 
 
@@ -299,7 +302,7 @@ def _commit(
     offsets = world.spec.offsets
     if offsets is None or _consume(rng, world, so_far, drawing) is None:
         return None
-    groups_partition = partition_of(GROUP, len(offsets.assignment))
+    groups_partition = partition_for(GROUP, len(offsets.assignment))
     state = world.service.states.get(groups_partition)
     acked = [offset for offset in world.clients.acked.values() if offset is not None]
     committed = world.clients.committed.get((GROUP, world.partition.partition), 0)

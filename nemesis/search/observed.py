@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from neaptide.clusters.simulation.blocking import is_matched
 from neaptide.clusters.simulation.network import FETCH
-from neaptide.clusters.simulation.parts import Position
+from neaptide.clusters.simulation.parts import FetchPosition
 from neaptide.clusters.simulation.world import World
 
 
@@ -139,7 +139,7 @@ class WorldObserved:
             for _, _, link, body in world.waiting
         )
 
-    def _position(self, broker: int) -> Position | None:
+    def _position(self, broker: int) -> FetchPosition | None:
         position = self._world.positions.get(broker)
         if position is None or position.leader != self.leader():
             return None

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     ClusterLoaded,
     ControllerElected,
     CoordinationEvent,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     CreateTopic,
     LeaderAndIsrWritten,
     TopicCreated,

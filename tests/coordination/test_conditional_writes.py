@@ -11,10 +11,9 @@ from kazoo.exceptions import ConnectionLoss
 
 from neaptide.clusters.broker.coordination.client import Client
 from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
-from neaptide.clusters.broker.coordination.expire import expire_broker
 from neaptide.clusters.broker.coordination.session import Term
 from neaptide.clusters.broker.coordination.writes import StateWriter
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     ControllerChanged,
     CreateTopic,
     LeaderAndIsrConflict,
@@ -24,6 +23,7 @@ from neaptide.clusters.broker.replication.coordination import (
     WriteLeaderAndIsr,
 )
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.session_expiry import expire_broker
 from tests.coordination.conftest import participant
 from tests.coordination.plays import T0, T1, created_topic, state, written
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.live
 # --- conditional writes -------------------------------------------------------------------------
 
 
-def test_I6_a_write_with_a_stale_version_conflicts_and_changes_nothing(connect: str) -> None:
+def test_i6_a_write_with_a_stale_version_conflicts_and_changes_nothing(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one:
             await one.becomes_controller()
@@ -70,7 +70,7 @@ def test_many_writes_are_answered_each_in_their_order(connect: str) -> None:
 
 
 @pytest.mark.parametrize("fence", [True, False])
-def test_C1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
+def test_c1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
     connect: str, fence: bool
 ) -> None:
     async def play() -> None:
@@ -96,7 +96,7 @@ def test_C1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
     asyncio.run(play())
 
 
-def test_C1_a_deposed_controllers_own_driver_refuses_its_writes(connect: str) -> None:
+def test_c1_a_deposed_controllers_own_driver_refuses_its_writes(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()

@@ -8,7 +8,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.live
 # --- controller ---------------------------------------------------------------------------------
 
 
-def test_C1_of_brokers_that_race_exactly_one_is_controller(
+def test_c1_of_brokers_that_race_exactly_one_is_controller(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:
@@ -64,7 +64,7 @@ def test_C1_of_brokers_that_race_exactly_one_is_controller(
     asyncio.run(play())
 
 
-def test_C1_the_end_of_a_controllers_session_lets_another_win_with_a_higher_epoch(
+def test_c1_the_end_of_a_controllers_session_lets_another_win_with_a_higher_epoch(
     connect: str,
 ) -> None:
     async def play() -> None:
@@ -78,7 +78,7 @@ def test_C1_the_end_of_a_controllers_session_lets_another_win_with_a_higher_epoc
     asyncio.run(play())
 
 
-def test_C1_a_controller_that_resigns_is_followed_and_hears_of_nothing_more(connect: str) -> None:
+def test_c1_a_controller_that_resigns_is_followed_and_hears_of_nothing_more(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
@@ -108,7 +108,7 @@ def test_a_broker_that_already_is_controller_is_told_so_again(connect: str) -> N
 # --- what a controller watches ------------------------------------------------------------------
 
 
-def test_C2_the_controller_hears_of_brokers_that_come_and_go(connect: str) -> None:
+def test_c2_the_controller_hears_of_brokers_that_come_and_go(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one:
             assert set((await one.becomes_controller()).brokers) == {1}
@@ -121,7 +121,7 @@ def test_C2_the_controller_hears_of_brokers_that_come_and_go(connect: str) -> No
     asyncio.run(play())
 
 
-def test_C5_a_new_topic_is_seen_by_the_controller_and_exists_only_once(connect: str) -> None:
+def test_c5_a_new_topic_is_seen_by_the_controller_and_exists_only_once(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
@@ -136,7 +136,7 @@ def test_C5_a_new_topic_is_seen_by_the_controller_and_exists_only_once(connect: 
     asyncio.run(play())
 
 
-def test_C5_more_partitions_and_left_over_settings(connect: str, zookeeper: KazooClient) -> None:
+def test_c5_more_partitions_and_left_over_settings(connect: str, zookeeper: KazooClient) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one:
             zookeeper.create("/config/topics/t", b'{"version":1,"config":{"left":"over"}}')
@@ -163,7 +163,7 @@ def test_no_topic_is_missed_however_fast_they_come(connect: str) -> None:
     asyncio.run(play())
 
 
-def test_I7_isr_change_notifications_are_told_once_and_deleted(
+def test_i7_isr_change_notifications_are_told_once_and_deleted(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:

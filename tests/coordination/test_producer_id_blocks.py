@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.producer_id_blocks import BLOCK_SIZE
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     AllocateProducerIds,
     ProducerIdsAllocated,
 )

@@ -9,8 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
-from neaptide.clusters.broker.coordination.expire import expire_broker
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ControllerChanged,
     CreateTopic,
@@ -24,6 +23,7 @@ from neaptide.clusters.broker.replication.coordination import (
     TryBecomeController,
     WriteLeaderAndIsr,
 )
+from neaptide.clusters.session_expiry import expire_broker
 from tests.coordination.conftest import Participant, participant
 from tests.coordination.plays import T0, T1, TOPIC, created_topic, state, written
 
@@ -40,7 +40,7 @@ def end_session(connect: str, session: tuple[int, bytes]) -> None:
     twin.close()
 
 
-def test_E7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(
+def test_e7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:
@@ -58,7 +58,7 @@ def test_E7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(
     asyncio.run(play())
 
 
-def test_E7_a_state_that_was_read_says_whether_it_is_older_than_a_registration(
+def test_e7_a_state_that_was_read_says_whether_it_is_older_than_a_registration(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:
@@ -75,7 +75,7 @@ def test_E7_a_state_that_was_read_says_whether_it_is_older_than_a_registration(
     asyncio.run(play())
 
 
-def test_C2_a_session_that_expires_is_followed_by_a_new_registration(
+def test_c2_a_session_that_expires_is_followed_by_a_new_registration(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:
@@ -112,7 +112,7 @@ def test_nothing_that_was_asked_before_an_expiry_is_answered_after_it(connect: s
     asyncio.run(play())
 
 
-def test_C2_a_broker_waits_for_the_end_of_its_own_former_session(
+def test_c2_a_broker_waits_for_the_end_of_its_own_former_session(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:
@@ -138,7 +138,7 @@ def test_C2_a_broker_waits_for_the_end_of_its_own_former_session(
     asyncio.run(play())
 
 
-def test_C2_a_dead_brokers_session_can_be_ended_at_once(
+def test_c2_a_dead_brokers_session_can_be_ended_at_once(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:

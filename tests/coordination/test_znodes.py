@@ -26,14 +26,14 @@ def test_paths_are_kafkas() -> None:
     assert znodes.topic_config_path("t") == "/config/topics/t"
 
 
-def test_I6_a_partition_state_has_kafkas_keys() -> None:
+def test_i6_a_partition_state_has_kafkas_keys() -> None:
     state = LeaderAndIsr(leader=1, leader_epoch=4, isr=(1, 2), controller_epoch=3, version=9)
     data = znodes.encode_state(state)
     assert data == (b'{"controller_epoch":3,"leader":1,"version":1,"leader_epoch":4,"isr":[1,2]}')
     assert znodes.decode_state(T0, data, 9) == state
 
 
-def test_E7_a_partition_state_names_the_eligible_and_the_last_known_leader() -> None:
+def test_e7_a_partition_state_names_the_eligible_and_the_last_known_leader() -> None:
     state = LeaderAndIsr(-1, 4, (), 3, 9, elr=(1, 2), last_known_leader=2)
     content = json.loads(znodes.encode_state(state))
     assert (content["elr"], content["last_known_leader"]) == ([1, 2], 2)
@@ -41,7 +41,7 @@ def test_E7_a_partition_state_names_the_eligible_and_the_last_known_leader() -> 
     assert znodes.decode_state(T0, znodes.encode_state(state), 9, 77).written_at == 77
 
 
-def test_E7_a_registration_owns_up_to_an_unclean_shutdown_and_to_nothing_else() -> None:
+def test_e7_a_registration_owns_up_to_an_unclean_shutdown_and_to_nothing_else() -> None:
     endpoints = (Endpoint("CLIENT", "127.0.0.1", 9092),)
     for unclean in (True, False):
         one = BrokerRegistration(5, endpoints, epoch=8, unclean_shutdown=unclean)
@@ -68,7 +68,7 @@ def test_a_topic_that_kafka_3_wrote_is_read() -> None:
     assert znodes.decode_topic("t", data, None).assignment == {0: (1,)}
 
 
-def test_C2_a_registration_has_kafkas_keys_and_its_epoch_is_the_znodes() -> None:
+def test_c2_a_registration_has_kafkas_keys_and_its_epoch_is_the_znodes() -> None:
     endpoints = (Endpoint("CLIENT", "127.0.0.1", 9092), Endpoint("INTERNAL", "::1", 9093))
     registration = BrokerRegistration(5, endpoints, "r1")
     data = znodes.encode_broker(registration, 1234)
@@ -93,7 +93,7 @@ def test_a_registration_of_kafka_0_8_is_read() -> None:
     assert found.endpoints == (Endpoint("PLAINTEXT", "h", 9092),)
 
 
-def test_C1_controller_epoch_and_cluster_id_have_kafkas_form() -> None:
+def test_c1_controller_epoch_and_cluster_id_have_kafkas_form() -> None:
     data = znodes.encode_controller(2, 99)
     assert data == b'{"version":1,"brokerid":2,"timestamp":"99"}'
     assert znodes.decode_controller(data) == 2
@@ -106,7 +106,7 @@ def test_C1_controller_epoch_and_cluster_id_have_kafkas_form() -> None:
         st.builds(TopicPartition, st.from_regex(r"[a-z._-]{1,20}", fullmatch=True), st.integers(0))
     )
 )
-def test_I7_isr_changes_round_trip(partitions: list[TopicPartition]) -> None:
+def test_i7_isr_changes_round_trip(partitions: list[TopicPartition]) -> None:
     data = znodes.encode_isr_change(partitions)
     assert json.loads(data)["version"] == 1
     assert znodes.decode_isr_change("n", data) == tuple(partitions)

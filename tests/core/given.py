@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from neaptide.clusters.broker.replication import broker as brokers
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     Batch,
     BrokerRegistration,
@@ -17,14 +16,15 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import step
 
 T = TopicPartition("t", 0)
 A, B, C = 1, 2, 3
 NOW = 1_000_000
-LEADER_OF_A = told.FetcherId(B, 0)  # the fetcher of `following`
+LEADER_OF_A = events.FetcherId(B, 0)  # the fetcher of `following`
 
 
 def broker(
@@ -42,7 +42,7 @@ def stored(
     end: int, high_watermark: int, *, start: int = 0, epochs: Mapping[int, int] | None = None
 ) -> dict[TopicPartition, StoredReplica]:
     entries = tuple(EpochEntry(epoch, offset) for epoch, offset in (epochs or {}).items())
-    return {T: StoredReplica(Log(start, end, entries), high_watermark)}
+    return {T: StoredReplica(UnifiedLog(start, end, entries), high_watermark)}
 
 
 def leader_and_isr(
@@ -55,14 +55,14 @@ def leader_and_isr(
     controller_epoch: int = 1,
     request: int = 900,
     **settings: object,
-) -> told.LeaderAndIsrRequested:
+) -> events.LeaderAndIsrRequested:
     named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
     state = LeaderAndIsr(leader, epoch, isr, controller_epoch, version)
-    return told.LeaderAndIsrRequested(
+    return events.LeaderAndIsrRequested(
         request,
         C,
         controller_epoch,
-        (told.PartitionState(T, state, replicas, named),),
+        (events.PartitionState(T, state, replicas, named),),
         tuple(BrokerRegistration(b, ()) for b in replicas if b == leader),
     )
 
@@ -104,12 +104,12 @@ def produce(
     acks: int = -1,
     request: int = 1,
     timeout_ms: int = 30_000,
-    error: told.Error = told.Error.NONE,
+    error: events.Error = events.Error.NONE,
     partition: TopicPartition = T,
-) -> told.ProduceRequested:
+) -> events.ProduceRequested:
     """One record for each size."""
-    batches = tuple(told.ProducedBatch(1, size, f"r{request}", error) for size in sizes or (100,))
-    return told.ProduceRequested(request, acks, timeout_ms, ((partition, batches),))
+    batches = tuple(events.ProducedBatch(1, size, f"r{request}", error) for size in sizes or (100,))
+    return events.ProduceRequested(request, acks, timeout_ms, ((partition, batches),))
 
 
 def fetch(
@@ -121,9 +121,9 @@ def fetch(
     min_bytes: int = 1,
     available: int = 0,
     start: int = 0,
-) -> told.FetchRequested:
-    asked = told.FetchedPartition(T, offset, 1_048_576, available, start)
-    return told.FetchRequested(request, replica, max_wait_ms, min_bytes, (asked,))
+) -> events.FetchRequested:
+    asked = events.FetchedPartition(T, offset, 1_048_576, available, start)
+    return events.FetchRequested(request, replica, max_wait_ms, min_bytes, (asked,))
 
 
 def in_flight(one: Broker) -> int:
@@ -134,10 +134,10 @@ def in_flight(one: Broker) -> int:
 
 
 def epochs_answer(
-    one: Broker, end_offset: int, error: told.Error = told.Error.NONE, leader_epoch: int = -1
-) -> told.OffsetForLeaderEpochResponded:
-    ended = told.EpochEndOffset(T, error, end_offset, leader_epoch)
-    return told.OffsetForLeaderEpochResponded(LEADER_OF_A, in_flight(one), (ended,))
+    one: Broker, end_offset: int, error: events.Error = events.Error.NONE, leader_epoch: int = -1
+) -> events.OffsetForLeaderEpochResponded:
+    ended = events.EpochEndOffset(T, error, end_offset, leader_epoch)
+    return events.OffsetForLeaderEpochResponded(LEADER_OF_A, in_flight(one), (ended,))
 
 
 def fetch_answer(
@@ -145,26 +145,26 @@ def fetch_answer(
     *bases: int,
     high_watermark: int = 0,
     start: int = 0,
-    error: told.Error = told.Error.NONE,
+    error: events.Error = events.Error.NONE,
     epoch: int = 0,
-) -> told.FetchResponded:
+) -> events.FetchResponded:
     """One record at each base offset."""
     batches = tuple(Batch(base, 1, epoch, 100, f"r{base}") for base in bases)
-    result = told.FetchResult(T, error, high_watermark, start, batches)
-    return told.FetchResponded(LEADER_OF_A, in_flight(one), (result,))
+    result = events.FetchResult(T, error, high_watermark, start, batches)
+    return events.FetchResponded(LEADER_OF_A, in_flight(one), (result,))
 
 
-def offsets_answer(one: Broker, offset: int) -> told.ListOffsetsResponded:
-    listed = told.ListedOffset(T, told.Error.NONE, offset)
-    return told.ListOffsetsResponded(LEADER_OF_A, in_flight(one), (listed,))
+def offsets_answer(one: Broker, offset: int) -> events.ListOffsetsResponded:
+    listed = events.ListedOffset(T, events.Error.NONE, offset)
+    return events.ListOffsetsResponded(LEADER_OF_A, in_flight(one), (listed,))
 
 
-def did(effects: tuple[do.Effect, ...], *kinds: type) -> list[do.Effect]:
+def did(done: tuple[Effect, ...], *kinds: type) -> list[Effect]:
     """The effects, or those of some kinds, without the lines for the log."""
     return [
         effect
-        for effect in effects
-        if not isinstance(effect, do.Note) and (not kinds or isinstance(effect, kinds))
+        for effect in done
+        if not isinstance(effect, effects.Note) and (not kinds or isinstance(effect, kinds))
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 
 if TYPE_CHECKING:
     from tests.core.world import World

@@ -7,12 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.assignment import assign_replicas
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller_state import Active, Standby
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.controller.controller_context import Active, Standby
+from neaptide.clusters.broker.replication.controller.leader_election import (
+    initial_state,
+    next_state,
+)
+from neaptide.clusters.broker.replication.controller.replica_assignment import assign_replicas
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ClusterLoaded,
     ControllerChanged,
@@ -28,9 +32,8 @@ from neaptide.clusters.broker.replication.coordination import (
     TryBecomeController,
     WriteLeaderAndIsr,
 )
-from neaptide.clusters.broker.replication.election import initial_state, next_state
-from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.interface.events import (
     DelayedOperationExpired,
     HighWatermarkCheckpoint,
     TimerFired,
@@ -40,7 +43,7 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicConfiguration,
 )
-from neaptide.clusters.broker.replication.partition import Follower
+from neaptide.clusters.broker.replication.partition.partition_rules import Follower
 from neaptide.clusters.broker.replication.step import shut_down, step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
@@ -61,14 +64,14 @@ def _controller(state: LeaderAndIsr = LED_BY_B, generation: str = "0.11") -> Bro
     return one
 
 
-def _asked(effects: tuple[do.Effect, ...], kind: type) -> list[object]:
-    asked = [e.request for e in effects if isinstance(e, do.Coordinate)]
+def _asked(done: tuple[Effect, ...], kind: type) -> list[object]:
+    asked = [e.request for e in done if isinstance(e, effects.Coordinate)]
     return [request for request in asked if isinstance(request, kind)]
 
 
 def _decided(one: Broker, state: LeaderAndIsr) -> list[LeaderAndIsr]:
-    effects = step(one, LeaderAndIsrRead((T,), {T: state}), NOW)
-    return [write.state for write in _asked(effects, WriteLeaderAndIsr)]  # type: ignore[attr-defined]
+    done = step(one, LeaderAndIsrRead((T,), {T: state}), NOW)
+    return [write.state for write in _asked(done, WriteLeaderAndIsr)]  # type: ignore[attr-defined]
 
 
 # --- C1, C2 --------------------------------------------------------------------------------------
@@ -89,34 +92,34 @@ def test_c1_the_first_is_controller_and_its_death_elects_another_in_a_later_epoc
     "message",
     [
         given.leader_and_isr(B, 9, controller_epoch=1),
-        told.StopReplicaRequested(900, C, 1, True, (T,)),
-        told.UpdateMetadataRequested(900, C, 1, (), ()),
+        events.StopReplicaRequested(900, C, 1, True, (T,)),
+        events.UpdateMetadataRequested(900, C, 1, (), ()),
     ],
 )
 def test_c1_requests_of_an_older_controller_epoch_are_refused(message: object) -> None:
     leader = given.leading()
-    step(leader, told.UpdateMetadataRequested(1, B, 2, (), ()), NOW)
+    step(leader, events.UpdateMetadataRequested(1, B, 2, (), ()), NOW)
     before = leader.copy()
-    refusal = do.RespondControl(900, Error.STALE_CONTROLLER_EPOCH)
+    refusal = effects.RespondControl(900, Error.STALE_CONTROLLER_EPOCH)
     assert given.did(step(leader, message, NOW)) == [refusal]
     assert leader == before
 
 
 def test_c1_a_controller_that_is_refused_resigns() -> None:
     one = _controller()
-    stale = told.ControlResponded(B, 2, Error.STALE_CONTROLLER_EPOCH)
-    step(one, told.ControlResponded(B, 1, Error.STALE_CONTROLLER_EPOCH), NOW)  # of an older term
+    stale = events.ControlResponded(B, 2, Error.STALE_CONTROLLER_EPOCH)
+    step(one, events.ControlResponded(B, 1, Error.STALE_CONTROLLER_EPOCH), NOW)  # of an older term
     assert isinstance(one.controller, Active)
-    assert do.StopSendingControl(None) in step(one, stale, NOW)
+    assert effects.StopSendingControl(None) in step(one, stale, NOW)
     assert one.controller == Standby(registered=True)
 
 
 def test_c1_every_registered_broker_tries_when_there_is_no_controller() -> None:
     one = given.broker()
     assert step(one, ControllerChanged(None), NOW) == ()  # not registered yet
-    assert do.Coordinate(TryBecomeController()) in step(one, SessionStarted(1), NOW)
+    assert effects.Coordinate(TryBecomeController()) in step(one, SessionStarted(1), NOW)
     assert step(one, ControllerChanged(B), NOW) == ()
-    assert step(one, ControllerChanged(None), NOW) == (do.Coordinate(TryBecomeController()),)
+    assert step(one, ControllerChanged(None), NOW) == (effects.Coordinate(TryBecomeController()),)
 
 
 def test_c2_a_brokers_death_and_return_are_noticed() -> None:
@@ -133,20 +136,21 @@ def test_c2_a_broker_that_bounced_unseen_is_dead_once() -> None:
     """B led and came back in a new session before anyone looked: it may have lost its tail."""
     one = _controller()
     bounced = {**ALL, B: BrokerRegistration(B, (), epoch=99)}
-    effects = step(one, BrokersChanged(bounced), NOW)
-    sent = [e.message for e in effects if isinstance(e, do.SendControl) and e.broker == B]
-    assert [type(message) for message in sent] == [told.UpdateMetadataRequested]
+    done = step(one, BrokersChanged(bounced), NOW)
+    sent = [e.message for e in done if isinstance(e, effects.SendControl) and e.broker == B]
+    assert [type(message) for message in sent] == [events.UpdateMetadataRequested]
     (state,) = _decided(one, LED_BY_B)
     assert (state.leader, state.leader_epoch, state.isr) == (A, 5, (A, C))
     written = LeaderAndIsr(A, 5, (A, C), 2, version=8)
-    effects = step(one, LeaderAndIsrWritten(T, written, True), NOW)
+    done = step(one, LeaderAndIsrWritten(T, written, True), NOW)
     told_to = [
         e.broker
-        for e in effects
-        if isinstance(e, do.SendControl) and isinstance(e.message, told.LeaderAndIsrRequested)
+        for e in done
+        if isinstance(e, effects.SendControl)
+        and isinstance(e.message, events.LeaderAndIsrRequested)
     ]
     assert told_to == [A, B, C]
-    assert _asked(effects, ReadLeaderAndIsr) == [ReadLeaderAndIsr((T,))]
+    assert _asked(done, ReadLeaderAndIsr) == [ReadLeaderAndIsr((T,))]
     assert _decided(one, written) == []  # and then it lives again
 
 
@@ -154,9 +158,9 @@ def test_c2_a_broker_that_is_back_before_its_death_is_decided_is_dead_once() -> 
     """Told its old state it would lead on, without its tail, at a version that has passed."""
     one = _controller()
     step(one, BrokersChanged({A: ALL[A], C: ALL[C]}), NOW)
-    effects = step(one, BrokersChanged({**ALL, B: BrokerRegistration(B, (), epoch=99)}), NOW)
-    sent = [e.message for e in effects if isinstance(e, do.SendControl)]
-    assert not [m for m in sent if isinstance(m, told.LeaderAndIsrRequested)]
+    done = step(one, BrokersChanged({**ALL, B: BrokerRegistration(B, (), epoch=99)}), NOW)
+    sent = [e.message for e in done if isinstance(e, effects.SendControl)]
+    assert not [m for m in sent if isinstance(m, events.LeaderAndIsrRequested)]
     assert [(state.leader, state.isr) for state in _decided(one, LED_BY_B)] == [(A, (A, C))]
 
 
@@ -224,9 +228,9 @@ def test_c6_the_choice_between_waiting_and_losing_is_as_configured(
 
 def test_c4_leader_and_isr_makes_leaders_and_followers_and_answers_each() -> None:
     one = given.broker()
-    effects = step(one, given.leader_and_isr(A), NOW)
-    assert given.did(effects)[0] == do.CreateLog(T, {})
-    assert do.RespondControl(900, Error.NONE, ((T, Error.NONE),)) in effects
+    done = step(one, given.leader_and_isr(A), NOW)
+    assert given.did(done)[0] == effects.CreateLog(T, {})
+    assert effects.RespondControl(900, Error.NONE, ((T, Error.NONE),)) in done
     assert given.role(one).isr.isr == (A, B, C)
     step(one, given.leader_and_isr(B, 1), NOW)
     assert given.of(one).role == Follower(B)
@@ -234,50 +238,50 @@ def test_c4_leader_and_isr_makes_leaders_and_followers_and_answers_each() -> Non
 
 def test_c4_a_broker_that_is_no_replica_refuses_the_partition() -> None:
     one = given.broker()
-    effects = step(one, given.leader_and_isr(B, replicas=(B, C)), NOW)
+    done = step(one, given.leader_and_isr(B, replicas=(B, C)), NOW)
     refused = ((T, Error.UNKNOWN_TOPIC_OR_PARTITION),)
-    assert do.RespondControl(900, Error.NONE, refused) in effects
+    assert effects.RespondControl(900, Error.NONE, refused) in done
     assert one.partitions == {}
 
 
 def test_c4_a_dead_leader_is_not_truncated_for_but_followed_when_it_lives_again() -> None:
     one = given.broker("0.10", given.stored(5, 3))
     named = replace(given.leader_and_isr(B, 1), live_leaders=())
-    effects = step(one, named, NOW)
-    assert not given.did(effects, do.TruncateLog)
-    assert not given.did(effects, do.SendFetch)
+    done = step(one, named, NOW)
+    assert not given.did(done, effects.TruncateLog)
+    assert not given.did(done, effects.SendFetch)
     assert given.of(one).log.end_offset == 5
-    returned = told.UpdateMetadataRequested(7, C, 1, (), tuple(ALL.values()))
-    effects = step(one, returned, NOW)
-    assert do.TruncateLog(T, 3) in effects
-    [fetch] = given.did(effects, do.SendFetch)
+    returned = events.UpdateMetadataRequested(7, C, 1, (), tuple(ALL.values()))
+    done = step(one, returned, NOW)
+    assert effects.TruncateLog(T, 3) in done
+    [fetch] = given.did(done, effects.SendFetch)
     assert fetch.fetcher.leader == B
 
 
 @pytest.mark.parametrize("delete", [True, False])
 def test_c4_stop_replica_keeps_the_log_unless_it_is_to_be_deleted(delete: bool) -> None:
     follower = given.fetching(end=3, high_watermark=3, epochs={0: 0})
-    effects = step(follower, told.StopReplicaRequested(7, C, 1, delete, (T,)), NOW)
+    done = step(follower, events.StopReplicaRequested(7, C, 1, delete, (T,)), NOW)
     assert follower.fetchers == {}
     assert (T in follower.partitions) == (not delete)
-    assert (do.DeleteLog(T) in effects) == delete
-    assert given.did(effects, do.RespondControl) == [
-        do.RespondControl(7, Error.NONE, ((T, Error.NONE),))
+    assert (effects.DeleteLog(T) in done) == delete
+    assert given.did(done, effects.RespondControl) == [
+        effects.RespondControl(7, Error.NONE, ((T, Error.NONE),))
     ]
 
 
 def test_c4_nothing_is_deleted_that_is_not_there_and_late_news_of_it_is_ignored() -> None:
     one = given.broker()
-    effects = step(one, told.StopReplicaRequested(7, C, 1, True, (T,)), NOW)
-    assert not given.did(effects, do.DeleteLog)
-    assert step(one, told.LogTruncated(T, 3), NOW) == ()
+    done = step(one, events.StopReplicaRequested(7, C, 1, True, (T,)), NOW)
+    assert not given.did(done, effects.DeleteLog)
+    assert step(one, events.LogTruncated(T, 3), NOW) == ()
 
 
 def test_c4_update_metadata_fills_the_cache() -> None:
     one = given.broker()
     state = given.leader_and_isr(B).partitions[0]
-    update = told.UpdateMetadataRequested(7, C, 3, (state,), tuple(ALL.values()))
-    assert given.did(step(one, update, NOW)) == [do.RespondControl(7, Error.NONE)]
+    update = events.UpdateMetadataRequested(7, C, 3, (state,), tuple(ALL.values()))
+    assert given.did(step(one, update, NOW)) == [effects.RespondControl(7, Error.NONE)]
     assert one.metadata.brokers == ALL
     assert one.metadata.topics == {"t": {0: state}}
     assert one.metadata.controller_id == C
@@ -285,17 +289,17 @@ def test_c4_update_metadata_fills_the_cache() -> None:
 
 def test_c7_high_watermarks_are_checkpointed_every_5_000_ms_from_the_first_leader_and_isr() -> None:
     one = given.broker("0.11", given.stored(5, 3, epochs={0: 0}))
-    timer = do.SetTimer(HighWatermarkCheckpoint(), 5_000)
+    timer = effects.SetTimer(HighWatermarkCheckpoint(), 5_000)
     assert timer in step(one, given.leader_and_isr(B), NOW)
     assert timer not in step(one, given.leader_and_isr(B, 1), NOW)
-    written = do.WriteHighWatermarkCheckpoint(((T, 3),))
-    effects = step(one, TimerFired(HighWatermarkCheckpoint()), NOW + 5_000)
-    assert given.did(effects) == [written, timer]
+    written = effects.WriteHighWatermarkCheckpoint(((T, 3),))
+    done = step(one, TimerFired(HighWatermarkCheckpoint()), NOW + 5_000)
+    assert given.did(done) == [written, timer]
 
 
 def test_c7_a_partition_that_no_controller_has_named_is_not_forgotten() -> None:
     one = given.broker("0.11", given.stored(5, 3, epochs={0: 0}))
-    assert shut_down(one) == (do.WriteHighWatermarkCheckpoint(((T, 3),)),)
+    assert shut_down(one) == (effects.WriteHighWatermarkCheckpoint(((T, 3),)),)
 
 
 # --- C8, C9 --------------------------------------------------------------------------------------
@@ -321,7 +325,7 @@ def test_c8_every_broker_knows_the_leader_after_a_failover() -> None:
 def test_c8_a_leaders_entry_in_leader_and_isr_does_not_hide_its_listeners() -> None:
     one = given.broker()
     full = BrokerRegistration(B, (), rack="r1", epoch=5)
-    step(one, told.UpdateMetadataRequested(7, C, 1, (), (full,)), NOW)
+    step(one, events.UpdateMetadataRequested(7, C, 1, (), (full,)), NOW)
     step(one, given.leader_and_isr(B), NOW)
     assert one.metadata.brokers[B] == full
 
@@ -355,12 +359,12 @@ def test_a9_racks_count_only_where_every_broker_has_one() -> None:
 def test_a9_a_topic_with_a_bad_setting_is_refused_alone() -> None:
     one = _controller()
     topics = (
-        told.NewTopic("good", 1, 2, {}, {}),
-        told.NewTopic("bad", 1, 2, {}, {"min.insync.replicas": "two"}),
-        told.NewTopic("worse", 1, 2, {}, {}, refused="segment.bytes cannot be 3."),
+        events.NewTopic("good", 1, 2, {}, {}),
+        events.NewTopic("bad", 1, 2, {}, {"min.insync.replicas": "two"}),
+        events.NewTopic("worse", 1, 2, {}, {}, refused="segment.bytes cannot be 3."),
     )
-    effects = step(one, told.CreateTopicsRequested(9, topics, 1_000), NOW)
-    assert [asked.topic for asked in _asked(effects, CreateTopic)] == ["good"]  # type: ignore[attr-defined]
+    done = step(one, events.CreateTopicsRequested(9, topics, 1_000), NOW)
+    assert [asked.topic for asked in _asked(done, CreateTopic)] == ["good"]  # type: ignore[attr-defined]
     assert _results(step(one, TimerFired(DelayedOperationExpired(9)), NOW)) == [
         ("good", Error.REQUEST_TIMED_OUT),
         ("bad", Error.INVALID_CONFIG),
@@ -371,26 +375,26 @@ def test_a9_a_topic_with_a_bad_setting_is_refused_alone() -> None:
 @pytest.mark.parametrize(
     "topics",
     [
-        (told.NewTopic("u", 2**31 - 1, 1, {}, {}),),
-        (told.NewTopic("u", 10_001, 1, {}, {}),),
-        (told.NewTopic("u", -1, -1, {number: (A,) for number in range(10_001)}, {}),),
-        tuple(told.NewTopic(f"u{number}", 1, 1, {}, {}) for number in range(20_000)),
+        (events.NewTopic("u", 2**31 - 1, 1, {}, {}),),
+        (events.NewTopic("u", 10_001, 1, {}, {}),),
+        (events.NewTopic("u", -1, -1, {number: (A,) for number in range(10_001)}, {}),),
+        tuple(events.NewTopic(f"u{number}", 1, 1, {}, {}) for number in range(20_000)),
     ],
     ids=["2^31-1 partitions", "10001 partitions", "10001 assigned", "20000 topics"],
 )
 def test_a10_more_partitions_than_a_request_may_have_are_refused_at_once(
-    topics: tuple[told.NewTopic, ...],
+    topics: tuple[events.NewTopic, ...],
 ) -> None:
     one = _controller()
-    effects = step(one, told.CreateTopicsRequested(9, topics, 1_000), NOW)
-    assert [type(effect) for effect in given.did(effects)] == [do.RespondCreateTopics]
-    assert set(_results(effects)) == {(new.topic, Error.POLICY_VIOLATION) for new in topics}
+    done = step(one, events.CreateTopicsRequested(9, topics, 1_000), NOW)
+    assert [type(effect) for effect in given.did(done)] == [effects.RespondCreateTopics]
+    assert set(_results(done)) == {(new.topic, Error.POLICY_VIOLATION) for new in topics}
 
 
 def test_a10_as_many_partitions_as_a_request_may_have_are_created() -> None:
-    topics = (told.NewTopic("u", 9_999, 1, {}, {}), told.NewTopic("v", 1, 1, {}, {}))
-    effects = step(_controller(), told.CreateTopicsRequested(9, topics, 1_000), NOW)
-    assert [asked.topic for asked in _asked(effects, CreateTopic)] == ["u", "v"]  # type: ignore[attr-defined]
+    topics = (events.NewTopic("u", 9_999, 1, {}, {}), events.NewTopic("v", 1, 1, {}, {}))
+    done = step(_controller(), events.CreateTopicsRequested(9, topics, 1_000), NOW)
+    assert [asked.topic for asked in _asked(done, CreateTopic)] == ["u", "v"]  # type: ignore[attr-defined]
 
 
 def test_a1_settings_that_change_make_a_partition_without_leader_be_looked_at_again() -> None:
@@ -406,9 +410,9 @@ def test_a1_settings_that_change_make_a_partition_without_leader_be_looked_at_ag
 
 def test_c9_or_as_the_request_assigns_them() -> None:
     one = _controller()
-    new = told.NewTopic("u", -1, -1, {0: (C, A), 1: (A, B)}, {})
-    effects = step(one, told.CreateTopicsRequested(9, (new,), 1_000), NOW)
-    (request,) = _asked(effects, CreateTopic)
+    new = events.NewTopic("u", -1, -1, {0: (C, A), 1: (A, B)}, {})
+    done = step(one, events.CreateTopicsRequested(9, (new,), 1_000), NOW)
+    (request,) = _asked(done, CreateTopic)
     assert request == CreateTopic(9, "u", TopicConfiguration({0: (C, A), 1: (A, B)}, {}))
 
 
@@ -424,15 +428,15 @@ def _registered(generation: str, epoch: int = 7) -> Broker:
 def _for_epoch(epoch: int) -> tuple[object, ...]:
     return (
         replace(given.leader_and_isr(A, 1), broker_epoch=epoch),
-        told.StopReplicaRequested(900, C, 1, True, (T,), broker_epoch=epoch),
-        told.UpdateMetadataRequested(900, C, 1, (), (), broker_epoch=epoch),
+        events.StopReplicaRequested(900, C, 1, True, (T,), broker_epoch=epoch),
+        events.UpdateMetadataRequested(900, C, 1, (), (), broker_epoch=epoch),
     )
 
 
 @pytest.mark.parametrize("message", _for_epoch(6))
 def test_a4_from_2_2_on_what_was_meant_for_an_earlier_process_is_refused(message: object) -> None:
     one = _registered("4.0")
-    refusal = do.RespondControl(900, Error.STALE_BROKER_EPOCH)
+    refusal = effects.RespondControl(900, Error.STALE_BROKER_EPOCH)
     before = one.copy()
     assert given.did(step(one, message, NOW)) == [refusal]
     assert one == before
@@ -440,7 +444,7 @@ def test_a4_from_2_2_on_what_was_meant_for_an_earlier_process_is_refused(message
 
 @pytest.mark.parametrize("message", _for_epoch(6))
 def test_a4_before_2_2_it_is_obeyed(message: object) -> None:
-    (answer,) = given.did(step(_registered("2.1"), message, NOW), do.RespondControl)
+    (answer,) = given.did(step(_registered("2.1"), message, NOW), effects.RespondControl)
     assert answer.error is Error.NONE  # type: ignore[union-attr]
 
 
@@ -449,7 +453,7 @@ def test_a4_what_is_meant_for_this_process_is_obeyed(epoch: int) -> None:
     """-1: the controller does not say. 8: it knows of a registration of which this broker does not
     know yet."""
     for message in _for_epoch(epoch):
-        (answer,) = given.did(step(_registered("4.0"), message, NOW), do.RespondControl)
+        (answer,) = given.did(step(_registered("4.0"), message, NOW), effects.RespondControl)
         assert answer.error is Error.NONE  # type: ignore[union-attr]
 
 
@@ -458,12 +462,12 @@ def test_a4_a_process_that_has_not_registered_waits_to_know_which_requests_are_i
     early, later = (replace(given.leader_and_isr(A, 1), broker_epoch=e, request=e) for e in (6, 7))
     assert step(one, early, NOW) == ()
     assert step(one, later, NOW) == ()
-    answers = given.did(step(one, SessionStarted(7), NOW), do.RespondControl)
+    answers = given.did(step(one, SessionStarted(7), NOW), effects.RespondControl)
     assert [(answer.request, answer.error) for answer in answers] == [  # type: ignore[union-attr]
         (6, Error.STALE_BROKER_EPOCH),
         (7, Error.NONE),
     ]
-    assert not given.did(step(one, SessionStarted(8), NOW), do.RespondControl)
+    assert not given.did(step(one, SessionStarted(8), NOW), effects.RespondControl)
 
 
 @pytest.mark.parametrize(("generation", "epoch"), [("2.1", -1), ("4.0", B)])
@@ -471,7 +475,7 @@ def test_a4_a_controller_names_the_registration_that_it_speaks_to(
     generation: str, epoch: int
 ) -> None:
     one = _controller(generation=generation)
-    sent = given.did(step(one, BrokersChanged({A: ALL[A], B: ALL[B]}), NOW), do.SendControl)
+    sent = given.did(step(one, BrokersChanged({A: ALL[A], B: ALL[B]}), NOW), effects.SendControl)
     epochs = {s.broker: s.message.broker_epoch for s in sent}  # type: ignore[union-attr]
     assert epochs[B] == epoch
 
@@ -486,18 +490,18 @@ def test_a4_nobody_is_to_follow_a_leader_that_fell_after_the_decision(generation
     assert decided.leader == B
     back = replace(ALL[B], epoch=9, unclean_shutdown=True)
     step(one, BrokersChanged({A: ALL[A], B: back}), NOW)
-    effects = step(one, LeaderAndIsrWritten(T, replace(decided, version=8), True), NOW)
-    told_to = [e.broker for e in effects if _is_leader_and_isr(e)]
+    done = step(one, LeaderAndIsrWritten(T, replace(decided, version=8), True), NOW)
+    told_to = [e.broker for e in done if _is_leader_and_isr(e)]
     assert told_to == []
     (after,) = _decided(one, replace(decided, version=8))
     assert after.leader == A
-    effects = step(one, LeaderAndIsrWritten(T, replace(after, version=9), True), NOW)
-    assert {e.broker for e in effects if _is_leader_and_isr(e)} == {A, B}  # type: ignore[union-attr]
+    done = step(one, LeaderAndIsrWritten(T, replace(after, version=9), True), NOW)
+    assert {e.broker for e in done if _is_leader_and_isr(e)} == {A, B}  # type: ignore[union-attr]
 
 
-def _is_leader_and_isr(effect: do.Effect) -> bool:
-    return isinstance(effect, do.SendControl) and isinstance(
-        effect.message, told.LeaderAndIsrRequested
+def _is_leader_and_isr(effect: Effect) -> bool:
+    return isinstance(effect, effects.SendControl) and isinstance(
+        effect.message, events.LeaderAndIsrRequested
     )
 
 
@@ -506,43 +510,43 @@ def test_a8_writes_of_a_controller_are_fenced_from_2_1_on(generation: str, is_fe
     """KAFKA-6082. Before, a controller that is none any more needs the version alone."""
     one = _controller(generation=generation)
     step(one, BrokersChanged({A: ALL[A], C: ALL[C]}), NOW)
-    effects = step(one, LeaderAndIsrRead((T,), {T: LED_BY_B}), NOW)
-    (write,) = _asked(effects, WriteLeaderAndIsr)
+    done = step(one, LeaderAndIsrRead((T,), {T: LED_BY_B}), NOW)
+    (write,) = _asked(done, WriteLeaderAndIsr)
     assert (write.by_controller, write.is_fenced) == (True, is_fenced)  # type: ignore[attr-defined]
 
 
 # --- CreateTopics: always one answer -------------------------------------------------------------
 
 
-def _create(one: Broker, *names: str, timeout_ms: int = 1_000) -> tuple[do.Effect, ...]:
-    topics = tuple(told.NewTopic(name, 1, 2, {}, {}) for name in names)
-    return step(one, told.CreateTopicsRequested(9, topics, timeout_ms), NOW)
+def _create(one: Broker, *names: str, timeout_ms: int = 1_000) -> tuple[Effect, ...]:
+    topics = tuple(events.NewTopic(name, 1, 2, {}, {}) for name in names)
+    return step(one, events.CreateTopicsRequested(9, topics, timeout_ms), NOW)
 
 
-def _results(effects: tuple[do.Effect, ...]) -> list[tuple[str, Error]]:
-    answers = given.did(effects, do.RespondCreateTopics)
+def _results(done: tuple[Effect, ...]) -> list[tuple[str, Error]]:
+    answers = given.did(done, effects.RespondCreateTopics)
     return [(r.topic, r.error) for answer in answers for r in answer.results]  # type: ignore[union-attr]
 
 
 def test_c9_a_topic_is_answered_when_it_has_leaders_and_the_wrong_one_by_itself() -> None:
     one = _controller()
-    effects = _create(one, "u", "bad name", "t")
-    assert _results(effects) == []
-    assert do.SetTimer(DelayedOperationExpired(9), 1_000) in effects
-    (request,) = _asked(effects, CreateTopic)
+    done = _create(one, "u", "bad name", "t")
+    assert _results(done) == []
+    assert effects.SetTimer(DelayedOperationExpired(9), 1_000) in done
+    (request,) = _asked(done, CreateTopic)
     assert isinstance(request, CreateTopic)
     topics = {**one.controller.topics, "u": request.configuration}  # type: ignore[union-attr]
     step(one, TopicCreated(9, "u", None), NOW)
     step(one, TopicsChanged(topics), NOW)
     partition = T._replace(topic="u")
     (write,) = _asked(step(one, LeaderAndIsrRead((partition,), {}), NOW), WriteLeaderAndIsr)
-    effects = step(one, LeaderAndIsrWritten(partition, write.state, True), NOW)  # type: ignore[attr-defined]
-    assert _results(effects) == [
+    done = step(one, LeaderAndIsrWritten(partition, write.state, True), NOW)  # type: ignore[attr-defined]
+    assert _results(done) == [
         ("u", Error.NONE),
         ("bad name", Error.INVALID_TOPIC_EXCEPTION),
         ("t", Error.TOPIC_ALREADY_EXISTS),
     ]
-    assert do.CancelTimer(DelayedOperationExpired(9)) in effects
+    assert effects.CancelTimer(DelayedOperationExpired(9)) in done
 
 
 def test_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:
@@ -558,7 +562,7 @@ def test_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:
         (TimerFired(DelayedOperationExpired(9)), Error.REQUEST_TIMED_OUT),
         (ControllerChanged(B), Error.NOT_CONTROLLER),
         (SessionExpired(), Error.NOT_CONTROLLER),
-        (told.ControlResponded(B, 2, Error.STALE_CONTROLLER_EPOCH), Error.NOT_CONTROLLER),
+        (events.ControlResponded(B, 2, Error.STALE_CONTROLLER_EPOCH), Error.NOT_CONTROLLER),
         (TopicCreated(9, "u", "TOPIC_ALREADY_EXISTS"), Error.TOPIC_ALREADY_EXISTS),
     ],
 )
@@ -572,7 +576,7 @@ def test_c9_a_creation_that_does_not_succeed_is_answered_too(event: object, erro
 def test_c9_an_abandoned_creation_is_forgotten() -> None:
     one = _controller()
     _create(one, "u")
-    step(one, told.RequestAbandoned(9), NOW)
+    step(one, events.RequestAbandoned(9), NOW)
     assert one.controller.creations == {}  # type: ignore[union-attr]
 
 

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.coordination import LeaderAndIsrWritten, WriteLeaderAndIsr
-from neaptide.clusters.broker.replication.effects import Effect
-from neaptide.clusters.broker.replication.eligible import (
-    Eligibility,
+from neaptide.clusters.broker.replication.controller.leader_election import (
     came_back_torn,
-    is_under_min_isr,
-    next_elr,
-    next_state,
+    next_state_with_elr,
 )
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import IsrExpiration, TimerFired
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    LeaderAndIsrWritten,
+    WriteLeaderAndIsr,
+)
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.interface.events import IsrExpiration, TimerFired
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.partition import isr_of
+from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import (
+    Eligibility,
+    is_under_min_isr,
+    next_elr,
+)
+from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.chaos import REPLICAS, random_run
@@ -83,7 +87,9 @@ def test_e7_the_isr_leads_then_the_eligible_then_the_last_known_leader(
     leader, isr, elr, last_known = state
     before = LeaderAndIsr(leader, 4, isr, 1, 7, elr, last_known)
     eligibility = Eligibility(2, frozenset(torn))
-    after = next_state(before, (A, B, C), live, 2, unclean=unclean, eligibility=eligibility)
+    after = next_state_with_elr(
+        before, (A, B, C), live, 2, unclean=unclean, eligibility=eligibility
+    )
     if decided is None:
         assert after is None
     else:
@@ -104,8 +110,8 @@ def test_e7_no_isr_need_be_larger_than_there_are_replicas(
 # --- the leader ----------------------------------------------------------------------------------
 
 
-def written(effects: tuple[Effect, ...]) -> list[LeaderAndIsr]:
-    asked = [effect.request for effect in effects if isinstance(effect, do.Coordinate)]
+def written(done: tuple[Effect, ...]) -> list[LeaderAndIsr]:
+    asked = [effect.request for effect in done if isinstance(effect, effects.Coordinate)]
     return [request.state for request in asked if isinstance(request, WriteLeaderAndIsr)]
 
 
@@ -258,7 +264,7 @@ def test_e7_a_record_whose_isr_shrinks_times_out_and_is_committed_when_it_grows_
     world = cluster("4.0", (A, B), min_insync_replicas=2)
     world.produce("m1")
     world.advance(6_000)
-    world.hold(told.FetchRequested, source=B, target=A)
+    world.hold(events.FetchRequested, source=B, target=A)
     m2 = world.produce("m2", timeout_ms=60_000)
     world.advance(50_000)
     assert (world.isr, world.offsets(A)) == ((A,), (2, 1))

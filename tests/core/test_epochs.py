@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import epochs as epoch_cache
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.fetcher import Delayed, Truncating
+from neaptide.clusters.broker.replication.follower.replica_fetcher import Delayed, Truncating
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import EpochEntry
+from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
@@ -36,18 +35,18 @@ def test_e1_each_leader_change_is_a_new_epoch_noted_with_its_first_record() -> N
 
 def test_e1_an_epoch_without_records_leaves_no_entry_on_0_11() -> None:
     leader = given.leading(records=3)
-    effects = step(leader, given.leader_and_isr(A, 5), NOW)
-    assert not given.did(effects, do.WriteLeaderEpochCheckpoint)
-    effects = step(leader, given.produce(), NOW)
+    done = step(leader, given.leader_and_isr(A, 5), NOW)
+    assert not given.did(done, effects.WriteLeaderEpochCheckpoint)
+    done = step(leader, given.produce(), NOW)
     entries = (EpochEntry(0, 0), EpochEntry(5, 3))
-    assert do.WriteLeaderEpochCheckpoint(T, entries) in effects
+    assert effects.WriteLeaderEpochCheckpoint(T, entries) in done
 
 
 def test_e1_before_0_11_no_epoch_is_recorded() -> None:
     leader = given.leading("0.10")
-    effects = step(leader, given.produce(), NOW)
-    assert not given.did(effects, do.WriteLeaderEpochCheckpoint)
-    (append,) = given.did(effects, do.AppendToLog)
+    done = step(leader, given.produce(), NOW)
+    assert not given.did(done, effects.WriteLeaderEpochCheckpoint)
+    (append,) = given.did(done, effects.AppendToLog)
     assert append.batches[0].leader_epoch == -1
 
 
@@ -57,7 +56,9 @@ def test_e1_a_state_of_the_same_or_an_older_leader_epoch_is_refused() -> None:
     before = given.of(leader)
     for epoch in (1, 2):
         (answer,) = given.did(step(leader, given.leader_and_isr(B, epoch), NOW))
-        assert answer == do.RespondControl(900, Error.NONE, ((T, Error.STALE_CONTROLLER_EPOCH),))
+        assert answer == effects.RespondControl(
+            900, Error.NONE, ((T, Error.STALE_CONTROLLER_EPOCH),)
+        )
     assert given.of(leader) == before
 
 
@@ -68,7 +69,7 @@ def test_e1_a_state_of_the_same_or_an_older_leader_epoch_is_refused() -> None:
 def test_e1_truncation_forgets_the_epochs_that_begin_at_or_after_the_new_end(
     end_offset: int, left: tuple[EpochEntry, ...]
 ) -> None:
-    assert epoch_cache.truncate_from_end(EPOCHS, end_offset) == left
+    assert leader_epoch_file_cache.truncate_from_end(EPOCHS, end_offset) == left
 
 
 @pytest.mark.parametrize(
@@ -83,14 +84,14 @@ def test_e1_truncation_forgets_the_epochs_that_begin_at_or_after_the_new_end(
 def test_e1_deleting_old_records_keeps_the_epoch_of_the_first_one_left(
     start_offset: int, left: tuple[EpochEntry, ...]
 ) -> None:
-    assert epoch_cache.truncate_from_start(EPOCHS, start_offset) == left
+    assert leader_epoch_file_cache.truncate_from_start(EPOCHS, start_offset) == left
 
 
 def test_e1_a_known_or_older_epoch_is_not_assigned_again() -> None:
-    assert epoch_cache.assign(EPOCHS, 4, 20) == EPOCHS
-    assert epoch_cache.assign(EPOCHS, 2, 20) == EPOCHS
-    assert epoch_cache.assign(EPOCHS, -1, 20) == EPOCHS
-    assert epoch_cache.assign(EPOCHS, 7, 20) == (*EPOCHS, (7, 20))
+    assert leader_epoch_file_cache.assign(EPOCHS, 4, 20) == EPOCHS
+    assert leader_epoch_file_cache.assign(EPOCHS, 2, 20) == EPOCHS
+    assert leader_epoch_file_cache.assign(EPOCHS, -1, 20) == EPOCHS
+    assert leader_epoch_file_cache.assign(EPOCHS, 7, 20) == (*EPOCHS, (7, 20))
 
 
 # --- E2 ------------------------------------------------------------------------------------------
@@ -98,18 +99,18 @@ def test_e1_a_known_or_older_epoch_is_not_assigned_again() -> None:
 
 def test_e2_before_0_11_a_new_follower_cuts_its_log_at_its_high_watermark() -> None:
     follower = given.broker("0.10", given.stored(5, 3))
-    effects = given.did(step(follower, given.leader_and_isr(B), NOW))
-    assert effects[0] == do.TruncateLog(T, 3)
-    (fetch,) = given.did(tuple(effects), do.SendFetch)
+    done = given.did(step(follower, given.leader_and_isr(B), NOW))
+    assert done[0] == effects.TruncateLog(T, 3)
+    (fetch,) = given.did(tuple(done), effects.SendFetch)
     assert fetch.partitions[0].fetch_offset == 3
 
 
 def test_e2_from_0_11_it_cuts_nothing_before_the_leader_says_where_its_epoch_ends() -> None:
     follower = given.broker("0.11", given.stored(5, 3, epochs={0: 0, 2: 3}))
-    effects = step(follower, given.leader_and_isr(B, 4), NOW)
-    assert not given.did(effects, do.TruncateLog, do.SendFetch)
-    (asked,) = given.did(effects, do.SendOffsetForLeaderEpoch)
-    assert asked.partitions == (told.EpochAsked(T, 2, 4),)
+    done = step(follower, given.leader_and_isr(B, 4), NOW)
+    assert not given.did(done, effects.TruncateLog, effects.SendFetch)
+    (asked,) = given.did(done, effects.SendOffsetForLeaderEpoch)
+    assert asked.partitions == (events.EpochAsked(T, 2, 4),)
 
 
 @pytest.mark.parametrize(
@@ -126,11 +127,11 @@ def test_e2_from_0_11_it_cuts_its_log_at_the_end_of_its_epoch_on_the_leader(
     answered: int, end_offset: int, entries: tuple[tuple[int, int], ...]
 ) -> None:
     follower = given.following(epoch=4, end=5, high_watermark=2, epochs={0: 0, 2: 3})
-    effects = step(follower, given.epochs_answer(follower, answered), NOW)
+    done = step(follower, given.epochs_answer(follower, answered), NOW)
     assert given.of(follower).log.end_offset == end_offset
     assert given.of(follower).log.epochs == entries
-    assert bool(given.did(effects, do.TruncateLog)) == (end_offset < 5)
-    (fetch,) = given.did(effects, do.SendFetch)
+    assert bool(given.did(done, effects.TruncateLog)) == (end_offset < 5)
+    (fetch,) = given.did(done, effects.SendFetch)
     assert fetch.partitions[0].fetch_offset == end_offset
 
 
@@ -138,18 +139,18 @@ def test_e2_a_cut_inside_a_batch_ends_before_it_and_the_round_begins_again() -> 
     follower = given.following(epoch=4, end=5, high_watermark=2, epochs={0: 0, 2: 3})
     step(follower, given.epochs_answer(follower, 4), NOW)
     early = given.fetch_answer(follower, 4, epoch=4)
-    step(follower, told.LogTruncated(T, 3), NOW)
+    step(follower, events.LogTruncated(T, 3), NOW)
     assert given.of(follower).log.end_offset == 3
     assert given.of(follower).log.epochs == ((0, 0),)
-    effects = step(follower, early, NOW)
-    (fetch,) = given.did(effects)
+    done = step(follower, early, NOW)
+    (fetch,) = given.did(done)
     assert fetch.partitions[0].fetch_offset == 3
 
 
 def test_e2_the_same_leader_in_a_newer_epoch_means_no_truncation() -> None:
     follower = given.fetching(end=5, high_watermark=2, epochs={0: 0})
-    effects = step(follower, given.leader_and_isr(B, 1), NOW)
-    assert given.did(effects) == [do.RespondControl(900, Error.NONE, ((T, Error.NONE),))]
+    done = step(follower, given.leader_and_isr(B, 1), NOW)
+    assert given.did(done) == [effects.RespondControl(900, Error.NONE, ((T, Error.NONE),))]
     assert given.of(follower).leader_epoch == 1
 
 
@@ -178,28 +179,32 @@ def test_e2_a_restarted_replica_begins_with_its_checkpointed_high_watermark(
     ],
 )
 def test_e3_the_leader_says_where_an_epoch_ends(asked: int, answer: int) -> None:
-    assert epoch_cache.end_offset_for(EPOCHS, asked, 12) == answer
+    assert leader_epoch_file_cache.end_offset_for(EPOCHS, asked, 12) == answer
 
 
 def test_e3_a_leader_that_knows_no_epoch_answers_one_that_knows_none_with_its_end() -> None:
-    assert epoch_cache.end_offset_for((), -1, 12) == 12
-    assert epoch_cache.end_offset_for((), 0, 12) == -1
+    assert leader_epoch_file_cache.end_offset_for((), -1, 12) == 12
+    assert leader_epoch_file_cache.end_offset_for((), 0, 12) == -1
 
 
 def test_e3_who_does_not_lead_says_so() -> None:
     follower = given.following()
-    asked = told.OffsetForLeaderEpochRequested(7, (told.EpochAsked(T, 0),))
-    result = do.EpochEndOffsetResult(T, Error.NOT_LEADER_OR_FOLLOWER, -1)
-    assert given.did(step(follower, asked, NOW)) == [do.RespondOffsetForLeaderEpoch(7, (result,))]
+    asked = events.OffsetForLeaderEpochRequested(7, (events.EpochAsked(T, 0),))
+    result = effects.EpochEndOffsetResult(T, Error.NOT_LEADER_OR_FOLLOWER, -1)
+    assert given.did(step(follower, asked, NOW)) == [
+        effects.RespondOffsetForLeaderEpoch(7, (result,))
+    ]
     leader = given.leading(records=3)
-    result = do.EpochEndOffsetResult(T, Error.NONE, 3)
-    assert given.did(step(leader, asked, NOW)) == [do.RespondOffsetForLeaderEpoch(7, (result,))]
+    result = effects.EpochEndOffsetResult(T, Error.NONE, 3)
+    assert given.did(step(leader, asked, NOW)) == [
+        effects.RespondOffsetForLeaderEpoch(7, (result,))
+    ]
 
 
 def test_e4_without_an_answer_nothing_is_cut() -> None:
     follower = given.following(epoch=4, end=5, high_watermark=2, epochs={0: 0, 2: 3})
     before = given.of(follower)
-    lost = told.FetcherRequestFailed(LEADER_OF_A, given.in_flight(follower))
+    lost = events.FetcherRequestFailed(LEADER_OF_A, given.in_flight(follower))
     step(follower, lost, NOW)
     assert given.of(follower) == before
     assert follower.fetchers[LEADER_OF_A].followed[T].state == Delayed(NOW + 1_000, Truncating())

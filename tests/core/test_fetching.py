@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.fetcher import (
+from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     Delayed,
     Fetching,
     FetchState,
@@ -17,8 +15,12 @@ from neaptide.clusters.broker.replication.fetcher import (
     Truncating,
     fetcher_number,
 )
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.events import (
+    DelayedOperationExpired,
+    TimerFired,
+)
 from neaptide.clusters.broker.replication.java import java_hash
-from neaptide.clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
 from neaptide.clusters.broker.replication.model import Batch, EpochEntry, TopicPartition
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
@@ -37,33 +39,33 @@ def test_f1_the_nine_steps_from_produce_to_the_followers_high_watermark() -> Non
     batch = Batch(0, 1, 0, 100, "r1")
     # 1 and 2: the leader writes and its log end offset moves; the answer has to wait.
     assert given.did(step(leader, given.produce(timeout_ms=9), NOW)) == [
-        do.AppendToLog(T, (batch,), assign=True),
-        do.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)),
-        do.SetTimer(DelayedOperationExpired(1), 9),
+        effects.AppendToLog(T, (batch,), assign=True),
+        effects.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)),
+        effects.SetTimer(DelayedOperationExpired(1), 9),
     ]
     # 3 to 7, round 1: offset 0 is recorded, the high watermark stays, the record goes out.
-    result = do.FetchedResult(T, Error.NONE, 0, 0, do.LogSlice(0, 1, 1_048_576))
-    effects = step(leader, given.fetch(B, 0, request=2), NOW)
-    assert given.did(effects) == [do.RespondFetch(2, (result,))]
+    result = effects.FetchedResult(T, Error.NONE, 0, 0, effects.LogSlice(0, 1, 1_048_576))
+    done = step(leader, given.fetch(B, 0, request=2), NOW)
+    assert given.did(done) == [effects.RespondFetch(2, (result,))]
     assert (given.remote(leader, B), given.of(leader).high_watermark) == (0, 0)
     # 8 and 9: the follower writes, its own high watermark is min(1, 0); and 3 again, at offset 1.
     assert given.did(step(follower, given.fetch_answer(follower, 0), NOW)) == [
-        do.AppendToLog(T, (Batch(0, 1, 0, 100, "r0"),), assign=False),
-        do.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)),
-        do.SendFetch(
+        effects.AppendToLog(T, (Batch(0, 1, 0, 100, "r0"),), assign=False),
+        effects.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)),
+        effects.SendFetch(
             LEADER_OF_A,
             3,
             500,
             1,
             10_485_760,
-            (told.FetchedPartition(T, 1, 1_048_576, log_start_offset=0, current_leader_epoch=0),),
+            (events.FetchedPartition(T, 1, 1_048_576, log_start_offset=0, current_leader_epoch=0),),
         ),
     ]
     # 4 to 7, round 2: offset 1 is recorded, the high watermark moves, the producer is answered.
     assert given.did(step(leader, given.fetch(B, 1, request=3), NOW)) == [
-        do.RespondProduce(1, -1, (do.ProducedPartition(T, Error.NONE, 0, 0),)),
-        do.CancelTimer(DelayedOperationExpired(1)),
-        do.SetTimer(DelayedOperationExpired(3), 500),
+        effects.RespondProduce(1, -1, (effects.ProducedPartition(T, Error.NONE, 0, 0),)),
+        effects.CancelTimer(DelayedOperationExpired(1)),
+        effects.SetTimer(DelayedOperationExpired(3), 500),
     ]
     # 9: an answer without records brings the high watermark.
     step(follower, given.fetch_answer(follower, high_watermark=1), NOW)
@@ -73,27 +75,27 @@ def test_f1_the_nine_steps_from_produce_to_the_followers_high_watermark() -> Non
 def test_a3_an_answer_at_once_carries_the_high_watermark_of_before_its_fetch_was_counted() -> None:
     """Kafka reads the log, and the high watermark with it, before it counts the fetch."""
     leader = given.leading(isr=(A, B), records=2)
-    effects = step(leader, given.fetch(B, 1), NOW)
-    result = do.FetchedResult(T, Error.NONE, 0, 0, do.LogSlice(1, 2, 1_048_576))
-    assert given.did(effects, do.RespondFetch) == [do.RespondFetch(500, (result,))]
+    done = step(leader, given.fetch(B, 1), NOW)
+    result = effects.FetchedResult(T, Error.NONE, 0, 0, effects.LogSlice(1, 2, 1_048_576))
+    assert given.did(done, effects.RespondFetch) == [effects.RespondFetch(500, (result,))]
     assert given.of(leader).high_watermark == 1
-    effects = step(leader, given.fetch(B, 1, request=501), NOW)
-    assert effects[0].results[0].high_watermark == 1  # type: ignore[union-attr]
+    done = step(leader, given.fetch(B, 1, request=501), NOW)
+    assert done[0].results[0].high_watermark == 1  # type: ignore[union-attr]
 
 
 def test_a3_without_waiting_too() -> None:
     leader = given.leading(isr=(A, B), records=1)
-    effects = step(leader, given.fetch(B, 1, max_wait_ms=0), NOW)
-    (answer,) = given.did(effects, do.RespondFetch)
+    done = step(leader, given.fetch(B, 1, max_wait_ms=0), NOW)
+    (answer,) = given.did(done, effects.RespondFetch)
     assert answer.results[0].high_watermark == 0  # type: ignore[union-attr]
     assert given.of(leader).high_watermark == 1
 
 
 def test_a3_an_answer_that_waited_carries_the_high_watermark_of_when_it_is_given() -> None:
     leader = given.leading(isr=(A, B), records=1)
-    assert not given.did(step(leader, given.fetch(B, 1), NOW), do.RespondFetch)
+    assert not given.did(step(leader, given.fetch(B, 1), NOW), effects.RespondFetch)
     expired = TimerFired(DelayedOperationExpired(500))
-    (answer,) = given.did(step(leader, expired, NOW + 500), do.RespondFetch)
+    (answer,) = given.did(step(leader, expired, NOW + 500), effects.RespondFetch)
     assert answer.results[0].high_watermark == 1  # type: ignore[union-attr]
 
 
@@ -103,17 +105,17 @@ def test_a3_an_answer_that_waited_carries_the_high_watermark_of_when_it_is_given
 def test_f2_a_fetcher_truncates_then_fetches_and_waits_after_an_error() -> None:
     follower = given.following(end=3, high_watermark=1, epochs={0: 0})
     assert _state(follower) == Truncating()
-    effects = step(follower, given.epochs_answer(follower, 2), NOW)
-    assert [type(effect) for effect in given.did(effects)] == [do.TruncateLog, do.SendFetch]
+    done = step(follower, given.epochs_answer(follower, 2), NOW)
+    assert [type(effect) for effect in given.did(done)] == [effects.TruncateLog, effects.SendFetch]
     assert _state(follower) == Fetching()
-    lost = told.FetcherRequestFailed(LEADER_OF_A, given.in_flight(follower))
+    lost = events.FetcherRequestFailed(LEADER_OF_A, given.in_flight(follower))
     assert given.did(step(follower, lost, NOW)) == [
-        do.SetTimer(told.FetcherBackoffOver(LEADER_OF_A), 1_000)
+        effects.SetTimer(events.FetcherBackoffOver(LEADER_OF_A), 1_000)
     ]
     assert _state(follower) == Delayed(NOW + 1_000, Fetching())
-    backoff = TimerFired(told.FetcherBackoffOver(LEADER_OF_A))
+    backoff = TimerFired(events.FetcherBackoffOver(LEADER_OF_A))
     (fetch,) = given.did(step(follower, backoff, NOW + 1_000))
-    assert isinstance(fetch, do.SendFetch)
+    assert isinstance(fetch, effects.SendFetch)
 
 
 def test_f2_one_request_is_in_flight_at_a_time_and_late_answers_are_no_answers() -> None:
@@ -149,8 +151,8 @@ def test_f3_idle_fetchers_are_not_created_and_an_empty_one_is_closed() -> None:
     step(follower, given.leader_and_isr(B), NOW)
     assert len(follower.fetchers) == 1
     (fetcher,) = follower.fetchers
-    effects = step(follower, given.leader_and_isr(A, 1), NOW)
-    assert do.CloseFetcher(fetcher) in effects
+    done = step(follower, given.leader_and_isr(A, 1), NOW)
+    assert effects.CloseFetcher(fetcher) in done
     assert follower.fetchers == {}
 
 
@@ -164,13 +166,13 @@ def test_f5_partitions_that_were_served_go_behind_the_others() -> None:
     for served in (0, 1, 2, 1):
         partition = TopicPartition("t", served)
         end = follower.partitions[partition].log.end_offset
-        result = told.FetchResult(partition, Error.NONE, 0, 0, (Batch(end, 1, -1, 9),))
+        result = events.FetchResult(partition, Error.NONE, 0, 0, (Batch(end, 1, -1, 9),))
         if partition not in follower.fetchers[LEADER_OF_A].in_flight.sent:  # type: ignore[union-attr]
-            empty = told.FetchResponded(LEADER_OF_A, given.in_flight(follower), ())
+            empty = events.FetchResponded(LEADER_OF_A, given.in_flight(follower), ())
             step(follower, empty, NOW)
-        answer = told.FetchResponded(LEADER_OF_A, given.in_flight(follower), (result,))
-        (sent,) = given.did(step(follower, answer, NOW), do.SendFetch)
-        assert isinstance(sent, do.SendFetch)
+        answer = events.FetchResponded(LEADER_OF_A, given.in_flight(follower), (result,))
+        (sent,) = given.did(step(follower, answer, NOW), effects.SendFetch)
+        assert isinstance(sent, effects.SendFetch)
         order.append([asked.partition.partition for asked in sent.partitions])
     assert order == [[1, 2, 0], [2, 0, 1], [0, 1, 2], [0, 2, 1]]
 
@@ -181,38 +183,38 @@ def test_f5_partitions_that_were_served_go_behind_the_others() -> None:
 def test_f6_an_empty_fetch_is_parked_until_an_append_wakes_it() -> None:
     leader = given.leading()
     assert given.did(step(leader, given.fetch(B, 0), NOW)) == [
-        do.SetTimer(DelayedOperationExpired(500), 500)
+        effects.SetTimer(DelayedOperationExpired(500), 500)
     ]
-    (answer,) = given.did(step(leader, given.produce(), NOW), do.RespondFetch)
-    assert answer.results[0].records == do.LogSlice(0, 1, 1_048_576)
+    (answer,) = given.did(step(leader, given.produce(), NOW), effects.RespondFetch)
+    assert answer.results[0].records == effects.LogSlice(0, 1, 1_048_576)
 
 
 def test_f6_a_parked_fetch_is_answered_empty_when_its_time_is_over() -> None:
     leader = given.leading()
     step(leader, given.fetch(B, 0), NOW)
-    effects = step(leader, TimerFired(DelayedOperationExpired(500)), NOW + 500)
-    empty = do.FetchedResult(T, Error.NONE, 0, 0, None)
-    assert given.did(effects) == [do.RespondFetch(500, (empty,))]
+    done = step(leader, TimerFired(DelayedOperationExpired(500)), NOW + 500)
+    empty = effects.FetchedResult(T, Error.NONE, 0, 0, None)
+    assert given.did(done) == [effects.RespondFetch(500, (empty,))]
     assert (leader.delayed, leader.watchers) == ({}, {})
 
 
 def test_f6_min_bytes_are_counted_over_what_was_there_and_what_came() -> None:
     leader = given.leading(records=1)
     asked = given.fetch(B, 0, min_bytes=250, available=100)
-    assert not given.did(step(leader, asked, NOW), do.RespondFetch)
-    assert not given.did(step(leader, given.produce(100), NOW), do.RespondFetch)
-    assert given.did(step(leader, given.produce(60, request=3), NOW), do.RespondFetch)
+    assert not given.did(step(leader, asked, NOW), effects.RespondFetch)
+    assert not given.did(step(leader, given.produce(100), NOW), effects.RespondFetch)
+    assert given.did(step(leader, given.produce(60, request=3), NOW), effects.RespondFetch)
 
 
 @pytest.mark.parametrize("asked", [{"max_wait_ms": 0}, {"min_bytes": 0}])
 def test_f6_who_does_not_want_to_wait_is_answered_at_once(asked: dict[str, int]) -> None:
-    effects = step(given.leading(), given.fetch(B, 0, **asked), NOW)
-    assert given.did(effects, do.RespondFetch)
+    done = step(given.leading(), given.fetch(B, 0, **asked), NOW)
+    assert given.did(done, effects.RespondFetch)
 
 
 def test_f6_nothing_asked_for_and_errors_are_answered_at_once() -> None:
     nothing = replace(given.fetch(B, 0), partitions=())
-    assert given.did(step(given.leading(), nothing, NOW)) == [do.RespondFetch(500, ())]
+    assert given.did(step(given.leading(), nothing, NOW)) == [effects.RespondFetch(500, ())]
     (wrong,) = given.did(step(given.leading(), given.fetch(B, 9), NOW))
     assert wrong.results[0].error is Error.OFFSET_OUT_OF_RANGE
 
@@ -220,7 +222,7 @@ def test_f6_nothing_asked_for_and_errors_are_answered_at_once() -> None:
 def test_f6_a_leader_that_ceases_to_lead_answers_what_is_parked() -> None:
     leader = given.leading()
     step(leader, given.fetch(B, 0), NOW)
-    (answer,) = given.did(step(leader, given.leader_and_isr(B, 1), NOW), do.RespondFetch)
+    (answer,) = given.did(step(leader, given.leader_and_isr(B, 1), NOW), effects.RespondFetch)
     assert answer.results[0].error is Error.NOT_LEADER_OR_FOLLOWER
 
 
@@ -228,16 +230,16 @@ def test_f6_a_partition_that_is_asked_for_twice_is_answered_once() -> None:
     leader = given.leading()
     twice = given.fetch(B, 0)
     step(leader, replace(twice, partitions=twice.partitions * 2), NOW)
-    effects = step(leader, given.produce(acks=1), NOW)
-    assert len(given.did(effects, do.RespondFetch)) == 1
+    done = step(leader, given.produce(acks=1), NOW)
+    assert len(given.did(done, effects.RespondFetch)) == 1
     assert (leader.delayed, leader.watchers) == ({}, {})
 
 
 def test_f6_an_abandoned_fetch_is_never_answered() -> None:
     leader = given.leading()
     step(leader, given.fetch(B, 0), NOW)
-    step(leader, told.RequestAbandoned(500), NOW)
-    assert not given.did(step(leader, given.produce(), NOW), do.RespondFetch)
+    step(leader, events.RequestAbandoned(500), NOW)
+    assert not given.did(step(leader, given.produce(), NOW), effects.RespondFetch)
     assert not given.did(step(leader, TimerFired(DelayedOperationExpired(500)), NOW))
 
 
@@ -246,8 +248,8 @@ def test_f7_followers_read_to_the_log_end_and_consumers_to_the_high_watermark(
     reader: int, end: int
 ) -> None:
     leader = given.leading(records=10, high_watermark=4)
-    (answer,) = given.did(step(leader, given.fetch(reader, 2), NOW), do.RespondFetch)
-    assert answer.results[0].records == do.LogSlice(2, end, 1_048_576)
+    (answer,) = given.did(step(leader, given.fetch(reader, 2), NOW), effects.RespondFetch)
+    assert answer.results[0].records == effects.LogSlice(2, end, 1_048_576)
 
 
 def test_f12_a_broker_that_is_no_replica_gets_nothing_and_moves_nothing() -> None:
@@ -269,8 +271,8 @@ def test_f8_records_that_do_not_continue_the_log_are_never_appended(
 ) -> None:
     follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
     before = given.of(follower)
-    effects = step(follower, given.fetch_answer(follower, *bases, high_watermark=3), NOW)
-    assert not given.did(effects, do.AppendToLog)
+    done = step(follower, given.fetch_answer(follower, *bases, high_watermark=3), NOW)
+    assert not given.did(done, effects.AppendToLog)
     assert given.of(follower) == before
     assert _state(follower) == Delayed(NOW + 1_000, Fetching())
 
@@ -290,7 +292,9 @@ def _out_of_range(
     end = given.of(follower).log.end_offset
     answer = given.fetch_answer(follower, error=Error.OFFSET_OUT_OF_RANGE)
     assert given.did(step(follower, answer, NOW)) == [
-        do.SendListOffsets(LEADER_OF_A, given.in_flight(follower), (told.OffsetAsked(T, -1, 0),))
+        effects.SendListOffsets(
+            LEADER_OF_A, given.in_flight(follower), (events.OffsetAsked(T, -1, 0),)
+        )
     ]
     return follower
 
@@ -298,31 +302,31 @@ def _out_of_range(
 def test_f9_behind_the_leaders_log_start_all_is_dropped_and_begins_there() -> None:
     follower = _out_of_range(end=3)
     (earliest,) = given.did(step(follower, given.offsets_answer(follower, 90), NOW))
-    assert isinstance(earliest, do.SendListOffsets)
-    assert earliest.partitions == (told.OffsetAsked(T, -2, 0),)
+    assert isinstance(earliest, effects.SendListOffsets)
+    assert earliest.partitions == (events.OffsetAsked(T, -2, 0),)
     assert _state(follower) == OutOfRange(asks_earliest=True)
-    effects = given.did(step(follower, given.offsets_answer(follower, 40), NOW))
-    assert effects[:2] == [
-        do.TruncateFullyAndStartAt(T, 40),
-        do.WriteLeaderEpochCheckpoint(T, ()),
+    done = given.did(step(follower, given.offsets_answer(follower, 40), NOW))
+    assert done[:2] == [
+        effects.TruncateFullyAndStartAt(T, 40),
+        effects.WriteLeaderEpochCheckpoint(T, ()),
     ]
     log = given.of(follower).log
     assert (log.start_offset, log.end_offset, given.of(follower).high_watermark) == (40, 40, 40)
-    assert effects[2].partitions[0].fetch_offset == 40
+    assert done[2].partitions[0].fetch_offset == 40
 
 
 def test_f10_b1_a_log_longer_than_the_leaders_is_cut_to_it() -> None:
     follower = _out_of_range(end=9)
     truncated, fetch = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
-    assert truncated == do.TruncateLog(T, 5)
+    assert truncated == effects.TruncateLog(T, 5)
     assert fetch.partitions[0].fetch_offset == 5
 
 
 def test_f10_b1_a_leader_that_ends_before_the_own_log_start_leaves_nothing_of_it() -> None:
     follower = _out_of_range(end=9, start=7)
-    effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
-    assert effects[0] == do.TruncateFullyAndStartAt(T, 5)
-    assert effects[-1].partitions[0].fetch_offset == 5
+    done = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert done[0] == effects.TruncateFullyAndStartAt(T, 5)
+    assert done[-1].partitions[0].fetch_offset == 5
 
 
 @pytest.mark.parametrize("generation", ["0.8", "0.10", "0.11"])
@@ -330,17 +334,17 @@ def test_a5_up_to_1_1_a_leader_that_is_behind_halts_the_follower(generation: str
     """Unclean elections are off, so it cannot be: to truncate would lose what is committed."""
     follower = _out_of_range(end=9, generation=generation, unclean_leader_election_enable=False)
     before = given.of(follower)
-    effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
-    assert isinstance(effects[0], do.Halt)
-    assert "t-0: log truncation is not allowed" in effects[0].reason
+    done = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert isinstance(done[0], effects.Halt)
+    assert "t-0: log truncation is not allowed" in done[0].reason
     assert given.of(follower) == before
 
 
 @pytest.mark.parametrize("generation", ["0.8", "0.10", "0.11"])
 def test_a5_where_unclean_elections_are_on_it_truncates(generation: str) -> None:
     follower = _out_of_range(end=9, generation=generation, unclean_leader_election_enable=True)
-    effects = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
-    assert effects[0] == do.TruncateLog(T, 5)
+    done = given.did(step(follower, given.offsets_answer(follower, 5), NOW))
+    assert done[0] == effects.TruncateLog(T, 5)
 
 
 def test_f10_b2_where_the_leader_has_grown_past_the_log_nothing_is_cut() -> None:
@@ -348,7 +352,7 @@ def test_f10_b2_where_the_leader_has_grown_past_the_log_nothing_is_cut() -> None
     before = given.of(follower)
     step(follower, given.offsets_answer(follower, 12), NOW)
     (fetch,) = given.did(step(follower, given.offsets_answer(follower, 0), NOW))
-    assert isinstance(fetch, do.SendFetch)
+    assert isinstance(fetch, effects.SendFetch)
     assert fetch.partitions[0].fetch_offset == 9
     assert given.of(follower) == before
 
@@ -366,9 +370,9 @@ def test_f10_b2_where_the_leader_has_grown_past_the_log_nothing_is_cut() -> None
 def test_f11_after_most_errors_the_same_is_tried_again_later(error: Error) -> None:
     follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
     before = given.of(follower)
-    effects = step(follower, given.fetch_answer(follower, 3, error=error), NOW)
-    backoff = do.SetTimer(told.FetcherBackoffOver(LEADER_OF_A), 1_000)
-    assert given.did(effects) == [backoff]
+    done = step(follower, given.fetch_answer(follower, 3, error=error), NOW)
+    backoff = effects.SetTimer(events.FetcherBackoffOver(LEADER_OF_A), 1_000)
+    assert given.did(done) == [backoff]
     assert given.of(follower) == before
     assert _state(follower) == Delayed(NOW + 1_000, Fetching())
 
@@ -376,9 +380,9 @@ def test_f11_after_most_errors_the_same_is_tried_again_later(error: Error) -> No
 def test_f11_a_fenced_epoch_ends_the_following_until_the_controller_speaks() -> None:
     follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
     answer = given.fetch_answer(follower, error=Error.FENCED_LEADER_EPOCH)
-    assert do.CloseFetcher(LEADER_OF_A) in step(follower, answer, NOW)
+    assert effects.CloseFetcher(LEADER_OF_A) in step(follower, answer, NOW)
     assert follower.fetchers == {}
     (asked,) = given.did(
-        step(follower, given.leader_and_isr(B, 1), NOW), do.SendOffsetForLeaderEpoch
+        step(follower, given.leader_and_isr(B, 1), NOW), effects.SendOffsetForLeaderEpoch
     )
-    assert asked.partitions == (told.EpochAsked(T, 0, 1),)
+    assert asked.partitions == (events.EpochAsked(T, 0, 1),)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import epochs as epoch_cache
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.follower.replica_fetcher import Delayed, Fetching
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,
 )
-from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.fetcher import Delayed, Fetching
-from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.model import EpochEntry, LeaderAndIsr
+from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
@@ -38,20 +37,20 @@ def test_i5_only_on_0_8_too_many_messages_behind_is_out_of_sync(
 ) -> None:
     leader = given.leading(generation, isr=(A, B), records=behind)
     step(leader, given.fetch(B, 0), NOW)
-    effects = step(leader, told.TimerFired(told.IsrExpiration()), LATER)
-    assert bool(given.did(effects, do.Coordinate)) == leaves
+    done = step(leader, events.TimerFired(events.IsrExpiration()), LATER)
+    assert bool(given.did(done, effects.Coordinate)) == leaves
 
 
 def test_i5_one_that_has_not_fetched_from_this_leader_yet_is_not_behind() -> None:
     leader = given.leading("0.8", isr=(A, B), records=9_000)
-    effects = step(leader, told.TimerFired(told.IsrExpiration()), LATER)
-    assert not given.did(effects, do.Coordinate)
+    done = step(leader, events.TimerFired(events.IsrExpiration()), LATER)
+    assert not given.did(done, effects.Coordinate)
 
 
 def test_i5_on_0_8_time_counts_as_well() -> None:
     leader = given.leading("0.8", isr=(A, B))
-    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 10_001)
-    assert given.did(effects, do.Coordinate)
+    done = step(leader, events.TimerFired(events.IsrExpiration()), NOW + 10_001)
+    assert given.did(done, effects.Coordinate)
 
 
 # --- A6: 0.8 is 0.8.2 --------------------------------------------------------------------------
@@ -64,18 +63,18 @@ def test_a6_on_0_8_who_fetches_at_all_is_not_stuck(generation: str, leaves: bool
     for number in range(1, 4):
         step(leader, given.fetch(B, number), NOW + number * 5_000)
         step(leader, given.produce(request=number), NOW + number * 5_000)
-    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 16_000)
-    assert bool(given.did(effects, do.Coordinate)) == leaves
+    done = step(leader, events.TimerFired(events.IsrExpiration()), NOW + 16_000)
+    assert bool(given.did(done, effects.Coordinate)) == leaves
 
 
 @pytest.mark.parametrize(("generation", "every_ms"), [("0.8", 10_000), ("0.10", 5_000)])
 def test_a6_on_0_8_replicas_are_looked_at_every_full_lag_time(
     generation: str, every_ms: int
 ) -> None:
-    timer = do.SetTimer(told.IsrExpiration(), every_ms)
+    timer = effects.SetTimer(events.IsrExpiration(), every_ms)
     assert timer in begin(given.broker(generation))
     leader = given.leading(generation)
-    assert timer in step(leader, told.TimerFired(told.IsrExpiration()), NOW)
+    assert timer in step(leader, events.TimerFired(events.IsrExpiration()), NOW)
 
 
 @pytest.mark.parametrize(("generation", "high_watermark"), [("0.8", 4), ("0.10", 2)])
@@ -100,11 +99,11 @@ def test_a6_on_0_8_the_high_watermark_waits_for_the_isr_alone(
 def test_a6_on_0_8_the_controller_learns_nothing_of_isr_changes(
     generation: str, reports: bool
 ) -> None:
-    timers = [e.timer for e in begin(given.broker(generation)) if isinstance(e, do.SetTimer)]
-    assert (told.IsrChangePropagation() in timers) == reports
+    timers = [e.timer for e in begin(given.broker(generation)) if isinstance(e, effects.SetTimer)]
+    assert (events.IsrChangePropagation() in timers) == reports
     leader = given.leading(generation, isr=(A, B))
     (asked,) = given.did(
-        step(leader, told.TimerFired(told.IsrExpiration()), NOW + 40_000), do.Coordinate
+        step(leader, events.TimerFired(events.IsrExpiration()), NOW + 40_000), effects.Coordinate
     )
     written = LeaderAndIsrWritten(T, asked.request.state, False)  # type: ignore[union-attr]
     step(leader, written, NOW + 40_000)
@@ -113,33 +112,33 @@ def test_a6_on_0_8_the_controller_learns_nothing_of_isr_changes(
 
 def test_a6_on_0_8_acks_2_waits_for_two_replicas_of_the_isr() -> None:
     leader = given.leading("0.8")
-    assert not given.did(step(leader, given.produce(acks=2), NOW), do.RespondProduce)
-    effects = step(leader, given.fetch(C, 1), NOW)
-    answer = do.RespondProduce(1, 2, (do.ProducedPartition(T, Error.NONE, 0, 0),))
-    assert given.did(effects, do.RespondProduce) == [answer]
+    assert not given.did(step(leader, given.produce(acks=2), NOW), effects.RespondProduce)
+    done = step(leader, given.fetch(C, 1), NOW)
+    answer = effects.RespondProduce(1, 2, (effects.ProducedPartition(T, Error.NONE, 0, 0),))
+    assert given.did(done, effects.RespondProduce) == [answer]
     assert given.of(leader).high_watermark == 0  # B still has nothing
 
 
 def test_a6_on_0_8_a_replica_outside_the_isr_does_not_count_for_acks_2() -> None:
     leader = given.leading("0.8", isr=(A, B), records=1, high_watermark=1)
     step(leader, given.produce(acks=2), NOW)
-    assert not given.did(step(leader, given.fetch(C, 2), NOW), do.RespondProduce)
-    assert given.did(step(leader, given.fetch(B, 2), NOW), do.RespondProduce)
+    assert not given.did(step(leader, given.fetch(C, 2), NOW), effects.RespondProduce)
+    assert given.did(step(leader, given.fetch(B, 2), NOW), effects.RespondProduce)
 
 
 def test_a6_on_0_8_acks_3_runs_out_of_time_where_the_isr_is_smaller() -> None:
     leader = given.leading("0.8", isr=(A, B))
     step(leader, given.produce(acks=3), NOW)
     step(leader, given.fetch(B, 1), NOW)
-    expired = told.TimerFired(told.DelayedOperationExpired(1))
-    (answer,) = given.did(step(leader, expired, NOW + 30_000), do.RespondProduce)
+    expired = events.TimerFired(events.DelayedOperationExpired(1))
+    (answer,) = given.did(step(leader, expired, NOW + 30_000), effects.RespondProduce)
     assert answer.results[0].error is Error.REQUEST_TIMED_OUT  # type: ignore[union-attr]
 
 
 def test_a6_on_0_8_any_acks_below_zero_are_all() -> None:
     leader = given.leading("0.8", isr=(A, B))
     step(leader, given.produce(acks=-2), NOW)
-    (answer,) = given.did(step(leader, given.fetch(B, 1), NOW), do.RespondProduce)
+    (answer,) = given.did(step(leader, given.fetch(B, 1), NOW), effects.RespondProduce)
     assert answer.results[0].error is Error.NONE  # type: ignore[union-attr]
 
 
@@ -153,7 +152,7 @@ def test_i5_every_burst_shrinks_the_isr_and_expands_it_again_on_0_8(
     world = cluster(generation, (A, B), replica_lag_max_messages=3)
     before = world.service.states[T].version
     for burst in range(3):
-        slow = world.hold(told.FetchResponded, source=A, target=B)
+        slow = world.hold(events.FetchResponded, source=A, target=B)
         for number in range(5):
             world.produce(f"m{burst}-{number}", acks=1)
         world.advance(10_000)
@@ -183,20 +182,22 @@ def test_i5_every_burst_shrinks_the_isr_and_expands_it_again_on_0_8(
 def test_e5_the_answer_names_the_largest_epoch_up_to_the_one_asked_for(
     asked: int, answer: tuple[int, int]
 ) -> None:
-    assert epoch_cache.largest_epoch_up_to(EPOCHS, asked, 12) == answer
+    assert leader_epoch_file_cache.largest_epoch_up_to(EPOCHS, asked, 12) == answer
 
 
 def test_e5_a_log_without_epochs_knows_none() -> None:
-    assert epoch_cache.largest_epoch_up_to((), 0, 12) == (-1, -1)
-    assert epoch_cache.largest_epoch_up_to((), -1, 12) == (-1, -1)
+    assert leader_epoch_file_cache.largest_epoch_up_to((), 0, 12) == (-1, -1)
+    assert leader_epoch_file_cache.largest_epoch_up_to((), -1, 12) == (-1, -1)
 
 
 @pytest.mark.parametrize(("generation", "named"), [("0.11", -1), ("2.0", 0), ("2.1", 0)])
 def test_e5_a_leader_names_the_epoch_from_2_0_on(generation: str, named: int) -> None:
     leader = given.leading(generation, records=3)
-    asked = told.OffsetForLeaderEpochRequested(7, (told.EpochAsked(T, 0),))
-    result = do.EpochEndOffsetResult(T, Error.NONE, 3, named)
-    assert given.did(step(leader, asked, NOW)) == [do.RespondOffsetForLeaderEpoch(7, (result,))]
+    asked = events.OffsetForLeaderEpochRequested(7, (events.EpochAsked(T, 0),))
+    result = effects.EpochEndOffsetResult(T, Error.NONE, 3, named)
+    assert given.did(step(leader, asked, NOW)) == [
+        effects.RespondOffsetForLeaderEpoch(7, (result,))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,9 @@ def test_e5_a_leader_names_the_epoch_from_2_0_on(generation: str, named: int) ->
 def test_e5_histories_meet_where_the_first_of_the_two_ends_a_common_epoch(
     leaders: tuple[int, int], point: tuple[int, bool]
 ) -> None:
-    found = epoch_cache.meeting_point(EPOCHS, 12, epoch_cache.EpochEnd(*leaders))
+    found = leader_epoch_file_cache.meeting_point(
+        EPOCHS, 12, leader_epoch_file_cache.EpochEnd(*leaders)
+    )
     assert found == point
 
 
@@ -222,22 +225,22 @@ def test_e5_a_follower_cuts_and_asks_again_until_the_histories_meet() -> None:
     """The leader has (0, 0), (2, 4), (5, 5)."""
     log = {"end": 9, "high_watermark": 2, "epochs": {0: 0, 1: 3, 3: 6}}
     follower = given.following("2.0", epoch=6, **log)
-    effects = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
+    done = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
     assert given.of(follower).log.end_offset == 6
-    (again,) = given.did(effects, do.SendOffsetForLeaderEpoch)
-    assert again.partitions == (told.EpochAsked(T, 1, 6),)
-    effects = step(follower, given.epochs_answer(follower, 4, leader_epoch=0), NOW)
+    (again,) = given.did(done, effects.SendOffsetForLeaderEpoch)
+    assert again.partitions == (events.EpochAsked(T, 1, 6),)
+    done = step(follower, given.epochs_answer(follower, 4, leader_epoch=0), NOW)
     assert given.of(follower).log.end_offset == 3
     assert given.of(follower).log.epochs == ((0, 0),)
-    (fetch,) = given.did(effects, do.SendFetch)
+    (fetch,) = given.did(done, effects.SendFetch)
     assert fetch.partitions[0].fetch_offset == 3
 
 
 def test_e5_on_0_11_the_same_answer_ends_the_truncation_too_early() -> None:
     follower = given.following("0.11", epoch=6, end=9, high_watermark=2, epochs={0: 0, 1: 3, 3: 6})
-    effects = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
+    done = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
     assert given.of(follower).log.end_offset == 5
-    assert given.did(effects, do.SendFetch)
+    assert given.did(done, effects.SendFetch)
 
 
 def test_e5_an_epoch_that_the_leader_cannot_know_leaves_the_high_watermark() -> None:
@@ -250,28 +253,30 @@ def test_e5_an_epoch_in_which_the_follower_led_and_wrote_nothing_is_forgotten() 
     """Else it would ask for it again and again: no truncation reaches an epoch without records."""
     follower = given.broker("2.0", given.stored(9, 2, epochs={0: 0, 3: 9}))
     step(follower, given.leader_and_isr(B, 6), NOW)
-    effects = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
+    done = step(follower, given.epochs_answer(follower, 5, leader_epoch=2), NOW)
     assert given.of(follower).log.epochs == ((0, 0),)
-    assert do.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)) in effects
-    (again,) = given.did(effects, do.SendOffsetForLeaderEpoch)
-    assert again.partitions == (told.EpochAsked(T, 0, 6),)
+    assert effects.WriteLeaderEpochCheckpoint(T, (EpochEntry(0, 0),)) in done
+    (again,) = given.did(done, effects.SendOffsetForLeaderEpoch)
+    assert again.partitions == (events.EpochAsked(T, 0, 6),)
 
 
 def test_e5_from_2_0_a_leader_notes_its_epoch_before_its_first_record() -> None:
     leader = given.broker("2.0", given.stored(3, 0, epochs={0: 0}))
-    effects = step(leader, given.leader_and_isr(A, 5), NOW)
+    done = step(leader, given.leader_and_isr(A, 5), NOW)
     entries = (EpochEntry(0, 0), EpochEntry(5, 3))
-    assert do.WriteLeaderEpochCheckpoint(T, entries) in effects
-    effects = step(leader, given.produce(), NOW)
-    assert not given.did(effects, do.WriteLeaderEpochCheckpoint)
+    assert effects.WriteLeaderEpochCheckpoint(T, entries) in done
+    done = step(leader, given.produce(), NOW)
+    assert not given.did(done, effects.WriteLeaderEpochCheckpoint)
     assert given.of(leader).log.epochs == entries
 
 
 def test_e5_an_epoch_in_which_nothing_was_written_makes_room_for_the_next() -> None:
-    noted = epoch_cache.assign(EPOCHS, 6, 12)
+    noted = leader_epoch_file_cache.assign(EPOCHS, 6, 12)
     assert noted == (*EPOCHS, (6, 12))
-    assert epoch_cache.assign(noted, 8, 12) == (*EPOCHS, (8, 12))
-    assert epoch_cache.assign(noted, 4, 12) == EPOCHS  # a record of an older epoch came instead
+    assert leader_epoch_file_cache.assign(noted, 8, 12) == (*EPOCHS, (8, 12))
+    assert (
+        leader_epoch_file_cache.assign(noted, 4, 12) == EPOCHS
+    )  # a record of an older epoch came instead
 
 
 @pytest.mark.parametrize(
@@ -283,11 +288,11 @@ def test_e5_a_follower_whose_leader_stays_truncates_where_it_missed_an_epoch(
 ) -> None:
     """KAFKA-7164; from 2.1 on after every epoch, since its requests must name it."""
     follower = given.fetching(generation, end=5, high_watermark=2, epochs={0: 0})
-    effects = step(follower, given.leader_and_isr(B, epoch), NOW)
-    asked = given.did(effects, do.SendOffsetForLeaderEpoch)
+    done = step(follower, given.leader_and_isr(B, epoch), NOW)
+    asked = given.did(done, effects.SendOffsetForLeaderEpoch)
     assert bool(asked) == truncates
     if truncates:
-        assert asked[0].partitions == (told.EpochAsked(T, 0, epoch),)
+        assert asked[0].partitions == (events.EpochAsked(T, 0, epoch),)
 
 
 def _fast_failover(generation: str, *, writes: bool) -> World:
@@ -295,7 +300,7 @@ def _fast_failover(generation: str, *, writes: bool) -> World:
     world = cluster(generation, (A, B), unclean_leader_election_enable=True)
     world.produce("m0")
     world.advance(6_000)
-    slow = world.hold(told.FetchResponded, source=A, target=B)
+    slow = world.hold(events.FetchResponded, source=A, target=B)
     world.produce("a1", acks=1)
     world.produce("a2", acks=1)
     world.run()
@@ -350,19 +355,19 @@ def _in_epoch_5(generation: str, leader: int = A) -> given.Broker:
     return one
 
 
-def _fetch(replica: int, believed: int) -> told.FetchRequested:
-    asked = told.FetchedPartition(T, 1, 1_000, log_start_offset=0, current_leader_epoch=believed)
-    return told.FetchRequested(7, replica, 0, 1, (asked,))
+def _fetch(replica: int, believed: int) -> events.FetchRequested:
+    asked = events.FetchedPartition(T, 1, 1_000, log_start_offset=0, current_leader_epoch=believed)
+    return events.FetchRequested(7, replica, 0, 1, (asked,))
 
 
 @fencing
-@pytest.mark.parametrize("replica", [told.CONSUMER, B])
+@pytest.mark.parametrize("replica", [events.CONSUMER, B])
 def test_e6_a_fetch_in_another_leader_epoch_is_refused(
     generation: str, believed: int, error: Error, replica: int
 ) -> None:
     leader = _in_epoch_5(generation)
-    effects = step(leader, _fetch(replica, believed), NOW)
-    (answer,) = given.did(effects, do.RespondFetch)
+    done = step(leader, _fetch(replica, believed), NOW)
+    (answer,) = given.did(done, effects.RespondFetch)
     assert answer.results[0].error is error
     if replica == B:
         assert given.remote(leader, B) == (1 if error is Error.NONE else -1)
@@ -372,17 +377,17 @@ def test_e6_a_fetch_in_another_leader_epoch_is_refused(
 def test_e6_the_end_of_an_epoch_is_refused_to_one_in_another_leader_epoch(
     generation: str, believed: int, error: Error
 ) -> None:
-    asked = told.OffsetForLeaderEpochRequested(7, (told.EpochAsked(T, 0, believed),))
+    asked = events.OffsetForLeaderEpochRequested(7, (events.EpochAsked(T, 0, believed),))
     (answer,) = given.did(step(_in_epoch_5(generation), asked, NOW))
     assert answer.results[0].error is error
 
 
 @fencing
-@pytest.mark.parametrize("timestamp", [told.EARLIEST_TIMESTAMP, told.LATEST_TIMESTAMP, 1])
+@pytest.mark.parametrize("timestamp", [events.EARLIEST_TIMESTAMP, events.LATEST_TIMESTAMP, 1])
 def test_e6_offsets_are_refused_to_one_in_another_leader_epoch(
     generation: str, believed: int, error: Error, timestamp: int
 ) -> None:
-    asked = told.ListOffsetsRequested(7, -1, (told.OffsetAsked(T, timestamp, believed),))
+    asked = events.ListOffsetsRequested(7, -1, (events.OffsetAsked(T, timestamp, believed),))
     (answer,) = given.did(step(_in_epoch_5(generation), asked, NOW))
     assert answer.results[0].error is error
 
@@ -397,15 +402,15 @@ def test_e6_offsets_are_refused_to_one_in_another_leader_epoch(
 )
 def test_e6_a_follower_says_first_which_epoch_is_wrong(believed: int, error: Error) -> None:
     follower = _in_epoch_5("2.1", leader=B)
-    (answer,) = given.did(step(follower, _fetch(told.CONSUMER, believed), NOW))
+    (answer,) = given.did(step(follower, _fetch(events.CONSUMER, believed), NOW))
     assert answer.results[0].error is error
 
 
 def test_e6_offsets_are_told_with_their_epochs() -> None:
     leader = _in_epoch_5("2.1")
     found = []
-    for timestamp in (told.EARLIEST_TIMESTAMP, told.LATEST_TIMESTAMP):
-        asked = told.ListOffsetsRequested(7, -1, (told.OffsetAsked(T, timestamp),))
+    for timestamp in (events.EARLIEST_TIMESTAMP, events.LATEST_TIMESTAMP):
+        asked = events.ListOffsetsRequested(7, -1, (events.OffsetAsked(T, timestamp),))
         (answer,) = given.did(step(leader, asked, NOW))
         found += [(one.offset, one.leader_epoch) for one in answer.results]
     assert found == [(0, 0), (3, 5)]
@@ -421,12 +426,12 @@ def test_e6_a_parked_fetch_of_an_old_epoch_is_refused_when_its_leader_hears_of_t
     None
 ):
     leader = _in_epoch_5("2.1")
-    asked = told.FetchedPartition(T, 3, 1_000, log_start_offset=0, current_leader_epoch=5)
+    asked = events.FetchedPartition(T, 3, 1_000, log_start_offset=0, current_leader_epoch=5)
     assert not given.did(
-        step(leader, told.FetchRequested(7, C, 500, 1, (asked,)), NOW), do.RespondFetch
+        step(leader, events.FetchRequested(7, C, 500, 1, (asked,)), NOW), effects.RespondFetch
     )
-    effects = step(leader, given.leader_and_isr(A, 6, (A,), version=1), NOW)
-    (answer,) = given.did(effects, do.RespondFetch)
+    done = step(leader, given.leader_and_isr(A, 6, (A,), version=1), NOW)
+    (answer,) = given.did(done, effects.RespondFetch)
     assert answer.results[0].error is Error.FENCED_LEADER_EPOCH
 
 
@@ -445,14 +450,14 @@ def _consumer_past_the_end(generation: str) -> tuple[World, Error, list[int]]:
     for name in ("n2", "n3", "n4"):
         world.produce(name)
     world.run()
-    asked = told.FetchedPartition(T, 3, 1_000, current_leader_epoch=1)
-    world.tell(B, told.FetchRequested(9_001, told.CONSUMER, 0, 1, (asked,)))
+    asked = events.FetchedPartition(T, 3, 1_000, current_leader_epoch=1)
+    world.tell(B, events.FetchRequested(9_001, events.CONSUMER, 0, 1, (asked,)))
     epoch = world.service.states[T].leader_epoch
-    ask = told.OffsetForLeaderEpochRequested(9_002, (told.EpochAsked(T, 1, epoch),))
+    ask = events.OffsetForLeaderEpochRequested(9_002, (events.EpochAsked(T, 1, epoch),))
     world.tell(B, ask)
     (fetched,), (ended,) = world.answers[9_001], world.answers[9_002]
-    assert isinstance(fetched, do.RespondFetch)
-    assert isinstance(ended, do.RespondOffsetForLeaderEpoch)
+    assert isinstance(fetched, effects.RespondFetch)
+    assert isinstance(ended, effects.RespondOffsetForLeaderEpoch)
     return world, fetched.results[0].error, [one.end_offset for one in ended.results]
 
 
@@ -501,11 +506,11 @@ def test_a7_on_4_0_a_follower_at_the_leaders_end_is_in_sync_whatever_the_time(
 ) -> None:
     leader = given.leading(generation, isr=(A, B), records=3)
     step(leader, given.fetch(B, 3), NOW)
-    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 40_000)
-    assert bool(given.did(effects, do.Coordinate)) == leaves
+    done = step(leader, events.TimerFired(events.IsrExpiration()), NOW + 40_000)
+    assert bool(given.did(done, effects.Coordinate)) == leaves
     step(leader, given.produce(acks=1), NOW + 40_000)
-    effects = step(leader, told.TimerFired(told.IsrExpiration()), NOW + 40_000)
-    assert bool(given.did(effects, do.Coordinate)) == (not leaves)  # now it is behind
+    done = step(leader, events.TimerFired(events.IsrExpiration()), NOW + 40_000)
+    assert bool(given.did(done, effects.Coordinate)) == (not leaves)  # now it is behind
 
 
 @pytest.mark.parametrize(

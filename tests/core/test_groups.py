@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.committed import (
-    OFFSETS_TOPIC,
-    Committed,
-    Position,
-    partition_of,
-    with_committed,
-)
-from neaptide.clusters.broker.replication.coordination import CreateTopic
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OFFSETS_TOPIC,
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+    partition_for,
+    with_committed,
+)
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import CreateTopic
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -29,172 +29,176 @@ G = TopicPartition(OFFSETS_TOPIC, 0)
 LIVE = tuple(BrokerRegistration(number, ()) for number in (A, B, C))
 
 
-def _state(leader: int, epoch: int, isr: tuple[int, ...]) -> told.PartitionState:
-    return told.PartitionState(
+def _state(leader: int, epoch: int, isr: tuple[int, ...]) -> events.PartitionState:
+    return events.PartitionState(
         G, LeaderAndIsr(leader, epoch, isr, 1, epoch), (A, B, C), {"min.insync.replicas": "2"}
     )
 
 
 def _lead(
     one: Broker, leader: int = A, epoch: int = 0, isr: tuple[int, ...] = (A, B, C)
-) -> tuple[do.Effect, ...]:
+) -> tuple[Effect, ...]:
     """The controller names a leader of the groups' partition, and all brokers hear of it."""
     state = _state(leader, epoch, isr)
-    step(one, told.UpdateMetadataRequested(1, C, 1, (state,), LIVE, 1), NOW)
-    return step(one, told.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, 1), NOW)
+    return step(one, events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
 
 
 def _coordinator(
     isr: tuple[int, ...] = (A, B, C), generation: str = "2.1", **settings: object
 ) -> Broker:
     one = broker(generation, None, **settings)
-    assert did(_lead(one, isr=isr), do.ReadPositions) == [do.ReadPositions(G)]
-    step(one, told.PositionsRead(G, {}), NOW)
+    assert did(_lead(one, isr=isr), effects.ReadCommittedOffsets) == [
+        effects.ReadCommittedOffsets(G)
+    ]
+    step(one, events.CommittedOffsetsRead(G, {}), NOW)
     return one
 
 
-def _commit(offset: int, group: str = "g", generation_id: int = -1) -> told.OffsetCommitRequested:
-    committed = (Committed(group, T, Position(offset)),)
-    batch = told.ProducedBatch(1, 100, committed)
-    return told.OffsetCommitRequested(7, group, generation_id, committed, batch)
+def _commit(offset: int, group: str = "g", generation_id: int = -1) -> events.OffsetCommitRequested:
+    committed = (OffsetCommitRecord(group, T, OffsetAndMetadata(offset)),)
+    batch = events.ProducedBatch(1, 100, committed)
+    return events.OffsetCommitRequested(7, group, generation_id, committed, batch)
 
 
-def _replicate(one: Broker, end: int) -> tuple[do.Effect, ...]:
+def _replicate(one: Broker, end: int) -> tuple[Effect, ...]:
     """B and C have all before `end`."""
-    effects: tuple[do.Effect, ...] = ()
+    done: tuple[Effect, ...] = ()
     for replica in (B, C):
-        asked = told.FetchedPartition(G, end, 1 << 20)
-        effects += step(one, told.FetchRequested(500 + replica, replica, 0, 0, (asked,)), NOW)
-    return effects
+        asked = events.FetchedPartition(G, end, 1 << 20)
+        done += step(one, events.FetchRequested(500 + replica, replica, 0, 0, (asked,)), NOW)
+    return done
 
 
-def _answers(effects: tuple[do.Effect, ...]) -> list[do.Effect]:
-    return did(effects, do.RespondOffsetCommit)
+def _answers(done: tuple[Effect, ...]) -> list[Effect]:
+    return did(done, effects.RespondOffsetCommit)
 
 
-def _position(one: Broker, group: str = "g") -> do.RespondOffsetFetch:
-    [answer] = did(step(one, told.OffsetFetchRequested(9, group, (T,)), NOW))
-    assert isinstance(answer, do.RespondOffsetFetch)
+def _position(one: Broker, group: str = "g") -> effects.RespondOffsetFetch:
+    [answer] = did(step(one, events.OffsetFetchRequested(9, group, (T,)), NOW))
+    assert isinstance(answer, effects.RespondOffsetFetch)
     return answer
 
 
-def _found(offset: int) -> do.RespondOffsetFetch:
-    return do.RespondOffsetFetch(9, Error.NONE, ((T, Position(offset)),))
+def _found(offset: int) -> effects.RespondOffsetFetch:
+    return effects.RespondOffsetFetch(9, Error.NONE, ((T, OffsetAndMetadata(offset)),))
 
 
 # As a JVM gives them: Math.abs(group.hashCode()) % 50.
 @pytest.mark.parametrize(("group", "partition"), [("g", 3), ("", 0), ("my-group", 12)])
 def test_g1_a_group_belongs_to_the_partition_of_its_hash(group: str, partition: int) -> None:
-    assert partition_of(group, 50) == TopicPartition(OFFSETS_TOPIC, partition)
+    assert partition_for(group, 50) == TopicPartition(OFFSETS_TOPIC, partition)
 
 
 def test_g1_the_coordinator_leads_the_groups_partition() -> None:
     one = _coordinator()
-    asked = told.FindCoordinatorRequested(5, "g")
-    assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, A)]
+    asked = events.FindCoordinatorRequested(5, "g")
+    assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, A)]
     _lead(one, leader=B, epoch=1)
-    assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, B)]
+    assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, B)]
 
 
 def _told_of(one: Broker, numbers: range, leader: int = A, offsets_partitions: int = 50) -> None:
     """The controller has told of some partitions of the groups' topic."""
     states = tuple(
-        told.PartitionState(
+        events.PartitionState(
             TopicPartition(OFFSETS_TOPIC, number), LeaderAndIsr(leader, 0, (A,), 1, 0), (A,), {}
         )
         for number in numbers
     )
-    step(one, told.UpdateMetadataRequested(1, C, 1, states, LIVE, offsets_partitions), NOW)
-    step(one, told.LeaderAndIsrRequested(1, C, 1, states, LIVE), NOW)
+    step(one, events.UpdateMetadataRequested(1, C, 1, states, LIVE, offsets_partitions), NOW)
+    step(one, events.LeaderAndIsrRequested(1, C, 1, states, LIVE), NOW)
     for state in states:
-        step(one, told.PositionsRead(state.partition, {}), NOW)
+        step(one, events.CommittedOffsetsRead(state.partition, {}), NOW)
 
 
 def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_told() -> None:
     """7 of 50 are known, and the group belongs to number 12."""
     one = broker("2.1", None)
-    asked = told.FindCoordinatorRequested(5, "my-group")
-    unknown = do.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    asked = events.FindCoordinatorRequested(5, "my-group")
+    unknown = effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
     _told_of(one, range(7))
     assert did(step(one, asked, NOW)) == [unknown]
-    refused = do.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
+    refused = effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
     assert did(step(one, _commit(3, "my-group"), NOW)) == [refused]
     assert _position(one, "my-group").error is Error.NOT_COORDINATOR
     _told_of(one, range(7, 50))
-    assert did(step(one, asked, NOW)) == [do.RespondFindCoordinator(5, Error.NONE, A)]
-    [appended] = did(step(one, _commit(3, "my-group"), NOW), do.AppendToLog)
-    assert isinstance(appended, do.AppendToLog)
+    assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, A)]
+    [appended] = did(step(one, _commit(3, "my-group"), NOW), effects.AppendToLog)
+    assert isinstance(appended, effects.AppendToLog)
     assert appended.partition == TopicPartition(OFFSETS_TOPIC, 12)
 
 
 def test_a2_nobody_coordinates_while_the_number_of_partitions_is_not_known() -> None:
     one = broker("2.1", None)
     _told_of(one, range(7), offsets_partitions=0)
-    [answer] = did(step(one, told.FindCoordinatorRequested(5, "g"), NOW))
-    assert answer == do.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    [answer] = did(step(one, events.FindCoordinatorRequested(5, "g"), NOW))
+    assert answer == effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
     [refused] = _answers(step(one, _commit(3), NOW))
-    assert refused == do.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
+    assert refused == effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
 
 
 def test_a2_clients_may_not_produce_into_an_internal_topic() -> None:
     one = _coordinator()
-    batches = (told.ProducedBatch(1, 100, "forged"),)
-    effects = step(one, told.ProduceRequested(8, 1, 1_000, ((G, batches),)), NOW)
-    [answer] = did(effects)
-    assert isinstance(answer, do.RespondProduce)
+    batches = (events.ProducedBatch(1, 100, "forged"),)
+    done = step(one, events.ProduceRequested(8, 1, 1_000, ((G, batches),)), NOW)
+    [answer] = did(done)
+    assert isinstance(answer, effects.RespondProduce)
     assert [result.error for result in answer.results] == [Error.INVALID_TOPIC_EXCEPTION]
 
 
 def test_a9_before_kip_115_the_topic_is_made_with_the_brokers_that_there_are() -> None:
     """Two brokers, three replicas wanted: made with two before 0.11, not at all from then on."""
-    asked = told.FindCoordinatorRequested(5, "g")
+    asked = events.FindCoordinatorRequested(5, "g")
     for generation, replicas in (("0.8", 2), ("0.10", 2), ("0.11", None), ("4.0", None)):
         one = broker(generation, None)
-        step(one, told.UpdateMetadataRequested(1, C, 1, (), LIVE[:2]), NOW)
-        created = did(step(one, asked, NOW), do.Coordinate)
+        step(one, events.UpdateMetadataRequested(1, C, 1, (), LIVE[:2]), NOW)
+        created = did(step(one, asked, NOW), effects.Coordinate)
         found = [len(c.request.configuration.assignment[0]) for c in created]  # type: ignore[union-attr]
         assert found == ([] if replicas is None else [replicas])
 
 
 def test_g1_the_first_who_asks_has_the_topic_made() -> None:
     one = broker("2.1", None)
-    step(one, told.UpdateMetadataRequested(1, C, 1, (), LIVE), NOW)
-    created, answer = did(step(one, told.FindCoordinatorRequested(5, "g"), NOW))
-    assert isinstance(created, do.Coordinate)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (), LIVE), NOW)
+    created, answer = did(step(one, events.FindCoordinatorRequested(5, "g"), NOW))
+    assert isinstance(created, effects.Coordinate)
     assert isinstance(created.request, CreateTopic)
     assert created.request.topic == OFFSETS_TOPIC
     assert len(created.request.configuration.assignment) == 50
-    assert answer == do.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
+    assert answer == effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
 
 
 def test_g3_a_commit_is_acknowledged_when_all_of_the_isr_have_it() -> None:
     one = _coordinator()
-    effects = step(one, _commit(3), NOW)
-    assert [type(effect) for effect in did(effects, do.AppendToLog)] == [do.AppendToLog]
-    assert _answers(effects) == []
+    done = step(one, _commit(3), NOW)
+    assert [type(effect) for effect in did(done, effects.AppendToLog)] == [effects.AppendToLog]
+    assert _answers(done) == []
     assert _position(one) == _found(-1)  # nor is it known before
-    assert _answers(_replicate(one, 1)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
+    assert _answers(_replicate(one, 1)) == [effects.RespondOffsetCommit(7, ((T, Error.NONE),))]
     assert _position(one) == _found(3)
     assert _position(one, "h") == _found(-1)
 
 
 def test_g3_with_required_acks_of_one_it_is_acknowledged_when_it_is_appended() -> None:
     one = _coordinator(offsets_commit_required_acks=1)
-    assert _answers(step(one, _commit(3), NOW)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
+    assert _answers(step(one, _commit(3), NOW)) == [
+        effects.RespondOffsetCommit(7, ((T, Error.NONE),))
+    ]
     assert _position(one) == _found(3)
 
 
 def test_g3_from_kip_1041_on_all_must_have_it_whatever_is_set() -> None:
     one = _coordinator(generation="4.0", offsets_commit_required_acks=1)
     assert _answers(step(one, _commit(3), NOW)) == []
-    assert _answers(_replicate(one, 1)) == [do.RespondOffsetCommit(7, ((T, Error.NONE),))]
+    assert _answers(_replicate(one, 1)) == [effects.RespondOffsetCommit(7, ((T, Error.NONE),))]
 
 
 def test_g3_all_positions_of_a_group_are_told_where_no_partition_is_named() -> None:
     one = _coordinator(offsets_commit_required_acks=1)
     step(one, _commit(3), NOW)
     step(one, _commit(4, "h"), NOW)
-    assert did(step(one, told.OffsetFetchRequested(9, "g", None), NOW)) == [_found(3)]
+    assert did(step(one, events.OffsetFetchRequested(9, "g", None), NOW)) == [_found(3)]
 
 
 @pytest.mark.parametrize(
@@ -207,14 +211,16 @@ def test_g3_a_commit_needs_min_insync_replicas(
 ) -> None:
     one = _coordinator(isr)
     answers = _answers(step(one, _commit(3), NOW))
-    assert answers == ([] if expected is None else [do.RespondOffsetCommit(7, ((T, expected),))])
+    assert answers == (
+        [] if expected is None else [effects.RespondOffsetCommit(7, ((T, expected),))]
+    )
 
 
 def test_g3_a_commit_that_is_not_replicated_in_time_is_not_known() -> None:
     one = _coordinator()
     step(one, _commit(3), NOW)
-    late = told.TimerFired(told.DelayedOperationExpired(7))
-    timed_out = do.RespondOffsetCommit(7, ((T, Error.REQUEST_TIMED_OUT),))
+    late = events.TimerFired(events.DelayedOperationExpired(7))
+    timed_out = effects.RespondOffsetCommit(7, ((T, Error.REQUEST_TIMED_OUT),))
     assert _answers(step(one, late, NOW + 5_000)) == [timed_out]
     _replicate(one, 1)
     assert _position(one) == _found(-1)
@@ -223,18 +229,22 @@ def test_g3_a_commit_that_is_not_replicated_in_time_is_not_known() -> None:
 def test_g3_who_leads_no_longer_refuses_what_waits_and_what_comes() -> None:
     one = _coordinator()
     step(one, _commit(3), NOW)
-    refused = do.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
+    refused = effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
     assert _answers(_lead(one, leader=B, epoch=1)) == [refused]
     assert _answers(step(one, _commit(3), NOW)) == [refused]
-    assert _position(one) == do.RespondOffsetFetch(9, Error.NOT_COORDINATOR, ((T, Position(-1)),))
+    assert _position(one) == effects.RespondOffsetFetch(
+        9, Error.NOT_COORDINATOR, ((T, OffsetAndMetadata(-1)),)
+    )
 
 
 def test_g3_who_leads_anew_reads_all_of_its_log() -> None:
     one = _coordinator()
     step(one, _commit(3), NOW)
     _lead(one, leader=B, epoch=1)
-    assert did(_lead(one, epoch=2), do.ReadPositions) == [do.ReadPositions(G)]
-    step(one, told.PositionsRead(G, {("g", T): Position(3)}), NOW)
+    assert did(_lead(one, epoch=2), effects.ReadCommittedOffsets) == [
+        effects.ReadCommittedOffsets(G)
+    ]
+    step(one, events.CommittedOffsetsRead(G, {("g", T): OffsetAndMetadata(3)}), NOW)
     assert _position(one) == _found(3)
 
 
@@ -243,21 +253,26 @@ def test_g3_a_commit_of_a_generation_is_refused_for_there_are_no_members(
     generation_id: int,
 ) -> None:
     one = _coordinator()
-    effects = step(one, _commit(3, generation_id=generation_id), NOW)
-    assert did(effects) == [do.RespondOffsetCommit(7, ((T, Error.ILLEGAL_GENERATION),))]
+    done = step(one, _commit(3, generation_id=generation_id), NOW)
+    assert did(done) == [effects.RespondOffsetCommit(7, ((T, Error.ILLEGAL_GENERATION),))]
 
 
 def test_g3_the_last_record_of_a_group_and_a_partition_counts() -> None:
-    first, second = Committed("g", T, Position(1)), Committed("g", T, Position(2))
-    other = Committed("h", T, Position(9))
+    first, second = (
+        OffsetCommitRecord("g", T, OffsetAndMetadata(1)),
+        OffsetCommitRecord("g", T, OffsetAndMetadata(2)),
+    )
+    other = OffsetCommitRecord("h", T, OffsetAndMetadata(9))
     known = with_committed({}, (first, other, second))
-    assert known == {("g", T): Position(2), ("h", T): Position(9)}
-    assert with_committed(known, (Committed("g", T, None),)) == {("h", T): Position(9)}
+    assert known == {("g", T): OffsetAndMetadata(2), ("h", T): OffsetAndMetadata(9)}
+    assert with_committed(known, (OffsetCommitRecord("g", T, None),)) == {
+        ("h", T): OffsetAndMetadata(9)
+    }
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_g3_other_topics_are_read_by_nobody(generation: str) -> None:
     one = broker(generation, None)
-    state = told.PartitionState(T, LeaderAndIsr(A, 0, (A, B, C), 1, 0), (A, B, C), {})
-    effects = step(one, told.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
-    assert did(effects, do.ReadPositions) == []
+    state = events.PartitionState(T, LeaderAndIsr(A, 0, (A, B, C), 1, 0), (A, B, C), {})
+    done = step(one, events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
+    assert did(done, effects.ReadCommittedOffsets) == []

@@ -6,14 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from neaptide.clusters.broker.replication import coordination as zk
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface import coordination_service, effects, events
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
-from neaptide.clusters.broker.replication.producers import SEQUENCES, KnownBatch, of_batches
+from neaptide.clusters.broker.replication.partition.producer_state_manager import (
+    SEQUENCES,
+    BatchMetadata,
+    of_batches,
+)
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, A, B, T
@@ -24,28 +27,28 @@ NONE = Error.NONE
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def _batch(base_sequence: int, count: int = 1, *, epoch: int = 0) -> told.ProducedBatch:
+def _batch(base_sequence: int, count: int = 1, *, epoch: int = 0) -> events.ProducedBatch:
     sequence = ProducerSequence(ID, epoch, base_sequence)
-    return told.ProducedBatch(count, 100, f"s{base_sequence}", producer=sequence)
+    return events.ProducedBatch(count, 100, f"s{base_sequence}", producer=sequence)
 
 
 def _produce(
-    leader: Broker, *batches: told.ProducedBatch, acks: int = 1, request: int = 1
-) -> tuple[do.Effect, ...]:
-    return step(leader, told.ProduceRequested(request, acks, 30_000, ((T, batches),)), NOW)
+    leader: Broker, *batches: events.ProducedBatch, acks: int = 1, request: int = 1
+) -> tuple[Effect, ...]:
+    return step(leader, events.ProduceRequested(request, acks, 30_000, ((T, batches),)), NOW)
 
 
-def _answers(effects: tuple[do.Effect, ...]) -> list[tuple[Error, int]]:
+def _answers(done: tuple[Effect, ...]) -> list[tuple[Error, int]]:
     """Error and base offset of every produce answer."""
     return [
         (result.error, result.base_offset)
-        for effect in effects
-        if isinstance(effect, do.RespondProduce)
+        for effect in done
+        if isinstance(effect, effects.RespondProduce)
         for result in effect.results
     ]
 
 
-def _answer(leader: Broker, *batches: told.ProducedBatch) -> tuple[Error, int]:
+def _answer(leader: Broker, *batches: events.ProducedBatch) -> tuple[Error, int]:
     [answer] = _answers(_produce(leader, *batches))
     return answer
 
@@ -64,9 +67,9 @@ def _after(generation: str, *base_sequences: int, count: int = 1) -> Broker:
 @pytest.mark.parametrize("generation", WITH)
 def test_p4_the_last_batch_is_known_again_and_has_its_first_offset(generation: str) -> None:
     leader = _after(generation, 0, 3, 6, count=3)
-    effects = _produce(leader, _batch(6, 3))
-    assert _answers(effects) == [(NONE, 6)]
-    assert not given.did(effects, do.AppendToLog)
+    done = _produce(leader, _batch(6, 3))
+    assert _answers(done) == [(NONE, 6)]
+    assert not given.did(done, effects.AppendToLog)
     assert given.of(leader).log.end_offset == 9
 
 
@@ -121,7 +124,7 @@ def test_p4_an_older_epoch_is_fenced_and_a_newer_one_begins_at_0() -> None:
 
 def test_p4_after_the_last_sequence_comes_0() -> None:
     wraps = Batch(0, 2, 0, 100, producer=ProducerSequence(ID, 0, SEQUENCES - 1))
-    assert of_batches([wraps])[ID].batches == (KnownBatch(SEQUENCES - 1, 0, 0, 2),)
+    assert of_batches([wraps])[ID].batches == (BatchMetadata(SEQUENCES - 1, 0, 0, 2),)
     leader = given.leading("4.0", isr=(A,))
     assert _answer(leader, _batch(SEQUENCES - 2, 2)) == (NONE, 0)
     assert _answer(leader, _batch(0)) == (NONE, 2)
@@ -158,7 +161,7 @@ def test_p4_a_duplicate_is_refused_where_the_isr_is_too_small() -> None:
 # --- followers, truncation, the start ------------------------------------------------------------
 
 
-def _fetched(follower: Broker, *base_offsets: int) -> told.FetchResponded:
+def _fetched(follower: Broker, *base_offsets: int) -> events.FetchResponded:
     """Batches of one record, whose sequence is their offset."""
     answer = given.fetch_answer(follower, *base_offsets)
     batches = tuple(
@@ -177,7 +180,7 @@ def test_p4_a_follower_learns_from_what_it_appends_and_knows_it_as_leader() -> N
     assert _answer(follower, _batch(3)) == (NONE, 3)
 
 
-def _cut_to(follower: Broker, offset: int) -> tuple[do.Effect, ...]:
+def _cut_to(follower: Broker, offset: int) -> tuple[Effect, ...]:
     """A new leader says that the follower's epoch ends there."""
     step(follower, given.leader_and_isr(B, 1), NOW)
     return step(follower, given.epochs_answer(follower, offset, leader_epoch=0), NOW)
@@ -187,10 +190,10 @@ def test_p4_a_log_that_is_cut_is_read_again_and_the_cut_batches_are_unknown() ->
     follower = given.fetching("2.1")
     batches = _fetched(follower, *range(7))
     step(follower, batches, NOW)
-    effects = given.did(_cut_to(follower, 4), do.TruncateLog, do.ReadProducers)
-    assert effects == [do.TruncateLog(T, 4), do.ReadProducers(T)]
+    done = given.did(_cut_to(follower, 4), effects.TruncateLog, effects.ReadProducers)
+    assert done == [effects.TruncateLog(T, 4), effects.ReadProducers(T)]
     left = of_batches(batches.results[0].batches[:4])
-    assert step(follower, told.ProducersRead(T, left), NOW) == ()
+    assert step(follower, events.ProducersRead(T, left), NOW) == ()
     step(follower, given.leader_and_isr(A, 2, (A,)), NOW)
     assert _answer(follower, _batch(0)) == (NONE, 0)  # it had been the sixth from the end
     assert _answer(follower, _batch(5)) == (OUT_OF_ORDER, -1)
@@ -200,8 +203,8 @@ def test_p4_a_log_that_is_cut_is_read_again_and_the_cut_batches_are_unknown() ->
 def test_p4_a_cut_that_touches_no_producer_reads_nothing() -> None:
     follower = given.fetching("2.1")
     step(follower, given.fetch_answer(follower, *range(7)), NOW)
-    assert given.did(_cut_to(follower, 4), do.TruncateLog, do.ReadProducers) == [
-        do.TruncateLog(T, 4)
+    assert given.did(_cut_to(follower, 4), effects.TruncateLog, effects.ReadProducers) == [
+        effects.TruncateLog(T, 4)
     ]
 
 
@@ -222,48 +225,50 @@ def test_p4_a_producer_whose_records_are_deleted_is_forgotten_up_to_2_3(
     generation: str, answer: Error
 ) -> None:
     leader = _after(generation, 0, 1, 2)
-    step(leader, told.LogStartAdvanced(T, 2), NOW)
+    step(leader, events.LogStartAdvanced(T, 2), NOW)
     assert _answer(leader, _batch(2)) == (NONE, 2)
-    step(leader, told.LogStartAdvanced(T, 3), NOW)
+    step(leader, events.LogStartAdvanced(T, 3), NOW)
     assert _answer(leader, _batch(5))[0] is answer
 
 
 # --- producer ids --------------------------------------------------------------------------------
 
 
-def _ids(effects: tuple[do.Effect, ...]) -> list[tuple[int, int]]:
+def _ids(done: tuple[Effect, ...]) -> list[tuple[int, int]]:
     return [
         (effect.request, effect.producer_id)
-        for effect in effects
-        if isinstance(effect, do.RespondInitProducerId)
+        for effect in done
+        if isinstance(effect, effects.RespondInitProducerId)
     ]
 
 
 def test_p4_producer_ids_come_from_one_block_after_the_other() -> None:
     one = given.broker("2.1")
-    asks = do.Coordinate(zk.AllocateProducerIds())
-    assert step(one, told.InitProducerIdRequested(1), NOW) == (asks,)
-    assert step(one, told.InitProducerIdRequested(2), NOW) == ()
-    assert step(one, told.InitProducerIdRequested(3), NOW) == ()
-    effects = step(one, zk.ProducerIdsAllocated(1000, 1002), NOW)
-    assert _ids(effects) == [(1, 1000), (2, 1001)]
-    assert effects[-1] == asks
-    assert _ids(step(one, zk.ProducerIdsAllocated(5000, 6000), NOW)) == [(3, 5000)]
-    assert _ids(step(one, told.InitProducerIdRequested(4), NOW)) == [(4, 5001)]
+    asks = effects.Coordinate(coordination_service.AllocateProducerIds())
+    assert step(one, events.InitProducerIdRequested(1), NOW) == (asks,)
+    assert step(one, events.InitProducerIdRequested(2), NOW) == ()
+    assert step(one, events.InitProducerIdRequested(3), NOW) == ()
+    done = step(one, coordination_service.ProducerIdsAllocated(1000, 1002), NOW)
+    assert _ids(done) == [(1, 1000), (2, 1001)]
+    assert done[-1] == asks
+    assert _ids(step(one, coordination_service.ProducerIdsAllocated(5000, 6000), NOW)) == [
+        (3, 5000)
+    ]
+    assert _ids(step(one, events.InitProducerIdRequested(4), NOW)) == [(4, 5001)]
 
 
 def test_p4_a_block_is_asked_for_again_in_the_next_session() -> None:
     one = given.broker("2.1")
-    step(one, told.InitProducerIdRequested(1), NOW)
-    step(one, zk.SessionExpired(), NOW)
-    asks = do.Coordinate(zk.AllocateProducerIds())
-    assert asks in step(one, zk.SessionStarted(2), NOW)
-    step(one, told.RequestAbandoned(1), NOW)
-    assert _ids(step(one, zk.ProducerIdsAllocated(0, 1000), NOW)) == []
-    assert _ids(step(one, told.InitProducerIdRequested(2), NOW)) == [(2, 0)]
+    step(one, events.InitProducerIdRequested(1), NOW)
+    step(one, coordination_service.SessionExpired(), NOW)
+    asks = effects.Coordinate(coordination_service.AllocateProducerIds())
+    assert asks in step(one, coordination_service.SessionStarted(2), NOW)
+    step(one, events.RequestAbandoned(1), NOW)
+    assert _ids(step(one, coordination_service.ProducerIdsAllocated(0, 1000), NOW)) == []
+    assert _ids(step(one, events.InitProducerIdRequested(2), NOW)) == [(2, 0)]
 
 
 def test_p4_there_are_no_transactions() -> None:
     one = given.broker("2.1")
-    [answer] = given.did(step(one, told.InitProducerIdRequested(1, "mine"), NOW))
-    assert answer == do.RespondInitProducerId(1, Error.INVALID_REQUEST, -1, -1)
+    [answer] = given.did(step(one, events.InitProducerIdRequested(1, "mine"), NOW))
+    assert answer == effects.RespondInitProducerId(1, Error.INVALID_REQUEST, -1, -1)

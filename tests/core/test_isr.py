@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import CaughtUp
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     LeaderAndIsrConflict,
     LeaderAndIsrRead,
     LeaderAndIsrWritten,
@@ -16,22 +17,25 @@ from neaptide.clusters.broker.replication.coordination import (
     SessionStarted,
     WriteLeaderAndIsr,
 )
-from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.generation import CaughtUp
-from neaptide.clusters.broker.replication.messages import (
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.interface.events import (
     IsrChangePropagation,
     IsrExpiration,
     TimerFired,
 )
 from neaptide.clusters.broker.replication.model import LeaderAndIsr
-from neaptide.clusters.broker.replication.partition import (
+from neaptide.clusters.broker.replication.partition.partition_rules import (
     CommittedIsr,
     PendingExpandIsr,
     PendingShrinkIsr,
     UncertainIsr,
     isr_of,
 )
-from neaptide.clusters.broker.replication.replica import NEVER_MS, RemoteReplica, record_fetch
+from neaptide.clusters.broker.replication.partition.remote_replica import (
+    NEVER_MS,
+    RemoteReplica,
+    record_fetch,
+)
 from neaptide.clusters.broker.replication.step import begin, step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
@@ -43,8 +47,8 @@ def _expire(leader: given.Broker, now_ms: int) -> list[LeaderAndIsr]:
     return _written(step(leader, TimerFired(IsrExpiration()), now_ms))
 
 
-def _written(effects: tuple[do.Effect, ...]) -> list[LeaderAndIsr]:
-    asked = [e.request for e in effects if isinstance(e, do.Coordinate)]
+def _written(done: tuple[Effect, ...]) -> list[LeaderAndIsr]:
+    asked = [e.request for e in done if isinstance(e, effects.Coordinate)]
     return [request.state for request in asked if isinstance(request, WriteLeaderAndIsr)]
 
 
@@ -108,7 +112,7 @@ def test_i2_a_stuck_follower_leaves_and_joins_again_only_when_it_has_caught_up()
 
 
 def test_i3_the_check_runs_every_half_of_the_lag_time() -> None:
-    half = do.SetTimer(IsrExpiration(), 5_000)
+    half = effects.SetTimer(IsrExpiration(), 5_000)
     assert half in begin(given.broker())
     assert half in step(given.leading(), TimerFired(IsrExpiration()), NOW)
 
@@ -127,7 +131,7 @@ def test_i3_a_replica_leaves_after_more_than_the_lag_time(
 def test_i3_a_dead_follower_stays_for_10_000_to_15_000_ms(dies_after_ms: int) -> None:
     world = cluster("0.11", (A, B))
     world.advance(dies_after_ms)
-    world.hold(told.FetchRequested, source=B)
+    world.hold(events.FetchRequested, source=B)
     caught_up = given.role(world.brokers[A]).remotes[B].last_caught_up_time_ms
     while B in world.isr:
         world.advance(10)
@@ -145,9 +149,9 @@ def test_i4_a_replica_joins_at_the_high_watermark_and_from_0_11_at_the_epochs_st
     generation: str, offset: int, joins: bool
 ) -> None:
     leader = given.leading(generation, isr=(A, C), records=10, high_watermark=4)
-    effects = step(leader, given.fetch(B, offset), NOW)
+    done = step(leader, given.fetch(B, offset), NOW)
     expected = [LeaderAndIsr(A, 0, (A, B, C), 1, version=0)] if joins else []
-    assert _written(effects) == expected
+    assert _written(done) == expected
     isr = PendingExpandIsr((A, C), B) if joins else CommittedIsr((A, C))
     assert given.role(leader).isr == isr
 
@@ -158,10 +162,10 @@ def test_i4_a_joining_replica_counts_for_the_high_watermark_before_the_answer_is
     step(leader, given.produce(request=2), NOW + 20_000)  # long after B was last caught up
     assert given.of(leader).high_watermark == 10
     joined = LeaderAndIsr(A, 0, (A, B), 1, version=1)
-    effects = step(leader, LeaderAndIsrWritten(T, joined, False), NOW + 20_001)
-    assert not given.did(effects, do.RespondProduce)
-    effects = step(leader, given.fetch(B, 11, request=3), NOW + 20_002)
-    assert given.did(effects, do.RespondProduce)
+    done = step(leader, LeaderAndIsrWritten(T, joined, False), NOW + 20_001)
+    assert not given.did(done, effects.RespondProduce)
+    done = step(leader, given.fetch(B, 11, request=3), NOW + 20_002)
+    assert given.did(done, effects.RespondProduce)
 
 
 def test_i4_a_broker_that_is_not_assigned_never_joins() -> None:
@@ -213,8 +217,8 @@ def test_i6_after_the_session_ended_a_change_is_in_doubt_until_it_is_read() -> N
     assert given.role(leader).isr == UncertainIsr((A,), (A, B))
     step(leader, given.produce(), NOW + 20_000)
     assert given.of(leader).high_watermark == 10
-    effects = step(leader, SessionStarted(5), NOW + 20_001)
-    assert do.Coordinate(ReadLeaderAndIsr((T,))) in effects
+    done = step(leader, SessionStarted(5), NOW + 20_001)
+    assert effects.Coordinate(ReadLeaderAndIsr((T,))) in done
     written = LeaderAndIsr(A, 0, (A, B), 1, version=1)
     step(leader, LeaderAndIsrRead((T,), {T: written}), NOW + 20_002)
     assert given.role(leader).isr == CommittedIsr((A, B))
@@ -243,9 +247,9 @@ def _told_at(leader: given.Broker, changed_ms: list[int], until_ms: int) -> list
             leader.partitions[T] = given.of(given.leading(isr=(A, B)))
             _expire(leader, at_ms + 10_001)
             step(leader, LeaderAndIsrWritten(T, shrunk, False), at_ms)
-        effects = step(leader, TimerFired(IsrChangePropagation()), now_ms)
-        assert do.SetTimer(IsrChangePropagation(), 2_500) in effects
-        if do.Coordinate(NotifyIsrChange((T,))) in effects:
+        done = step(leader, TimerFired(IsrChangePropagation()), now_ms)
+        assert effects.SetTimer(IsrChangePropagation(), 2_500) in done
+        if effects.Coordinate(NotifyIsrChange((T,))) in done:
             times.append(now_ms - NOW)
     return times
 
@@ -262,7 +266,7 @@ def test_i7_changes_that_never_rest_are_told_after_60_000_ms() -> None:
 
 def test_i7_the_controller_reads_tells_the_brokers_and_deletes_the_note() -> None:
     world = cluster("0.11", (B, A, C), replica_lag_time_max_ms=3_000)
-    world.hold(told.FetchRequested, source=C, target=B)
+    world.hold(events.FetchRequested, source=C, target=B)
     world.advance(14_000)
     assert world.isr == (B, A)
     assert world.service.notifications == {}
@@ -286,8 +290,8 @@ def test_i8_whom_the_controller_took_out_of_the_isr_does_not_hold_up_commits() -
     leader = given.leading(isr=(A, B), records=5)
     step(leader, given.fetch(B, 5), NOW)
     step(leader, given.produce(request=2), NOW + 1)
-    effects = step(leader, given.leader_and_isr(A, 1, (A,)), NOW + 2)
-    assert given.did(effects, do.RespondProduce)
+    done = step(leader, given.leader_and_isr(A, 1, (A,)), NOW + 2)
+    assert given.did(done, effects.RespondProduce)
     assert given.role(leader).remotes[B].last_caught_up_time_ms == NEVER_MS
 
 
@@ -296,7 +300,7 @@ def test_i9_too_small_an_isr_refuses_acks_all_before_the_append() -> None:
     (answer,) = given.did(step(leader, given.produce(), NOW))
     assert answer.results[0].error is Error.NOT_ENOUGH_REPLICAS
     assert given.of(leader).log.end_offset == 0
-    assert given.did(step(leader, given.produce(acks=1), NOW), do.AppendToLog)
+    assert given.did(step(leader, given.produce(acks=1), NOW), effects.AppendToLog)
 
 
 def test_i9_an_isr_that_shrank_after_the_append_gives_error_20_and_the_record_stays() -> None:
@@ -304,7 +308,7 @@ def test_i9_an_isr_that_shrank_after_the_append_gives_error_20_and_the_record_st
     step(leader, given.produce(), NOW)
     _expire(leader, NOW + 10_001)
     shrunk = LeaderAndIsrWritten(T, LeaderAndIsr(A, 0, (A,), 1, 1), False)
-    (answer,) = given.did(step(leader, shrunk, NOW + 10_002), do.RespondProduce)
+    (answer,) = given.did(step(leader, shrunk, NOW + 10_002), effects.RespondProduce)
     assert answer.results[0].error is Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert answer.results[0].error == 20
     assert given.of(leader).log.end_offset == 1

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.controller_state import Active, Standby
-from neaptide.clusters.broker.replication.coordination import BrokersChanged, WriteLeaderAndIsr
+from neaptide.clusters.broker.replication.controller.controller_context import Active, Standby
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    BrokersChanged,
+    WriteLeaderAndIsr,
+)
 from neaptide.clusters.broker.replication.model import BrokerRegistration, EpochEntry
-from neaptide.clusters.broker.replication.partition import isr_of
+from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
 from tests.core.world import SERVICE, A, B, C, T, World, cluster
 
 # --- KIP-101 -------------------------------------------------------------------------------------
@@ -24,8 +27,8 @@ def _lost_by_truncation(generation: str) -> tuple[World, int]:
     m2 = world.produce("m2")
     while world.offsets(A)[0] < 2:  # A has m2; the answer that says it is committed is to come
         world.deliver(world.in_flight[0])
-    world.hold(told.FetchResponded, source=C, target=A)
-    world.hold(told.FetchRequested, source=A, target=B)
+    world.hold(events.FetchResponded, source=C, target=A)
+    world.hold(events.FetchRequested, source=A, target=B)
     world.run()
     assert (world.is_acked(m2), world.offsets(A)) == (True, (2, 1))
     world.kill(C)
@@ -145,7 +148,7 @@ def test_e4_a_leader_that_is_gone_before_it_answers_causes_no_truncation() -> No
     world.advance(600)
     world.produce("m2")
     world.advance(600)
-    world.hold(told.OffsetForLeaderEpochResponded, source=B, target=A)
+    world.hold(events.OffsetForLeaderEpochResponded, source=B, target=A)
     world.kill(C)
     world.advance(100)
     assert [m.target for m in world.held()] == [A]
@@ -191,7 +194,7 @@ def test_c6_with_all_replicas_down_it_waits_or_takes_the_first_that_comes_back(
 
 def test_i6_a_lost_race_keeps_the_old_isr_until_the_controller_tells() -> None:
     world = cluster("0.11", (B, A, C), replica_lag_time_max_ms=3_000)
-    world.hold(told.FetchRequested, source=C, target=B)
+    world.hold(events.FetchRequested, source=C, target=B)
     world.holds.append(lambda m: isinstance(m.body, WriteLeaderAndIsr) and not m.body.by_controller)
     world.advance(4_600)
     (ours,) = [m.body for m in world.held() if isinstance(m.body, WriteLeaderAndIsr)]
@@ -209,7 +212,7 @@ def test_i6_a_lost_race_keeps_the_old_isr_until_the_controller_tells() -> None:
 
 def test_p2_a_produce_that_no_follower_confirms_times_out_and_is_answered_once() -> None:
     world = cluster("0.11", (C, B, A))
-    world.hold(told.FetchRequested, target=C)
+    world.hold(events.FetchRequested, target=C)
     world.advance(600)
     request = world.produce("m", timeout_ms=1_500)
     world.advance(1_499)
@@ -235,8 +238,8 @@ def test_i6_an_isr_change_whose_answer_was_lost_with_the_session_still_holds_the
     (write,) = [m for m in world.held() if not m.body.by_controller]
     world.holds.clear()
     world.deliver(write)
-    world.hold(told.FetchRequested, source=B, target=A)
-    world.hold(told.FetchResponded, source=A, target=B)
+    world.hold(events.FetchRequested, source=B, target=A)
+    world.hold(events.FetchResponded, source=A, target=B)
     world.holds.append(lambda m: m.source == SERVICE and m.target == A)
     world.expire(A)
     assert world.isr == (A, B)

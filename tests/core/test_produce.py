@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import DelayedOperationExpired, TimerFired
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.interface.events import (
+    DelayedOperationExpired,
+    TimerFired,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
@@ -18,9 +21,9 @@ from tests.core.given import NOW, A, B, C, T
 OTHER = TopicPartition("t", 1)
 
 
-def _errors(effects: tuple[do.Effect, ...]) -> list[Error]:
-    (answer,) = given.did(effects, do.RespondProduce)
-    assert isinstance(answer, do.RespondProduce)
+def _errors(done: tuple[Effect, ...]) -> list[Error]:
+    (answer,) = given.did(done, effects.RespondProduce)
+    assert isinstance(answer, effects.RespondProduce)
     return [result.error for result in answer.results]
 
 
@@ -29,21 +32,21 @@ def _errors(effects: tuple[do.Effect, ...]) -> list[Error]:
 
 @pytest.mark.parametrize("acks", [0, 1])
 def test_p1_acks_0_and_1_are_done_when_the_leader_has_appended(acks: int) -> None:
-    effects = given.did(step(given.leading(), given.produce(acks=acks), NOW))
-    answer = do.RespondProduce(1, acks, (do.ProducedPartition(T, Error.NONE, 0, 0),))
-    assert [type(effect) for effect in effects[:2]] == [
-        do.AppendToLog,
-        do.WriteLeaderEpochCheckpoint,
+    done = given.did(step(given.leading(), given.produce(acks=acks), NOW))
+    answer = effects.RespondProduce(1, acks, (effects.ProducedPartition(T, Error.NONE, 0, 0),))
+    assert [type(effect) for effect in done[:2]] == [
+        effects.AppendToLog,
+        effects.WriteLeaderEpochCheckpoint,
     ]
-    assert effects[2:] == [answer]
+    assert done[2:] == [answer]
 
 
 def test_p1_acks_all_waits_for_every_member_of_the_isr() -> None:
     leader = given.leading(isr=(A, B, C))
-    assert not given.did(step(leader, given.produce(), NOW), do.RespondProduce)
+    assert not given.did(step(leader, given.produce(), NOW), effects.RespondProduce)
     for replica, offset in ((B, 0), (C, 0), (B, 1)):
-        effects = step(leader, given.fetch(replica, offset, max_wait_ms=0), NOW)
-        assert not given.did(effects, do.RespondProduce)
+        done = step(leader, given.fetch(replica, offset, max_wait_ms=0), NOW)
+        assert not given.did(done, effects.RespondProduce)
     assert _errors(step(leader, given.fetch(C, 1, max_wait_ms=0), NOW)) == [Error.NONE]
 
 
@@ -70,29 +73,29 @@ def test_p1_who_does_not_lead_appends_nothing(partition: TopicPartition, error: 
 
 def test_p2_a_delayed_produce_ends_with_request_timed_out_and_only_once() -> None:
     leader = given.leading(isr=(A, B))
-    effects = step(leader, given.produce(timeout_ms=1_500), NOW)
-    assert do.SetTimer(DelayedOperationExpired(1), 1_500) in effects
+    done = step(leader, given.produce(timeout_ms=1_500), NOW)
+    assert effects.SetTimer(DelayedOperationExpired(1), 1_500) in done
     expired = TimerFired(DelayedOperationExpired(1))
     assert _errors(step(leader, expired, NOW + 1_500)) == [Error.REQUEST_TIMED_OUT]
     assert (leader.delayed, leader.watchers) == ({}, {})
     assert step(leader, expired, NOW + 1_501) == ()
-    effects = step(leader, given.fetch(B, 1), NOW + 1_502)
-    assert not given.did(effects, do.RespondProduce)
+    done = step(leader, given.fetch(B, 1), NOW + 1_502)
+    assert not given.did(done, effects.RespondProduce)
     assert given.of(leader).high_watermark == 1
 
 
 def test_p2_it_ends_with_an_error_when_the_leader_loses_its_role() -> None:
     leader = given.leading(isr=(A, B))
     step(leader, given.produce(), NOW)
-    effects = step(leader, given.leader_and_isr(B, 1), NOW)
-    assert _errors(effects) == [Error.NOT_LEADER_OR_FOLLOWER]
+    done = step(leader, given.leader_and_isr(B, 1), NOW)
+    assert _errors(done) == [Error.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_p2_it_waits_on_where_the_leader_stays_leader_in_a_new_epoch() -> None:
     leader = given.leading(isr=(A, B, C))
     step(leader, given.produce(), NOW)
-    effects = step(leader, given.leader_and_isr(A, 1, (A, B)), NOW)
-    assert not given.did(effects, do.RespondProduce)
+    done = step(leader, given.leader_and_isr(A, 1, (A, B)), NOW)
+    assert not given.did(done, effects.RespondProduce)
     assert _errors(step(leader, given.fetch(B, 1), NOW)) == [Error.NONE]
 
 
@@ -113,8 +116,8 @@ def test_p2_what_became_of_a_partition_stays_though_its_role_comes_back() -> Non
     step(leader, given.leader_and_isr(A, 2, (A,)), NOW)
     caught_up = given.fetch(B, 1)
     asked = (replace(caught_up.partitions[0], partition=OTHER),)
-    effects = step(leader, replace(caught_up, partitions=asked), NOW)
-    assert _errors(effects) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
+    done = step(leader, replace(caught_up, partitions=asked), NOW)
+    assert _errors(done) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
 
 
 def test_p2_a_partition_that_is_deleted_leaves_no_watcher_behind() -> None:
@@ -122,20 +125,20 @@ def test_p2_a_partition_that_is_deleted_leaves_no_watcher_behind() -> None:
     first, second = given.produce(), given.produce(partition=OTHER)
     step(leader, replace(first, partitions=first.partitions + second.partitions), NOW)
     step(leader, given.fetch(B, 1, request=2), NOW)
-    effects = step(leader, told.StopReplicaRequested(3, C, 1, True, (T, OTHER)), NOW)
-    assert _errors(effects) == [Error.NONE, Error.NOT_LEADER_OR_FOLLOWER]
-    assert given.did(effects, do.DeleteLog) == [do.DeleteLog(T), do.DeleteLog(OTHER)]
+    done = step(leader, events.StopReplicaRequested(3, C, 1, True, (T, OTHER)), NOW)
+    assert _errors(done) == [Error.NONE, Error.NOT_LEADER_OR_FOLLOWER]
+    assert given.did(done, effects.DeleteLog) == [effects.DeleteLog(T), effects.DeleteLog(OTHER)]
     assert (leader.delayed, leader.watchers, leader.partitions) == ({}, {}, {})
 
 
 def test_p2_an_abandoned_produce_is_forgotten_and_its_record_stays() -> None:
     leader = given.leading(isr=(A, B))
     step(leader, given.produce(), NOW)
-    assert given.did(step(leader, told.RequestAbandoned(1), NOW)) == [
-        do.CancelTimer(DelayedOperationExpired(1))
+    assert given.did(step(leader, events.RequestAbandoned(1), NOW)) == [
+        effects.CancelTimer(DelayedOperationExpired(1))
     ]
-    effects = step(leader, given.fetch(B, 1, max_wait_ms=0), NOW)
-    assert not given.did(effects, do.RespondProduce)
+    done = step(leader, given.fetch(B, 1, max_wait_ms=0), NOW)
+    assert not given.did(done, effects.RespondProduce)
     assert given.of(leader).high_watermark == 1
 
 
@@ -152,7 +155,7 @@ def test_p2_an_abandoned_produce_is_forgotten_and_its_record_stays() -> None:
     ],
 )
 def test_p3_what_is_too_large_or_corrupt_is_refused_whole(
-    event: told.ProduceRequested, error: Error
+    event: events.ProduceRequested, error: Error
 ) -> None:
     leader = given.leading(message_max_bytes=100)
     before = leader.copy()
@@ -162,7 +165,7 @@ def test_p3_what_is_too_large_or_corrupt_is_refused_whole(
 
 def test_p3_what_is_just_small_enough_is_appended() -> None:
     leader = given.leading(message_max_bytes=100)
-    assert given.did(step(leader, given.produce(99, 100), NOW), do.AppendToLog)
+    assert given.did(step(leader, given.produce(99, 100), NOW), effects.AppendToLog)
     assert given.of(leader).log.end_offset == 2
 
 

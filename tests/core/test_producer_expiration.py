@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication import producers
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
-from neaptide.clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.replication.partition import producer_state_manager
+from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, T
@@ -18,7 +18,7 @@ def _batch(producer_id: int, sequence: int = 0, offset: int = 0) -> Batch:
 
 
 def _known(*ids: int) -> Producers:
-    return producers.of_batches(_batch(one, offset=one) for one in ids)
+    return producer_state_manager.of_batches(_batch(one, offset=one) for one in ids)
 
 
 def test_a11_who_learns_of_a_producer_does_not_copy_all_of_them() -> None:
@@ -27,7 +27,7 @@ def test_a11_who_learns_of_a_producer_does_not_copy_all_of_them() -> None:
     copied = 0
     for number in range(1_000):
         before = known
-        known = producers.learn(known, _batch(number, 1, 10_000 + number))
+        known = producer_state_manager.learn(known, _batch(number, 1, 10_000 + number))
         shares = known._older is before._older
         copied += len(known._newer) if shares else len(known._older)
     assert copied / 1_000 < 300
@@ -38,27 +38,27 @@ def test_a11_who_learns_of_a_producer_does_not_copy_all_of_them() -> None:
 
 def test_a11_the_map_is_what_a_dictionary_would_be() -> None:
     expected = {}
-    known = producers.NO_PRODUCERS
+    known = producer_state_manager.NO_PRODUCERS
     for number in range(2_000):
         batch = _batch(number * 7 % 500, 0, number)
-        known = producers.learn(known, batch)
+        known = producer_state_manager.learn(known, batch)
         expected[number * 7 % 500] = known[number * 7 % 500]
     assert known == expected
     assert dict(known) == expected
     assert sorted(known) == sorted(expected)
-    assert producers.forget_before(known, 1_990) == {
+    assert producer_state_manager.forget_before(known, 1_990) == {
         one: state for one, state in expected.items() if state.batches[-1].next_offset > 1_990
     }
 
 
-def _produce(producer_id: int, sequence: int) -> told.ProduceRequested:
-    batch = told.ProducedBatch(1, 100, "r", producer=ProducerSequence(producer_id, 0, sequence))
-    return told.ProduceRequested(1, 1, 1_000, ((T, (batch,)),))
+def _produce(producer_id: int, sequence: int) -> events.ProduceRequested:
+    batch = events.ProducedBatch(1, 100, "r", producer=ProducerSequence(producer_id, 0, sequence))
+    return events.ProduceRequested(1, 1, 1_000, ((T, (batch,)),))
 
 
 def test_a11_a_producer_is_forgotten_when_it_has_been_silent_for_so_long() -> None:
     leader = given.leading(isr=(given.A,))
-    look = told.ProducerExpiration(DAY_MS)
+    look = events.ProducerExpiration(DAY_MS)
     step(leader, _produce(7, 0), NOW)
     step(leader, _produce(8, 0), NOW)
     step(leader, look, NOW + 1)

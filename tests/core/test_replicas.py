@@ -6,15 +6,14 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication import partition as partitions
-from neaptide.clusters.broker.replication.coordination import LeaderAndIsrWritten
 from neaptide.clusters.broker.replication.errors import Error, IllegalReplicaStateError
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.broker.replication.messages import IsrExpiration, TimerFired
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import LeaderAndIsrWritten
+from neaptide.clusters.broker.replication.interface.events import IsrExpiration, TimerFired
 from neaptide.clusters.broker.replication.model import LeaderAndIsr
-from neaptide.clusters.broker.replication.replica import RemoteReplica
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.remote_replica import RemoteReplica
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, A, B, C, T
@@ -33,14 +32,14 @@ def test_r1_ten_records_are_0_to_9_and_the_log_ends_at_10() -> None:
 
 def test_r1_a_consumer_reads_below_the_high_watermark_only() -> None:
     leader = given.leading(records=10, high_watermark=4)
-    (answer,) = given.did(step(leader, given.fetch(-1, 0), NOW), do.RespondFetch)
-    assert answer.results[0].records == do.LogSlice(0, 4, 1_048_576)
+    (answer,) = given.did(step(leader, given.fetch(-1, 0), NOW), effects.RespondFetch)
+    assert answer.results[0].records == effects.LogSlice(0, 4, 1_048_576)
     assert answer.results[0].high_watermark == 4
 
 
 def test_r1_a_consumer_at_the_high_watermark_waits_though_the_log_goes_on() -> None:
     leader = given.leading(records=10, high_watermark=4)
-    assert not given.did(step(leader, given.fetch(-1, 4), NOW), do.RespondFetch)
+    assert not given.did(step(leader, given.fetch(-1, 4), NOW), effects.RespondFetch)
 
 
 # --- R2, R3 --------------------------------------------------------------------------------------
@@ -90,7 +89,7 @@ def test_r3_high_watermark_is_the_minimum_over_isr_and_caught_up_replicas(
     }
     leader = replace(given.role(given.leading(isr=isr)), remotes=remotes)
     partition = replace(partition, role=leader, high_watermark=0)
-    moved = partitions.maybe_increment_high_watermark(
+    moved = partition_rules.maybe_increment_high_watermark(
         partition, now_ms=NOW, lag_time_max_ms=10_000, rules=GENERATIONS["0.11"]
     )
     assert moved == replace(partition, high_watermark=expected)
@@ -118,8 +117,8 @@ def _deliver(world: World, body: type) -> None:
 
 def _level(generation: str) -> World:
     world = cluster(generation, (A, B))
-    world.hold(told.FetchRequested)
-    world.hold(told.FetchResponded)
+    world.hold(events.FetchRequested)
+    world.hold(events.FetchResponded)
     return world
 
 
@@ -129,20 +128,20 @@ def test_r4_high_watermark_needs_two_rounds_when_the_fetch_comes_after_the_produ
 ) -> None:
     world = _level(generation)
     world.advance(500)  # the parked fetch ends empty
-    _deliver(world, told.FetchResponded)
+    _deliver(world, events.FetchResponded)
     assert _table(world) == (0, 0, 0, 0, 0)
     acked = world.produce("m")
     assert _table(world) == (1, 0, 0, 0, 0)
-    _deliver(world, told.FetchRequested)  # round 1, fetch offset 0
+    _deliver(world, events.FetchRequested)  # round 1, fetch offset 0
     assert _table(world) == (1, 0, 0, 0, 0)
-    _deliver(world, told.FetchResponded)
+    _deliver(world, events.FetchResponded)
     assert _table(world) == (1, 0, 0, 1, 0)
     assert world.result(acked) is None
-    _deliver(world, told.FetchRequested)  # round 2, fetch offset 1
+    _deliver(world, events.FetchRequested)  # round 2, fetch offset 1
     assert _table(world) == (1, 1, 1, 1, 0)
     assert world.is_acked(acked)
     world.advance(500)  # nothing to read: the round is parked
-    _deliver(world, told.FetchResponded)
+    _deliver(world, events.FetchResponded)
     assert _table(world) == (1, 1, 1, 1, 1)
 
 
@@ -153,16 +152,16 @@ def test_r4_high_watermark_needs_two_rounds_when_the_produce_wakes_the_parked_fe
     world = _level(generation)
     acked = world.produce("m")
     assert _table(world) == (1, 0, 0, 0, 0)
-    (woken,) = [m.body for m in world.in_flight if isinstance(m.body, told.FetchResponded)]
+    (woken,) = [m.body for m in world.in_flight if isinstance(m.body, events.FetchResponded)]
     assert [len(r.batches) for r in woken.results] == [1]
     assert [r.high_watermark for r in woken.results] == [0]
-    _deliver(world, told.FetchResponded)
+    _deliver(world, events.FetchResponded)
     assert _table(world) == (1, 0, 0, 1, 0)
-    _deliver(world, told.FetchRequested)
+    _deliver(world, events.FetchRequested)
     assert _table(world) == (1, 1, 1, 1, 0)
     assert world.is_acked(acked)
     world.advance(500)
-    _deliver(world, told.FetchResponded)
+    _deliver(world, events.FetchResponded)
     assert _table(world) == (1, 1, 1, 1, 1)
 
 
@@ -173,7 +172,7 @@ def test_r5_a_local_log_end_offset_cannot_be_set_by_a_fetch() -> None:
     leader = given.leading(records=3)
     before = given.of(leader)
     with pytest.raises(IllegalReplicaStateError, match="no remote replica"):
-        partitions.record_follower_fetch(
+        partition_rules.record_follower_fetch(
             before,
             A,
             fetch_offset=9,
@@ -196,8 +195,8 @@ def test_r5_a_remote_replica_has_no_high_watermark_to_set() -> None:
 def test_r5_a_high_watermark_is_never_negative_nor_past_the_log(high_watermark: int) -> None:
     partition = given.of(given.leading(records=3))
     with pytest.raises(IllegalReplicaStateError, match=f"high watermark {high_watermark} is"):
-        partitions.set_high_watermark(partition, high_watermark)
-    assert partitions.set_high_watermark(partition, 3) == replace(partition, high_watermark=3)
+        partition_rules.set_high_watermark(partition, high_watermark)
+    assert partition_rules.set_high_watermark(partition, 3) == replace(partition, high_watermark=3)
 
 
 def test_r5_an_unknown_event_raises_and_changes_nothing() -> None:
@@ -215,11 +214,11 @@ def test_r5_an_unknown_event_raises_and_changes_nothing() -> None:
 
 def test_r6_a_follower_takes_over_the_leaders_log_start_offset() -> None:
     follower = given.fetching(end=5, high_watermark=5, epochs={0: 0, 1: 3})
-    effects = step(follower, given.fetch_answer(follower, high_watermark=5, start=4), NOW)
+    done = step(follower, given.fetch_answer(follower, high_watermark=5, start=4), NOW)
     assert given.of(follower).log.start_offset == 4
     assert given.of(follower).log.epochs == ((1, 4),)
-    assert do.AdvanceLogStartOffset(T, 4) in effects
-    assert do.WriteLeaderEpochCheckpoint(T, given.of(follower).log.epochs) in effects
+    assert effects.AdvanceLogStartOffset(T, 4) in done
+    assert effects.WriteLeaderEpochCheckpoint(T, given.of(follower).log.epochs) in done
 
 
 def test_r6_a_log_start_offset_never_goes_back_nor_past_the_end() -> None:
@@ -243,10 +242,12 @@ def test_r7_shrinking_the_isr_to_the_leader_commits_all_and_completes_what_waits
     step(leader, TimerFired(IsrExpiration()), NOW + 10_001)
     assert given.of(leader).high_watermark == 0
     shrunk = LeaderAndIsr(A, 0, (A,), 1, version=1)
-    effects = step(leader, LeaderAndIsrWritten(T, shrunk, False), NOW + 10_002)
+    done = step(leader, LeaderAndIsrWritten(T, shrunk, False), NOW + 10_002)
     assert given.of(leader).high_watermark == 1
-    produced, fetched = given.did(effects, do.RespondProduce, do.RespondFetch)
-    assert produced == do.RespondProduce(1, -1, (do.ProducedPartition(T, Error.NONE, 0, 0),))
-    assert fetched.results[0].records == do.LogSlice(0, 1, 1_048_576)
+    produced, fetched = given.did(done, effects.RespondProduce, effects.RespondFetch)
+    assert produced == effects.RespondProduce(
+        1, -1, (effects.ProducedPartition(T, Error.NONE, 0, 0),)
+    )
+    assert fetched.results[0].records == effects.LogSlice(0, 1, 1_048_576)
     assert leader.delayed == {}
     assert leader.watchers == {}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error, IllegalReplicaStateError
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.given import NOW, T
@@ -15,34 +14,34 @@ from tests.core.world import A, B, World, cluster
 
 def test_r9_a_leader_takes_over_where_its_log_starts_and_tells_who_fetches() -> None:
     leader = given.leading(isr=(A,), records=5, high_watermark=5)
-    step(leader, told.LogStartAdvanced(T, 3), NOW)
+    step(leader, events.LogStartAdvanced(T, 3), NOW)
     assert given.of(leader).log.start_offset == 3
     [answer] = [
         effect
         for effect in step(leader, given.fetch(B, 5, max_wait_ms=0), NOW)
-        if isinstance(effect, do.RespondFetch)
+        if isinstance(effect, effects.RespondFetch)
     ]
     assert (answer.results[0].error, answer.results[0].log_start_offset) == (Error.NONE, 3)
 
 
 def test_r9_who_asks_for_what_was_deleted_is_out_of_range() -> None:
     leader = given.leading(isr=(A,), records=5, high_watermark=5)
-    step(leader, told.LogStartAdvanced(T, 3), NOW)
+    step(leader, events.LogStartAdvanced(T, 3), NOW)
     for offset, error in ((2, Error.OFFSET_OUT_OF_RANGE), (3, Error.NONE)):
-        effects = step(leader, given.fetch(B, offset, request=offset, max_wait_ms=0), NOW)
-        [answer] = [effect for effect in effects if isinstance(effect, do.RespondFetch)]
+        done = step(leader, given.fetch(B, offset, request=offset, max_wait_ms=0), NOW)
+        [answer] = [effect for effect in done if isinstance(effect, effects.RespondFetch)]
         assert answer.results[0].error is error
 
 
 def test_r9_nothing_above_the_high_watermark_is_deleted() -> None:
     leader = given.leading(records=5, high_watermark=2)
     with pytest.raises(IllegalReplicaStateError, match="above the high watermark 2"):
-        step(leader, told.LogStartAdvanced(T, 3), NOW)
+        step(leader, events.LogStartAdvanced(T, 3), NOW)
     assert given.of(leader).log.start_offset == 0
 
 
 def test_r9_retention_of_a_replica_that_is_gone_is_no_matter() -> None:
-    assert step(given.broker(), told.LogStartAdvanced(T, 3), NOW) == ()
+    assert step(given.broker(), events.LogStartAdvanced(T, 3), NOW) == ()
 
 
 def _returned_late(generation: str) -> World:
@@ -55,7 +54,7 @@ def _returned_late(generation: str) -> World:
     for record in ("m2", "m3", "m4"):
         world.produce(record)
     world.run()
-    world.tell(A, told.LogStartAdvanced(T, 3))
+    world.tell(A, events.LogStartAdvanced(T, 3))
     world.disks[A].logs[T].start_offset = 3
     world.start(B).advance(5_000)
     return world

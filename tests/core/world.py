@@ -11,12 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication import broker as brokers
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.coordination import CreateTopic, SessionExpired
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    CreateTopic,
+    SessionExpired,
+)
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
@@ -27,7 +30,7 @@ from tests.core.invariants import check
 SERVICE = 0
 T = TopicPartition("t", 0)
 A, B, C = 1, 2, 3
-ANSWERS = (told.FetchResponded, told.OffsetForLeaderEpochResponded, told.ListOffsetsResponded)
+ANSWERS = (events.FetchResponded, events.OffsetForLeaderEpochResponded, events.ListOffsetsResponded)
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Asked:
 
     broker: int
     leader: int
-    effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
+    effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
 
 
 Hold = Callable[[Message], bool]
@@ -62,8 +65,8 @@ class World:
         self.in_flight: list[Message] = []
         self.deferred: list[Message] = []
         self.holds: list[Hold] = []
-        self.timers: dict[tuple[int, told.Timer], tuple[int, int]] = {}
-        self.answers: dict[int, list[do.Effect]] = {}
+        self.timers: dict[tuple[int, events.Timer], tuple[int, int]] = {}
+        self.answers: dict[int, list[Effect]] = {}
         self.refused: list[Message] = []
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self._asked: dict[int, Asked] = {}
@@ -130,15 +133,15 @@ class World:
     ) -> int:
         """Sends one record to the leader that the service names; returns the request's number."""
         leader = self.leader if to is None else to
-        batches = (told.ProducedBatch(1, 100, identity),)
+        batches = (events.ProducedBatch(1, 100, identity),)
         request = self._number()
-        self.tell(leader, told.ProduceRequested(request, acks, timeout_ms, ((T, batches),)))
+        self.tell(leader, events.ProduceRequested(request, acks, timeout_ms, ((T, batches),)))
         return request
 
     def result(self, request: int) -> Error | None:
         """What a produce request came to; None while it waits."""
         for answer in self.answers.get(request, ()):
-            assert isinstance(answer, do.RespondProduce)
+            assert isinstance(answer, effects.RespondProduce)
             return answer.results[0].error
         return None
 
@@ -209,7 +212,7 @@ class World:
                 break
             self.now_ms = max(self.now_ms, due_ms)
             del self.timers[key]
-            self.tell(key[0], told.TimerFired(key[1]))
+            self.tell(key[0], events.TimerFired(key[1]))
             settle()
         self.now_ms = end_ms
         return self
@@ -227,7 +230,7 @@ class World:
         """Discards a message; whoever waits for that answer sees its connection break."""
         self.in_flight.remove(message)
         if isinstance(message.body, ANSWERS) and message.target in self.brokers:
-            failed = told.FetcherRequestFailed(message.body.fetcher, message.body.sequence)
+            failed = events.FetcherRequestFailed(message.body.fetcher, message.body.sequence)
             self._send(message.target, message.target, failed)
         number = getattr(message.body, "request", None)
         if number in self._asked and self._asked[number].broker == message.source:
@@ -240,47 +243,55 @@ class World:
 
     # --- effects ---------------------------------------------------------------------------------
 
-    def _carry_out(self, broker_id: int, effects: tuple[do.Effect, ...]) -> None:
-        for effect in effects:
+    def _carry_out(self, broker_id: int, done: tuple[Effect, ...]) -> None:
+        for effect in done:
             self._do(broker_id, effect)
 
-    def _do(self, broker_id: int, effect: do.Effect) -> None:
+    def _do(self, broker_id: int, effect: Effect) -> None:
         match effect:
-            case do.SetTimer(timer, delay_ms):
+            case effects.SetTimer(timer, delay_ms):
                 self.timers[broker_id, timer] = (self.now_ms + delay_ms, self._number())
-            case do.CancelTimer(timer):
+            case effects.CancelTimer(timer):
                 self.timers.pop((broker_id, timer), None)
-            case do.Coordinate(request):
+            case effects.Coordinate(request):
                 self._send(broker_id, SERVICE, request)
-            case do.SendControl(target, message):
+            case effects.SendControl(target, message):
                 self._send(broker_id, target, message)
-            case do.StopSendingControl(targets):
+            case effects.StopSendingControl(targets):
                 self._stop_sending(broker_id, targets)
             case _:
                 self._do_request(broker_id, effect)
 
-    def _do_request(self, broker_id: int, effect: do.Effect) -> None:
+    def _do_request(self, broker_id: int, effect: Effect) -> None:
         match effect:
-            case do.SendFetch() | do.SendOffsetForLeaderEpoch() | do.SendListOffsets():
+            case (
+                effects.SendFetch() | effects.SendOffsetForLeaderEpoch() | effects.SendListOffsets()
+            ):
                 self._ask(broker_id, effect)
-            case do.CloseFetcher(fetcher):
+            case effects.CloseFetcher(fetcher):
                 for number, asked in tuple(self._asked.items()):
                     if (asked.broker, asked.effect.fetcher) == (broker_id, fetcher):
                         self._abandon(number)
-            case do.RespondControl():
+            case effects.RespondControl():
                 if effect.error is not Error.NONE:
                     self._refuse(broker_id, effect.error)
-            case do.RespondFetch() | do.RespondOffsetForLeaderEpoch() | do.RespondListOffsets():
+            case (
+                effects.RespondFetch()
+                | effects.RespondOffsetForLeaderEpoch()
+                | effects.RespondListOffsets()
+            ):
                 self._respond(broker_id, effect)
-            case do.RespondProduce() | do.RespondCreateTopics():
+            case effects.RespondProduce() | effects.RespondCreateTopics():
                 self.answers.setdefault(effect.request, []).append(effect)
             case _:
                 end_offset = self.disks[broker_id].carry_out(effect)
-                if end_offset is not None and isinstance(effect, do.TruncateLog):
-                    self.tell(broker_id, told.LogTruncated(effect.partition, end_offset))
+                if end_offset is not None and isinstance(effect, effects.TruncateLog):
+                    self.tell(broker_id, events.LogTruncated(effect.partition, end_offset))
 
-    def _ask(self, broker_id: int, effect: do.Effect) -> None:
-        assert isinstance(effect, do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets)
+    def _ask(self, broker_id: int, effect: Effect) -> None:
+        assert isinstance(
+            effect, effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
+        )
         number, leader = self._number(), effect.fetcher.leader
         self._asked[number] = Asked(broker_id, leader, effect)
         if leader not in self.brokers:
@@ -288,18 +299,18 @@ class World:
             return
         request: object
         match effect:
-            case do.SendFetch():
-                request = told.FetchRequested(
+            case effects.SendFetch():
+                request = events.FetchRequested(
                     number, broker_id, effect.max_wait_ms, effect.min_bytes, effect.partitions
                 )
-            case do.SendOffsetForLeaderEpoch():
-                request = told.OffsetForLeaderEpochRequested(number, effect.partitions)
-            case do.SendListOffsets():
-                request = told.ListOffsetsRequested(number, broker_id, effect.partitions)
+            case effects.SendOffsetForLeaderEpoch():
+                request = events.OffsetForLeaderEpochRequested(number, effect.partitions)
+            case effects.SendListOffsets():
+                request = events.ListOffsetsRequested(number, broker_id, effect.partitions)
         self._send(broker_id, leader, request)
 
-    def _respond(self, broker_id: int, effect: do.Effect) -> None:
-        assert not isinstance(effect, do.Note)
+    def _respond(self, broker_id: int, effect: Effect) -> None:
+        assert not isinstance(effect, effects.Note)
         number: int = effect.request  # type: ignore[union-attr]
         asked = self._asked.pop(number, None)
         if asked is None:  # a client's, or a test's own
@@ -308,23 +319,23 @@ class World:
         fetcher, sequence = asked.effect.fetcher, asked.effect.sequence
         answer: object
         match effect:
-            case do.RespondFetch(_, results):
+            case effects.RespondFetch(_, results):
                 fetched = tuple(self._read(broker_id, one, results) for one in results)
-                answer = told.FetchResponded(fetcher, sequence, fetched)
-            case do.RespondOffsetForLeaderEpoch(_, ends):
+                answer = events.FetchResponded(fetcher, sequence, fetched)
+            case effects.RespondOffsetForLeaderEpoch(_, ends):
                 ended = [
-                    told.EpochEndOffset(e.partition, e.error, e.end_offset, e.leader_epoch)
+                    events.EpochEndOffset(e.partition, e.error, e.end_offset, e.leader_epoch)
                     for e in ends
                 ]
-                answer = told.OffsetForLeaderEpochResponded(fetcher, sequence, tuple(ended))
-            case do.RespondListOffsets(_, offsets):
-                listed = [told.ListedOffset(o.partition, o.error, o.offset) for o in offsets]
-                answer = told.ListOffsetsResponded(fetcher, sequence, tuple(listed))
+                answer = events.OffsetForLeaderEpochResponded(fetcher, sequence, tuple(ended))
+            case effects.RespondListOffsets(_, offsets):
+                listed = [events.ListedOffset(o.partition, o.error, o.offset) for o in offsets]
+                answer = events.ListOffsetsResponded(fetcher, sequence, tuple(listed))
         self._send(broker_id, asked.broker, answer)
 
     def _read(
-        self, broker_id: int, one: do.FetchedResult, results: tuple[do.FetchedResult, ...]
-    ) -> told.FetchResult:
+        self, broker_id: int, one: effects.FetchedResult, results: tuple[effects.FetchedResult, ...]
+    ) -> events.FetchResult:
         first = next((other for other in results if other.records), None)
         batches = (
             self.disks[broker_id]
@@ -334,19 +345,21 @@ class World:
             else ()
         )
         start_offset = one.log_start_offset if self.rules.fetch_version >= 5 else -1
-        return told.FetchResult(one.partition, one.error, one.high_watermark, start_offset, batches)
+        return events.FetchResult(
+            one.partition, one.error, one.high_watermark, start_offset, batches
+        )
 
     def _fail(self, number: int) -> None:
         asked = self._asked.pop(number)
-        failed = told.FetcherRequestFailed(asked.effect.fetcher, asked.effect.sequence)
+        failed = events.FetcherRequestFailed(asked.effect.fetcher, asked.effect.sequence)
         self._send(asked.broker, asked.broker, failed)
 
     def _abandon(self, number: int) -> None:
         asked = self._asked.pop(number)
-        self._send(asked.broker, asked.leader, told.RequestAbandoned(number))
+        self._send(asked.broker, asked.leader, events.RequestAbandoned(number))
 
     def _stop_sending(self, broker_id: int, targets: tuple[int, ...] | None) -> None:
-        control = (told.LeaderAndIsrRequested, told.UpdateMetadataRequested)
+        control = (events.LeaderAndIsrRequested, events.UpdateMetadataRequested)
         self.in_flight = [
             m
             for m in self.in_flight
@@ -362,7 +375,7 @@ class World:
         for other_id, other in self.brokers.items():
             epoch = getattr(other.controller, "controller_epoch", None)
             if epoch is not None and epoch < self.brokers[broker_id].controller_epoch:
-                refusal = told.ControlResponded(broker_id, epoch, error)
+                refusal = events.ControlResponded(broker_id, epoch, error)
                 self.refused.append(Message(broker_id, other_id, refusal))
                 self._send(broker_id, other_id, refusal)
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.storage.damage import damage, keep_snapshot, put_back
+from neaptide.clusters.disks.damage import damage, keep_snapshot, put_back
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.faketime import CLOCK_FILE, write_clock
 from tests.harness.command import neaptide

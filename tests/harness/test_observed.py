@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from neaptide.harness.observed import level_end
-from neaptide.nemesis.gate.client import Position
+from neaptide.nemesis.gate.client import FetchPosition
 
 A, B, C = 0, 1, 2
 
 
-def _follows(leader: int, end: int, mark: int | None, epoch: int | None = 0) -> Position:
-    return Position(leader, epoch, 1, end, mark)
+def _follows(leader: int, end: int, mark: int | None, epoch: int | None = 0) -> FetchPosition:
+    return FetchPosition(leader, epoch, 1, end, mark)
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def _follows(leader: int, end: int, mark: int | None, epoch: int | None = 0) -> 
         "nobody was seen",
     ],
 )
-def test_followers_are_level(positions: dict[int, Position | None], end: int | None) -> None:
+def test_followers_are_level(positions: dict[int, FetchPosition | None], end: int | None) -> None:
     assert level_end(positions) == end

@@ -19,10 +19,10 @@ import pytest
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.config import LogConfig
-from neaptide.clusters.broker.storage.damage import damage
 from neaptide.clusters.broker.storage.log import Log
-from neaptide.clusters.broker.storage.replica_reader import read_entries
 from neaptide.clusters.cluster import PartitionView
+from neaptide.clusters.disks.damage import damage
+from neaptide.clusters.disks.replica_reader import read_entries
 from neaptide.clusters.errors import HostError, MissingPartError, UsageError
 from neaptide.clusters.hosts import faketime
 from neaptide.clusters.hosts.io_faults import IoFault

@@ -27,7 +27,7 @@ OF_THIS_AGE = tuple(name for name in COMPRESSIONS if name != "zstd")
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("client", NAMES)
-def test_P1_what_a_client_produced_every_library_reads(
+def test_p1_what_a_client_produced_every_library_reads(
     cluster: LiveCluster, topic_name: str, client: str, acks: int
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -39,7 +39,7 @@ def test_P1_what_a_client_produced_every_library_reads(
 @pytest.mark.needs("kcat")
 @pytest.mark.parametrize("acks", [0, 1, -1])
 @pytest.mark.parametrize("client", CLIENTS)
-def test_P1_what_a_client_produced_kcat_reads(
+def test_p1_what_a_client_produced_kcat_reads(
     cluster: LiveCluster, topic_name: str, client: str, acks: int
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -55,7 +55,7 @@ def test_P1_what_a_client_produced_kcat_reads(
         for compression in able
     ],
 )
-def test_P6_compressed_batches_pass_unopened(
+def test_p6_compressed_batches_pass_unopened(
     cluster: LiveCluster, topic_name: str, client: str, compression: str
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -77,7 +77,7 @@ def test_a10_zstd_is_refused_before_the_version_of_produce_that_has_it(
 
 
 @pytest.mark.parametrize("compression", OF_THIS_AGE)
-def test_P6_the_bytes_of_a_batch_come_back_but_for_its_offset_and_epoch(
+def test_p6_the_bytes_of_a_batch_come_back_but_for_its_offset_and_epoch(
     cluster: LiveCluster, topic_name: str, compression: str
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -96,7 +96,7 @@ def test_P6_the_bytes_of_a_batch_come_back_but_for_its_offset_and_epoch(
     assert read == VALUES * 2
 
 
-def test_R1_offsets_by_earliest_latest_and_timestamp(cluster: LiveCluster, topic_name: str) -> None:
+def test_r1_offsets_by_earliest_latest_and_timestamp(cluster: LiveCluster, topic_name: str) -> None:
     topic = cluster.create_topic(topic_name)
     with RawConnection(cluster.client_port(0)) as connection:
         for number in range(3):
@@ -134,7 +134,7 @@ def test_a_topic_that_a_client_created_has_the_settings_and_the_replicas_it_aske
         ("fine", {"segment.bytes": "large"}, "segment.bytes"),
     ],
 )
-def test_C5_a_topic_that_cannot_be_is_refused_in_words_and_hurts_nobody(
+def test_c5_a_topic_that_cannot_be_is_refused_in_words_and_hurts_nobody(
     cluster: LiveCluster, name: str, settings: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(KafkaException, match=complaint):
@@ -143,7 +143,7 @@ def test_C5_a_topic_that_cannot_be_is_refused_in_words_and_hurts_nobody(
     assert all(cluster.brokers.is_up(broker) for broker in BROKERS)
 
 
-def test_C5_a_topic_that_exists_is_not_created_again(cluster: LiveCluster, topic_name: str) -> None:
+def test_c5_a_topic_that_exists_is_not_created_again(cluster: LiveCluster, topic_name: str) -> None:
     cluster.create_topic(topic_name)
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         cluster.create_topic(topic_name)

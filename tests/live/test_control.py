@@ -24,7 +24,7 @@ def read_checkpoint(cluster: LiveCluster, broker: int, name: str) -> list[list[s
     return checkpoint(file.read_text()) if file.exists() else None
 
 
-def test_C1_C2_the_brokers_are_registered_and_one_of_them_is_controller(
+def test_c1_c2_the_brokers_are_registered_and_one_of_them_is_controller(
     cluster: LiveCluster,
 ) -> None:
     assert sorted(cluster.zookeeper.get_children("/brokers/ids")) == ["0", "1", "2"]
@@ -35,7 +35,7 @@ def test_C1_C2_the_brokers_are_registered_and_one_of_them_is_controller(
     assert {cluster.admin.list_topics(timeout=20).controller_id} == {controller}
 
 
-def test_C1_C2_another_broker_takes_over_when_the_controller_dies(
+def test_c1_c2_another_broker_takes_over_when_the_controller_dies(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     before, epoch = cluster.controller(), cluster.controller_epoch()
@@ -55,7 +55,7 @@ def test_C1_C2_another_broker_takes_over_when_the_controller_dies(
     assert cluster.controller_epoch() == epoch + 1
 
 
-def test_C1_two_brokers_that_race_agree_on_one_controller(cluster: LiveCluster) -> None:
+def test_c1_two_brokers_that_race_agree_on_one_controller(cluster: LiveCluster) -> None:
     """All sessions but one end at the same time; those who start again race for `/controller`."""
     for broker in BROKERS:
         cluster.kill(broker)
@@ -68,7 +68,7 @@ def test_C1_two_brokers_that_race_agree_on_one_controller(cluster: LiveCluster) 
     assert cluster.admin.list_topics(timeout=20).controller_id == cluster.controller()
 
 
-def test_C3_without_a_replica_in_the_isr_the_partition_waits(
+def test_c3_without_a_replica_in_the_isr_the_partition_waits(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     controller = cluster.controller()
@@ -93,7 +93,7 @@ def test_C3_without_a_replica_in_the_isr_the_partition_waits(
     assert librdkafka_consume(cluster.bootstrap, topic, 2) == [b"m1", b"m2"]
 
 
-def test_C3_unclean_leader_election_takes_any_live_replica(
+def test_c3_unclean_leader_election_takes_any_live_replica(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     controller = cluster.controller()
@@ -108,7 +108,7 @@ def test_C3_unclean_leader_election_takes_any_live_replica(
     assert cluster.state(topic)["isr"] == [second]
 
 
-def test_C7_the_high_watermark_is_checkpointed_in_kafkas_format(
+def test_c7_the_high_watermark_is_checkpointed_in_kafkas_format(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -128,7 +128,7 @@ def test_C7_the_high_watermark_is_checkpointed_in_kafkas_format(
         assert "version=0" in owner
 
 
-def test_C8_a_client_with_stale_metadata_finds_the_new_leader(
+def test_c8_a_client_with_stale_metadata_finds_the_new_leader(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     controller = cluster.controller()
@@ -154,7 +154,7 @@ def test_C8_a_client_with_stale_metadata_finds_the_new_leader(
     assert read == [b"to the first", b"to the second"]
 
 
-def test_E1_each_election_begins_an_epoch_in_leader_epoch_checkpoint(
+def test_e1_each_election_begins_an_epoch_in_leader_epoch_checkpoint(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     controller = cluster.controller()

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
 
 
 @pytest.mark.needs("kcat")
-def test_R8_kafka_reads_what_every_client_wrote_with_every_compression(
+def test_r8_kafka_reads_what_every_client_wrote_with_every_compression(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     topic = cluster.create_topic(

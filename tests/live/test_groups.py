@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, TopicPartition
 
-from neaptide.clusters.broker.replication.committed import partition_of
+from neaptide.clusters.broker.replication.group.committed_offsets import partition_for
 from tests.live.cluster import DEADLINE_S, LiveCluster
 from tests.live.raw import RawConnection, produce_request, produced
 from tests.storage.batches import batch
@@ -105,7 +105,7 @@ def test_a2_groups_belong_to_one_of_all_partitions_from_the_first_commit_on(
 ) -> None:
     """The first who asks has the topic made; its partitions get their leaders one by one."""
     groups = {f"group {number}": number for number in range(12)}
-    assert len({partition_of(group, PARTITIONS) for group in groups}) > 8
+    assert len({partition_for(group, PARTITIONS) for group in groups}) > 8
     for group, offset in groups.items():
         assert _librdkafka(cluster.bootstrap, group, offset) == offset
     for broker in (0, 1, 2):
@@ -137,7 +137,7 @@ def test_g3_what_a_client_commits_another_is_told(cluster: LiveCluster, client: 
 
 def test_g3_positions_survive_their_coordinator(cluster: LiveCluster) -> None:
     assert _librdkafka(cluster.bootstrap, "g", 3) == 3
-    number = partition_of("g", PARTITIONS).partition
+    number = partition_for("g", PARTITIONS).partition
     dead = int(cluster.state(OFFSETS, number)["leader"])
     cluster.kill(dead)
     cluster.await_leader(OFFSETS, other_than=dead, partition=number)

@@ -239,7 +239,7 @@ def test_a_full_disk_ends_it_with_1_one_log_line_and_no_acknowledgement(
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_C2_it_registers_again_when_its_session_has_expired(
+def test_c2_it_registers_again_when_its_session_has_expired(
     running: LiveCluster, settings: dict[str, str], tmp_path: Path, brokers: list[Broker]
 ) -> None:
     """It is stopped until ZooKeeper has given it up; then it goes on, under the next epoch."""

@@ -29,7 +29,7 @@ def end_offset(cluster: LiveCluster, topic: str) -> int:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_P1_acks_1_and_all_are_answered_with_the_offset(
+def test_p1_acks_1_and_all_are_answered_with_the_offset(
     cluster: LiveCluster, topic_name: str, acks: int
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -39,7 +39,7 @@ def test_P1_acks_1_and_all_are_answered_with_the_offset(
             assert produced(connection.ask(request)) == ("none", offset)
 
 
-def test_P1_acks_0_is_not_answered(cluster: LiveCluster, topic_name: str) -> None:
+def test_p1_acks_0_is_not_answered(cluster: LiveCluster, topic_name: str) -> None:
     topic = cluster.create_topic(topic_name)
     with RawConnection(cluster.client_port(LEADER)) as connection:
         connection.send_request(produce_request(topic, batch(0, [b"silent"]), acks=0))
@@ -50,13 +50,13 @@ def test_P1_acks_0_is_not_answered(cluster: LiveCluster, topic_name: str) -> Non
         assert produced(answer) == ("none", 1)
 
 
-def test_P1_an_error_with_acks_0_closes_the_connection(cluster: LiveCluster) -> None:
+def test_p1_an_error_with_acks_0_closes_the_connection(cluster: LiveCluster) -> None:
     with RawConnection(cluster.client_port(LEADER)) as connection:
         connection.send_request(produce_request("nowhere", batch(0, [b"lost"]), acks=0))
         assert connection.is_closed_by_peer()
 
 
-def test_P2_acks_all_times_out_while_the_followers_are_paused(
+def test_p2_acks_all_times_out_while_the_followers_are_paused(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -77,7 +77,7 @@ def test_P2_acks_all_times_out_while_the_followers_are_paused(
         assert produced(connection.ask(again)) == ("none", 1)
 
 
-def test_P3_a_record_that_is_too_large_is_not_appended(
+def test_p3_a_record_that_is_too_large_is_not_appended(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     topic = cluster.create_topic(topic_name, settings={"max.message.bytes": "1000"})
@@ -89,7 +89,7 @@ def test_P3_a_record_that_is_too_large_is_not_appended(
 
 
 @pytest.mark.parametrize("byte", [8, 16, 17, 20, 60, -1])
-def test_P3_a_corrupt_batch_is_not_appended(
+def test_p3_a_corrupt_batch_is_not_appended(
     cluster: LiveCluster, topic_name: str, byte: int
 ) -> None:
     topic = cluster.create_topic(topic_name)
@@ -104,7 +104,7 @@ def test_P3_a_corrupt_batch_is_not_appended(
     assert [header.base_offset for header in stored] == [0]
 
 
-def test_P3_no_records_at_all_are_corrupt(cluster: LiveCluster, topic_name: str) -> None:
+def test_p3_no_records_at_all_are_corrupt(cluster: LiveCluster, topic_name: str) -> None:
     topic = cluster.create_topic(topic_name)
     with RawConnection(cluster.client_port(LEADER)) as connection:
         assert produced(connection.ask(produce_request(topic, b"")))[0] == "corrupt_message"
@@ -114,7 +114,7 @@ def test_P3_no_records_at_all_are_corrupt(cluster: LiveCluster, topic_name: str)
 @pytest.mark.parametrize(
     ("acks", "error"), [(-1, "not_enough_replicas"), (1, "none"), (5, "invalid_required_acks")]
 )
-def test_I9_acks_all_wants_an_isr_of_min_insync_replicas(
+def test_i9_acks_all_wants_an_isr_of_min_insync_replicas(
     cluster: LiveCluster, topic_name: str, acks: int, error: str
 ) -> None:
     topic = cluster.create_topic(topic_name, [[LEADER]], {"min.insync.replicas": "2"})
@@ -124,7 +124,7 @@ def test_I9_acks_all_wants_an_isr_of_min_insync_replicas(
     assert end_offset(cluster, topic) == (1 if error == "none" else 0)
 
 
-def test_C8_a_broker_that_does_not_lead_says_so(cluster: LiveCluster, topic_name: str) -> None:
+def test_c8_a_broker_that_does_not_lead_says_so(cluster: LiveCluster, topic_name: str) -> None:
     topic = cluster.create_topic(topic_name)
     with RawConnection(cluster.client_port(1)) as connection:
         answer = connection.ask(produce_request(topic, batch(0, [b"astray"])))
@@ -135,7 +135,7 @@ def test_C8_a_broker_that_does_not_lead_says_so(cluster: LiveCluster, topic_name
         assert produced(unknown)[0] == "unknown_topic_or_partition"
 
 
-def test_R1_a_consumer_reads_what_is_below_the_high_watermark_only(
+def test_r1_a_consumer_reads_what_is_below_the_high_watermark_only(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     topic = cluster.create_topic(topic_name)

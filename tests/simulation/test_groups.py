@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.simulation import committing, faults, producing
 from neaptide.clusters.simulation.clients import GroupOperation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.simulation import world as worlds
 from neaptide.nemesis.search.invariants import Watch
 from tests.simulation.worlds import A, ready, run_for
@@ -21,8 +21,8 @@ def test_a5_a_broker_that_halts_does_nothing_more(
         world.watch = watch
     files = dict(world.disks[A].logs)
     with monkeypatch.context() as patched:
-        after = do.DeleteLog(world.partition)
-        patched.setattr(worlds, "step", lambda *_: (do.Halt("log truncation"), after))
+        after = effects.DeleteLog(world.partition)
+        patched.setattr(worlds, "step", lambda *_: (effects.Halt("log truncation"), after))
         world.tell(A, object())
     assert A not in world.brokers
     assert world.disks[A].logs == files

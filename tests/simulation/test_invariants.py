@@ -7,7 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from neaptide.clusters.broker.replication.partition import CommittedIsr, Leader, Partition
+from neaptide.clusters.broker.replication.partition.partition_rules import (
+    CommittedIsr,
+    Leader,
+    Partition,
+)
 from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import end

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from neaptide.clusters.broker.replication import partition
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.nemesis.search.episode import Search, explore_seed
 from neaptide.nemesis.search.hunt import Effort, hunt
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, applied
@@ -49,10 +49,10 @@ def test_the_unbroken_core_is_silent(generation: str, more: tuple[str, ...]) -> 
 
 
 def test_a_mutant_is_over_when_its_search_is() -> None:
-    rule = partition.maybe_increment_high_watermark
+    rule = partition_rules.maybe_increment_high_watermark
     with applied(BY_NAME["hw-is-log-end"]):
-        assert partition.maybe_increment_high_watermark is not rule
-    assert partition.maybe_increment_high_watermark is rule
+        assert partition_rules.maybe_increment_high_watermark is not rule
+    assert partition_rules.maybe_increment_high_watermark is rule
 
 
 def test_there_are_forty_mutants_and_each_breaks_something() -> None:

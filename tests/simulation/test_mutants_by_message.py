@@ -10,8 +10,8 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 
-from neaptide.clusters.broker.replication.coordination import WriteLeaderAndIsr
-from neaptide.clusters.broker.replication.partition import UncertainIsr
+from neaptide.clusters.broker.replication.interface.coordination_service import WriteLeaderAndIsr
+from neaptide.clusters.broker.replication.partition.partition_rules import UncertainIsr
 from neaptide.clusters.simulation import faults
 from neaptide.clusters.simulation.network import COORDINATION, SERVICE, Link
 from neaptide.clusters.simulation.world import World

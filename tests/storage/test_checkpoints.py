@@ -11,7 +11,7 @@ from neaptide.clusters.broker.storage import checkpoints
 from neaptide.clusters.broker.storage.errors import StorageError
 
 
-def test_C7_offsets_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
+def test_c7_offsets_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
     file = tmp_path / checkpoints.HIGH_WATERMARKS
     offsets = {TopicPartition("b", 1): 7, TopicPartition("a-x", 0): 3}
     checkpoints.write_offsets(file, offsets)
@@ -27,7 +27,7 @@ def test_a_missing_checkpoint_is_an_empty_one_as_is_an_empty_file(tmp_path: Path
     assert checkpoints.read_epochs(tmp_path) == ()
 
 
-def test_E1_epochs_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
+def test_e1_epochs_are_written_as_kafka_writes_them(tmp_path: Path) -> None:
     entries = (EpochEntry(0, 0), EpochEntry(3, 17))
     checkpoints.write_epochs(tmp_path, entries)
     assert (tmp_path / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n3 17\n"

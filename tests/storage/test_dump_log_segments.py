@@ -63,7 +63,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
     return log
 
 
-def test_R8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
+def test_r8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
     files = sorted(log.directory.glob("*.log"))
     assert len(files) > 2
     text = dump(files, "--deep-iteration", "--print-data-log")
@@ -77,7 +77,7 @@ def test_R8_kafka_reads_every_record_of_our_segments(log: Log) -> None:
 
 
 @pytest.mark.parametrize("check", ["--index-sanity-check", "--verify-index-only"])
-def test_R8_kafka_finds_our_indexes_sound(log: Log, check: str) -> None:
+def test_r8_kafka_finds_our_indexes_sound(log: Log, check: str) -> None:
     files = sorted([*log.directory.glob("*.index"), *log.directory.glob("*.timeindex")])
     assert sum(file.stat().st_size for file in files) > 200
     text = dump(files, check)
@@ -91,7 +91,7 @@ def test_R8_kafka_finds_our_indexes_sound(log: Log, check: str) -> None:
     ("suffix", "byte", "complaint"),
     [(".index", 3, "Mismatches in"), (".timeindex", 7, "Found timestamp mismatch")],
 )
-def test_R8_the_twin_kafka_complains_of_an_index_entry_that_is_wrong(
+def test_r8_the_twin_kafka_complains_of_an_index_entry_that_is_wrong(
     log: Log, tmp_path: Path, suffix: str, byte: int, complaint: str
 ) -> None:
     stem = sorted(log.directory.glob("*.log"))[0].stem

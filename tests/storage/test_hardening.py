@@ -9,7 +9,10 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from neaptide.clusters.broker.replication.committed import Committed, Position
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import open_files
 from neaptide.clusters.broker.storage.compression import decompress
@@ -18,7 +21,7 @@ from neaptide.clusters.broker.storage.errors import (
     CorruptBatchError,
     RecordBatchError,
 )
-from neaptide.clusters.broker.storage.positions import encode, positions_of
+from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of, encode
 from neaptide.clusters.broker.storage.record_batch import assign, parse_batches
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from tests.hardening.poison import INT32_MAX, ONE, SOUND, sealed
@@ -129,10 +132,10 @@ def test_a10_what_is_damaged_in_the_positions_of_groups_costs_itself_alone(
     open_log: OpenLog,
 ) -> None:
     def position(group: str, offset: int) -> bytes:
-        one = Committed(group, T0, Position(offset))
+        one = OffsetCommitRecord(group, T0, OffsetAndMetadata(offset))
         return record_batch([encode(one, NOW_MS, with_epoch=True)], NOW_MS)
 
-    key, value = encode(Committed("k", T0, Position(9)), NOW_MS, with_epoch=True)
+    key, value = encode(OffsetCommitRecord("k", T0, OffsetAndMetadata(9)), NOW_MS, with_epoch=True)
     assert key is not None
     damaged = bytearray(position("damaged", 4))
     damaged[-1] ^= 1
@@ -151,7 +154,7 @@ def test_a10_what_is_damaged_in_the_positions_of_groups_costs_itself_alone(
     ):
         buffer = bytearray(data)
         log.append(buffer, assign(buffer, log.log_end_offset, 0))
-    found = positions_of(log.snapshot())
+    found = committed_offsets_of(log.snapshot())
     # Of a batch with fewer records than it counts those that are there are taken.
     assert {group: one.offset for (group, _), one in found.items()} == {
         "first": 1,

@@ -33,7 +33,7 @@ def fill(log: Log, count: int, *, step_ms: int = 0, epoch: int = 0, size: int = 
 # --- rolling ------------------------------------------------------------------------------------
 
 
-def test_R8_segments_roll_by_size(open_log: OpenLog) -> None:
+def test_r8_segments_roll_by_size(open_log: OpenLog) -> None:
     size = len(batch(0, [b"v" * 50]))
     log = open_log(segment_bytes=3 * size)
     fill(log, 7)
@@ -41,13 +41,13 @@ def test_R8_segments_roll_by_size(open_log: OpenLog) -> None:
     assert log.recovery_point == 6  # a roll flushes
 
 
-def test_R8_segments_roll_by_time_of_their_records(open_log: OpenLog) -> None:
+def test_r8_segments_roll_by_time_of_their_records(open_log: OpenLog) -> None:
     log = open_log(segment_ms=1000)
     fill(log, 5, step_ms=400)
     assert log.segment_base_offsets == (0, 3)
 
 
-def test_R8_segments_roll_when_an_index_is_full(open_log: OpenLog) -> None:
+def test_r8_segments_roll_when_an_index_is_full(open_log: OpenLog) -> None:
     log = open_log(segment_index_bytes=8 * 6, index_interval_bytes=1)
     fill(log, 15)  # all of one timestamp: the time index has one entry
     # A segment's first batch has no entry.
@@ -55,7 +55,7 @@ def test_R8_segments_roll_when_an_index_is_full(open_log: OpenLog) -> None:
     assert (log.directory / "00000000000000000000.index").stat().st_size == 48
 
 
-def test_R8_segments_roll_when_the_time_index_is_full(open_log: OpenLog) -> None:
+def test_r8_segments_roll_when_the_time_index_is_full(open_log: OpenLog) -> None:
     log = open_log(segment_index_bytes=12 * 4, index_interval_bytes=1)
     fill(log, 9, step_ms=1)
     # One of its four entries is kept for the roll, which is the last batch's.
@@ -63,7 +63,7 @@ def test_R8_segments_roll_when_the_time_index_is_full(open_log: OpenLog) -> None
     assert (log.directory / "00000000000000000000.timeindex").stat().st_size == 36
 
 
-def test_R8_segments_roll_when_an_offset_is_too_far_for_an_index(open_log: OpenLog) -> None:
+def test_r8_segments_roll_when_an_offset_is_too_far_for_an_index(open_log: OpenLog) -> None:
     log = open_log()
     fill(log, 1)
     log.append(*with_headers(batch(MAX_RELATIVE_OFFSET, [b"near"])))
@@ -75,7 +75,7 @@ def test_R8_segments_roll_when_an_offset_is_too_far_for_an_index(open_log: OpenL
 # --- indexes ------------------------------------------------------------------------------------
 
 
-def test_R8_index_lookups_equal_a_linear_scan(open_log: OpenLog) -> None:
+def test_r8_index_lookups_equal_a_linear_scan(open_log: OpenLog) -> None:
     log = open_log(index_interval_bytes=300)
     fill(log, 60, step_ms=7)
     segment = log._segments[-1]
@@ -89,7 +89,7 @@ def test_R8_index_lookups_equal_a_linear_scan(open_log: OpenLog) -> None:
 
 
 @pytest.mark.parametrize("lost", [".index", ".timeindex"])
-def test_R8_a_lost_index_is_rebuilt_after_a_clean_shutdown_too(
+def test_r8_a_lost_index_is_rebuilt_after_a_clean_shutdown_too(
     open_log: OpenLog, lost: str
 ) -> None:
     log = open_log(index_interval_bytes=300)
@@ -127,7 +127,7 @@ def test_zeros_that_a_broker_preallocated_in_an_index_are_no_entries(open_log: O
 # --- recovery -----------------------------------------------------------------------------------
 
 
-def test_R8_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(open_log: OpenLog) -> None:
+def test_r8_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(open_log: OpenLog) -> None:
     log = open_log()
     fill(log, 3)
     kept = log.size_bytes
@@ -146,7 +146,7 @@ def test_R8_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_batch(open_log: Ope
     assert open_log().log_end_offset == 4
 
 
-def test_R8_recovery_cuts_at_a_bad_checksum_and_drops_later_segments(open_log: OpenLog) -> None:
+def test_r8_recovery_cuts_at_a_bad_checksum_and_drops_later_segments(open_log: OpenLog) -> None:
     size = len(batch(0, [b"v" * 50]))
     log = open_log(segment_bytes=3 * size)
     fill(log, 8)
@@ -161,7 +161,7 @@ def test_R8_recovery_cuts_at_a_bad_checksum_and_drops_later_segments(open_log: O
     assert not (log.directory / "00000000000000000006.log").exists()
 
 
-def test_R8_segments_below_the_recovery_point_are_not_read(open_log: OpenLog) -> None:
+def test_r8_segments_below_the_recovery_point_are_not_read(open_log: OpenLog) -> None:
     size = len(batch(0, [b"v" * 50]))
     log = open_log(segment_bytes=3 * size)
     fill(log, 8)
@@ -173,7 +173,7 @@ def test_R8_segments_below_the_recovery_point_are_not_read(open_log: OpenLog) ->
     assert open_log(recovery_point=6, segment_bytes=3 * size).log_end_offset == 8
 
 
-def test_E1_recovery_rebuilds_the_leader_epochs(open_log: OpenLog) -> None:
+def test_e1_recovery_rebuilds_the_leader_epochs(open_log: OpenLog) -> None:
     log = open_log()
     fill(log, 2, epoch=1)
     fill(log, 2, epoch=4)
@@ -184,7 +184,7 @@ def test_E1_recovery_rebuilds_the_leader_epochs(open_log: OpenLog) -> None:
     assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n2\n1 0\n4 2\n"
 
 
-def test_E1_a_truncation_takes_epochs_with_it_and_an_unused_one_makes_room(
+def test_e1_a_truncation_takes_epochs_with_it_and_an_unused_one_makes_room(
     open_log: OpenLog,
 ) -> None:
     log = open_log()
@@ -202,7 +202,7 @@ def test_E1_a_truncation_takes_epochs_with_it_and_an_unused_one_makes_room(
 # --- reading and cutting ------------------------------------------------------------------------
 
 
-def test_F4_only_the_first_batch_may_be_larger_than_the_limit(open_log: OpenLog) -> None:
+def test_f4_only_the_first_batch_may_be_larger_than_the_limit(open_log: OpenLog) -> None:
     log = open_log()
     fill(log, 1, size=500)
     fill(log, 1, size=5)
@@ -232,7 +232,7 @@ def test_offsets_outside_of_the_log_are_errors_and_its_end_is_not(open_log: Open
     assert log.read(3, 10, 100, min_one_batch=True) == b""
 
 
-def test_F8_an_append_below_the_log_end_offset_is_an_error(open_log: OpenLog) -> None:
+def test_f8_an_append_below_the_log_end_offset_is_an_error(open_log: OpenLog) -> None:
     log = open_log()
     fill(log, 3)
     with pytest.raises(UnexpectedAppendOffsetError):
@@ -376,7 +376,7 @@ def test_a_short_write_is_continued(open_log: OpenLog, monkeypatch: pytest.Monke
 # --- retention ----------------------------------------------------------------------------------
 
 
-def test_R9_retention_by_time_moves_the_log_start_offset(open_log: OpenLog) -> None:
+def test_r9_retention_by_time_moves_the_log_start_offset(open_log: OpenLog) -> None:
     size = len(batch(0, [b"v" * 50]))
     log = open_log(segment_bytes=2 * size, retention_ms=DAY_MS)
     fill(log, 6, step_ms=1000)
@@ -388,7 +388,7 @@ def test_R9_retention_by_time_moves_the_log_start_offset(open_log: OpenLog) -> N
     assert (log.log_end_offset, log.size_bytes) == (6, 0)
 
 
-def test_R9_retention_by_size_keeps_at_least_what_is_asked_for(open_log: OpenLog) -> None:
+def test_r9_retention_by_size_keeps_at_least_what_is_asked_for(open_log: OpenLog) -> None:
     size = len(batch(0, [b"v" * 50]))
     log = open_log(segment_bytes=2 * size, retention_bytes=5 * size, retention_ms=-1)
     fill(log, 8)
@@ -397,13 +397,13 @@ def test_R9_retention_by_size_keeps_at_least_what_is_asked_for(open_log: OpenLog
     assert not (log.directory / "00000000000000000000.log").exists()
 
 
-def test_R9_compacted_logs_have_no_retention(open_log: OpenLog) -> None:
+def test_r9_compacted_logs_have_no_retention(open_log: OpenLog) -> None:
     log = open_log(retention_bytes=0, retention_ms=0, cleanup_policy="compact")
     fill(log, 4)
     assert log.apply_retention(NOW_MS + DAY_MS, high_watermark=4) == 0
 
 
-def test_R9_deleted_records_free_whole_segments_only(open_log: OpenLog) -> None:
+def test_r9_deleted_records_free_whole_segments_only(open_log: OpenLog) -> None:
     size = len(batch(0, [b"v" * 50]))
     log = open_log(segment_bytes=2 * size)
     fill(log, 6)

@@ -83,7 +83,7 @@ def test_another_brokers_or_clusters_directory_is_refused(tmp_path: Path) -> Non
     LogDirectory.open(tmp_path, 1, {}, cluster_id="one").shutdown()  # refusals leave no lock
 
 
-def test_R9_the_log_start_offset_outlives_a_restart(tmp_path: Path) -> None:
+def test_r9_the_log_start_offset_outlives_a_restart(tmp_path: Path) -> None:
     directory = LogDirectory.open(tmp_path, 1, {})
     append(directory, T0, 5)
     append(directory, T1, 1)

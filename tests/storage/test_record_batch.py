@@ -35,7 +35,7 @@ def test_headers_name_offsets_sizes_and_epochs() -> None:
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_P6_records_come_out_of_every_compression_type(compression: str) -> None:
+def test_p6_records_come_out_of_every_compression_type(compression: str) -> None:
     values = [b"one", None, b"drei", b"x" * 5000]
     data = batch(10, values, compression=compression)
     (header,) = parse_batches(data)
@@ -46,7 +46,7 @@ def test_P6_records_come_out_of_every_compression_type(compression: str) -> None
     assert {record.key for record in found} == {b"k"}
 
 
-def test_P3_every_flipped_bit_behind_the_checksum_is_seen() -> None:
+def test_p3_every_flipped_bit_behind_the_checksum_is_seen() -> None:
     sound = batch(0, [b"value"])
     for position in range(17, len(sound)):
         broken = bytearray(sound)
@@ -64,7 +64,7 @@ def test_every_shorter_prefix_is_truncated() -> None:
     assert parse_batches(b"") == []
 
 
-def test_P3_a_batch_over_the_limit_is_too_large_and_one_at_the_limit_is_not() -> None:
+def test_p3_a_batch_over_the_limit_is_too_large_and_one_at_the_limit_is_not() -> None:
     data = batch(0, [b"value"])
     with pytest.raises(BatchTooLargeError) as refused:
         parse_batches(data, max_batch_size=len(data) - 1)

@@ -10,8 +10,9 @@ from typing import get_args
 import pytest
 from kio.schema.index import api_key_map
 
-from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.step import _HANDLERS
 from neaptide.clusters.broker.server.apis.row import AnsweredByCore
 from neaptide.clusters.broker.server.apis.table import (
@@ -23,20 +24,20 @@ from neaptide.clusters.broker.server.apis.table import (
 )
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import CONTROL_APIS, request_class, response_class
-from tests.wire.test_shell import World
+from tests.server.test_shell import World
 
 BY_CORE = [row.answered for row in TABLE.values() if isinstance(row.answered, AnsweredByCore)]
 
 
 def test_every_effect_has_a_performer(tmp_path: Path) -> None:
     async def play() -> None:
-        assert set(World(tmp_path / "data").shell.performers) == set(get_args(do.Effect))
+        assert set(World(tmp_path / "data").shell.performers) == set(get_args(Effect))
 
     asyncio.run(play())
 
 
 def test_every_answer_of_the_core_is_the_response_of_some_api() -> None:
-    assert {row.effect for row in BY_CORE} == set(get_args(do.Answer))
+    assert {row.effect for row in BY_CORE} == set(get_args(effects.Answer))
 
 
 def test_every_event_of_a_request_is_one_apis_and_has_a_handler_in_the_core() -> None:
@@ -45,8 +46,8 @@ def test_every_event_of_a_request_is_one_apis_and_has_a_handler_in_the_core() ->
 
 
 def test_every_message_to_a_broker_is_encoded() -> None:
-    fetchers = {do.SendFetch, do.SendOffsetForLeaderEpoch, do.SendListOffsets}
-    assert set(SENT) == fetchers | set(get_args(do.ControlRequest))
+    fetchers = {effects.SendFetch, effects.SendOffsetForLeaderEpoch, effects.SendListOffsets}
+    assert set(SENT) == fetchers | set(get_args(effects.ControlRequest))
     assert all(SENT[one].decode is not None for one in fetchers)
 
 

@@ -13,9 +13,9 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i32, i64
 
-from neaptide.clusters.broker.replication.messages import TopicWanted
-from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.interface.events import TopicWanted
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api
@@ -30,9 +30,9 @@ from neaptide.clusters.broker.wire.codec import (
 )
 from tests.hardening.poison import POISONED, SOUND, record, sealed
 from tests.live.raw import fetch_request, fetched, produce_request
+from tests.server.test_shell import World, turns
 from tests.storage.batches import NOW_MS, batch
 from tests.wire.strategies import REPLICATION_APIS
-from tests.wire.test_shell import World, turns
 
 NULL = struct.pack(">i", -1)
 TEXT = struct.pack(">h", 1) + b"t"
@@ -418,7 +418,7 @@ def test_a11_names_of_topics_being_created_do_not_pile_up() -> None:
         assert isinstance(event, TopicWanted)
         wanted.append(event.topic)
 
-    creation = AutoTopicCreation(True, Metadata, submit, lambda: now)
+    creation = AutoTopicCreation(True, MetadataCache, submit, lambda: now)
     for number in range(3_000):
         creation.want(f"t{number}")
         creation.want(f"t{number}")

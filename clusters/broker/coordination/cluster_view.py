@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client, Watch
-from neaptide.clusters.broker.replication.coordination import IsrChangeNotified
+from neaptide.clusters.broker.replication.interface.coordination_service import IsrChangeNotified
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,

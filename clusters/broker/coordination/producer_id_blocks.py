@@ -14,7 +14,7 @@ from kazoo.client import TransactionRequest
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client
 from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
-from neaptide.clusters.broker.replication.coordination import ProducerIdsAllocated
+from neaptide.clusters.broker.replication.interface.coordination_service import ProducerIdsAllocated
 
 BLOCK_SIZE: Final = 1_000
 

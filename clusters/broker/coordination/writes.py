@@ -16,7 +16,7 @@ from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client
 from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Refused, Written
 from neaptide.clusters.broker.coordination.session import Term
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     CreateTopic,
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,

@@ -34,7 +34,7 @@ from neaptide.clusters.broker.coordination import cluster_view, producer_id_bloc
 from neaptide.clusters.broker.coordination.client import Client, Watch
 from neaptide.clusters.broker.coordination.worker import Batched, Worker
 from neaptide.clusters.broker.coordination.writes import StateWriter, create_topic, write_states
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     AllocateProducerIds,
     BrokersChanged,
     ClusterLoaded,

@@ -1,34 +1,41 @@
-"""One broker: `step(broker, event, now_ms)` changes it and returns the effects, in order.
+"""The state of one broker, and the verbs that all handlers share.
 
 The Broker is a shallow holder of frozen values: its dictionaries are its own, what is in them is
-never changed in place, so `copy` is cheap and a search can branch from any state. No socket, file,
-thread, clock, chance or log line is reached from here. This file keeps the state and the shared
-verbs; the handlers are by subject in leading, following, control, isr and controlling.
+never changed in place, so `copy` is cheap and a search can branch from any state. Each field
+belongs to one room, which alone changes it; step.py says who handles which event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from neaptide.clusters.broker.replication import partition as partitions
-from neaptide.clusters.broker.replication.committed import Positions
-from neaptide.clusters.broker.replication.controller_state import ControllerState, Standby
-from neaptide.clusters.broker.replication.effects import (
+from neaptide.clusters.broker.replication.controller.controller_context import (
+    Active,
+    ControllerState,
+    Standby,
+)
+from neaptide.clusters.broker.replication.follower.replica_fetcher import ReplicaFetcher
+from neaptide.clusters.broker.replication.generation import Generation
+from neaptide.clusters.broker.replication.group.committed_offsets import CommittedOffsets
+from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
+from neaptide.clusters.broker.replication.interface.effects import (
     CancelTimer,
     ControlRequest,
+    Coordinate,
     Effect,
     Note,
     SetTimer,
+    WriteLeaderEpochCheckpoint,
 )
-from neaptide.clusters.broker.replication.fetcher import Fetcher
-from neaptide.clusters.broker.replication.generation import Generation
-from neaptide.clusters.broker.replication.log import Log
-from neaptide.clusters.broker.replication.messages import FetcherId, Timer
-from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.interface.events import FetcherId, Timer
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.partition import Leader, Partition
-from neaptide.clusters.broker.replication.purgatory import DelayedOperation
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
 
 
@@ -36,17 +43,38 @@ from neaptide.clusters.broker.replication.settings import ReplicationSettings
 class StoredReplica:
     """A replica found on disk at the start: its log, and the high watermark last checkpointed."""
 
-    log: Log
+    log: UnifiedLog
     high_watermark: int
+
+
+class DelayedOperation(Protocol):
+    """A request that waits in the purgatory, as Kafka's DelayedOperation; a frozen value."""
+
+    @property
+    def request(self) -> int: ...
+
+    @property
+    def watched(self) -> tuple[TopicPartition, ...]:
+        """The partitions by which it may come to be answered."""
+
+    def updated(self, broker: Broker) -> DelayedOperation:
+        """The same request with all of its outcome that is known by now."""
+
+    def is_complete(self, broker: Broker) -> bool: ...
+
+    def complete(self, broker: Broker) -> None:
+        """Answers it; what is still not known by then has run out of time."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsrChanges:
-    """ISR changes that the controller has not been told of, and when (I7)."""
+    """ISR changes that were not reported to the controller yet, and when (I7)."""
 
     partitions: tuple[TopicPartition, ...] = ()
     last_change_ms: int = 0
-    last_told_ms: int | None = None  # None: the first look is still to come, and counts as one
+    last_propagation_ms: int | None = (
+        None  # None: the first look is still to come, and counts as one
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +97,12 @@ class Broker:
     settings: ReplicationSettings
     stored: dict[TopicPartition, StoredReplica] = field(default_factory=dict)
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
-    fetchers: dict[FetcherId, Fetcher] = field(default_factory=dict)
+    fetchers: dict[FetcherId, ReplicaFetcher] = field(default_factory=dict)
     next_sequence: int = 1  # of a fetcher's request
     delayed: dict[int, DelayedOperation] = field(default_factory=dict)
     # Requests in `delayed` by the partitions that they watch, in order of arrival.
     watchers: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: MetadataCache = field(default_factory=MetadataCache)
     controller_epoch: int = 0
     broker_epoch: int | None = None  # of its registration; None: it has not registered yet
     # Requests of a controller that came before it had (KIP-380): nothing is done about them yet.
@@ -84,7 +112,7 @@ class Broker:
     checkpoints_high_watermarks: bool = False
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.
-    positions: dict[TopicPartition, Positions] = field(default_factory=dict)
+    committed_offsets: dict[TopicPartition, CommittedOffsets] = field(default_factory=dict)
     effects: list[Effect] = field(default_factory=list)
 
     def copy(self) -> Broker:
@@ -96,7 +124,7 @@ class Broker:
             fetchers=dict(self.fetchers),
             delayed=dict(self.delayed),
             watchers=dict(self.watchers),
-            positions=dict(self.positions),
+            committed_offsets=dict(self.committed_offsets),
             effects=list(self.effects),
         )
 
@@ -107,6 +135,9 @@ class Broker:
 
     def note(self, text: str) -> None:
         self.effects.append(Note(text))
+
+    def coordinate(self, request: CoordinationRequest) -> None:
+        self.effects.append(Coordinate(request))
 
     def set_timer(self, timer: Timer, delay_ms: int) -> None:
         self.effects.append(SetTimer(timer, max(0, delay_ms)))
@@ -123,10 +154,19 @@ class Broker:
         partition = self.partitions.get(topic_partition)
         return partition if partition and isinstance(partition.role, Leader) else None
 
+    def write_epochs(self, partition: Partition, before: Epochs) -> None:
+        """Has the epoch checkpoint written where the log's epochs are no longer those."""
+        if partition.log.epochs != before:
+            self.do(WriteLeaderEpochCheckpoint(partition.topic_partition, partition.log.epochs))
+
+    @property
+    def active_controller(self) -> Active | None:
+        return self.controller if isinstance(self.controller, Active) else None
+
     def increment_high_watermark(self, partition: Partition, now_ms: int) -> Partition:
         """Moves the high watermark of a led partition as far as the rules allow."""
         return self.put(
-            partitions.maybe_increment_high_watermark(
+            partition_rules.maybe_increment_high_watermark(
                 partition,
                 now_ms=now_ms,
                 lag_time_max_ms=self.settings.replica_lag_time_max_ms,
@@ -141,5 +181,5 @@ def start(
     settings: ReplicationSettings,
     stored: Mapping[TopicPartition, StoredReplica],
 ) -> Broker:
-    """A broker as it is after reading its disk, before it has heard of anyone."""
+    """A broker as it is after reading its disk, before it knows of any other."""
     return Broker(broker_id=broker_id, rules=rules, settings=settings, stored=dict(stored))

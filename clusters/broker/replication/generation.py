@@ -116,8 +116,8 @@ class Generation:
     # Whether `__consumer_offsets` is made with offsets.topic.replication.factor replicas or not at
     # all (KIP-115); before, with as many as there are brokers for.
     insists_on_offsets_replicas: bool
-    # Whether records that fail their validation are told so (INVALID_RECORD, KIP-467, 2.4); up to
-    # then they are CORRUPT_MESSAGE.
+    # Whether records that fail their validation are INVALID_RECORD (KIP-467, 2.4); up to then they
+    # are CORRUPT_MESSAGE.
     names_invalid_records: bool
     # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on.
     fetch_version: int

@@ -7,6 +7,7 @@ finds the bytes again.
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -22,6 +23,23 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+TOPIC_NAME_MAX_LENGTH: Final = 249
+_OF_TOPIC_NAMES: Final = frozenset(f"{string.ascii_letters}{string.digits}._-")
+
+
+def why_no_topic_name(name: str) -> str | None:
+    """Why a text cannot be the name of a topic (Kafka's Topic.validate); None: it can."""
+    if not name or len(name) > TOPIC_NAME_MAX_LENGTH or name in (".", ".."):
+        return f"a topic's name has 1 to {TOPIC_NAME_MAX_LENGTH} signs"
+    if not _OF_TOPIC_NAMES.issuperset(name):
+        return "a topic's name has letters, digits, . _ and - only"
+    return None
+
+
+def is_topic_name(name: str) -> bool:
+    return why_no_topic_name(name) is None
 
 
 class EpochEntry(NamedTuple):

@@ -19,13 +19,14 @@ class InvalidSettingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """Durations in milliseconds, sizes in bytes. `replication_settings` knows other defaults of
-    some generations."""
+    """Durations in milliseconds, sizes in bytes. What has no default here has it in generation."""
 
+    message_max_bytes: int
+    replica_lag_time_max_ms: int
+    unclean_leader_election_enable: bool
     auto_create_topics_enable: bool = True
     default_replication_factor: int = 1
     log_segment_bytes: int = 1_073_741_824
-    message_max_bytes: int = 1_000_012
     min_insync_replicas: int = 1
     num_partitions: int = 1
     num_replica_fetchers: int = 1
@@ -40,8 +41,6 @@ class ReplicationSettings:
     replica_fetch_wait_max_ms: int = 500
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     replica_lag_max_messages: int = 4_000  # read by the generation 0.8 only
-    replica_lag_time_max_ms: int = 10_000
-    unclean_leader_election_enable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

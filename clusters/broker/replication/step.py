@@ -1,80 +1,92 @@
-"""The one entrance: an event goes in, the broker changes, effects come out in order."""
+"""The one entrance: an event goes in, the broker changes, effects come out in order.
+
+Here is which handler each event has, and for those that concern several rooms, in which order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import (
-    control,
-    controlling,
-    coordinator,
-    following,
-    groups,
-    isr,
-    leading,
-    offsets,
-    producer_ids,
-    retention,
-    topics,
-    truncation,
-)
-from neaptide.clusters.broker.replication import coordination as heard
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.effects import Effect
+from neaptide.clusters.broker.replication.controller import (
+    kafka_controller,
+    partition_state_machine,
+    topic_creation,
+)
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
+from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
+from neaptide.clusters.broker.replication.interface import coordination_service, events
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.leader import (
+    fetch,
+    in_sync_replicas,
+    log_offsets,
+    produce,
+    purgatory,
+)
+from neaptide.clusters.broker.replication.replicas import log_manager, replica_manager
+from neaptide.clusters.broker.replication.transaction import producer_id_manager
 
 Handler = Callable[[Broker, Any, int], None]
 
 
-def _on_written(broker: Broker, event: heard.LeaderAndIsrWritten, now_ms: int) -> None:
+def _on_written(
+    broker: Broker, event: coordination_service.LeaderAndIsrWritten, now_ms: int
+) -> None:
     if event.by_controller:
-        controlling.on_state_written(broker, event, now_ms)
-    elif isr.on_isr_written(broker, event, now_ms):
-        leading.complete_delayed(broker, event.partition, now_ms)
+        partition_state_machine.on_state_written(broker, event, now_ms)
+    elif in_sync_replicas.on_isr_written(broker, event, now_ms):
+        purgatory.complete_delayed(broker, event.partition, now_ms)
 
 
-def _on_conflict(broker: Broker, event: heard.LeaderAndIsrConflict, now_ms: int) -> None:
+def _on_conflict(
+    broker: Broker, event: coordination_service.LeaderAndIsrConflict, now_ms: int
+) -> None:
     if event.by_controller:
-        controlling.on_state_conflict(broker, event, now_ms)
+        partition_state_machine.on_state_conflict(broker, event, now_ms)
     else:
-        isr.on_isr_conflict(broker, event, now_ms)
+        in_sync_replicas.on_isr_conflict(broker, event, now_ms)
 
 
-def _on_read(broker: Broker, event: heard.LeaderAndIsrRead, now_ms: int) -> None:
+def _on_read(broker: Broker, event: coordination_service.LeaderAndIsrRead, now_ms: int) -> None:
     """Asked by the controller, or by a leader that does not know what became of its ISR change."""
     for topic_partition, state in event.states.items():
-        if isr.on_state_read(broker, topic_partition, state, now_ms):
-            leading.complete_delayed(broker, topic_partition, now_ms)
-    controlling.on_leader_and_isr_read(broker, event, now_ms)
+        if in_sync_replicas.on_state_read(broker, topic_partition, state, now_ms):
+            purgatory.complete_delayed(broker, topic_partition, now_ms)
+    partition_state_machine.on_leader_and_isr_read(broker, event, now_ms)
 
 
-def _on_session_started(broker: Broker, event: heard.SessionStarted, now_ms: int) -> None:
-    controlling.on_session_started(broker, event, now_ms)
-    control.on_session_started(broker, event, now_ms)
-    isr.on_session_started(broker)
-    producer_ids.on_session_started(broker)
+def _on_session_started(
+    broker: Broker, event: coordination_service.SessionStarted, now_ms: int
+) -> None:
+    kafka_controller.on_session_started(broker, event, now_ms)
+    replica_manager.on_session_started(broker, event, now_ms)
+    in_sync_replicas.on_session_started(broker)
+    producer_id_manager.on_session_started(broker)
 
 
-def _on_session_expired(broker: Broker, event: heard.SessionExpired, now_ms: int) -> None:
-    controlling.on_session_expired(broker, event, now_ms)
-    isr.on_session_expired(broker)
-    producer_ids.on_session_expired(broker)
+def _on_session_expired(
+    broker: Broker, event: coordination_service.SessionExpired, now_ms: int
+) -> None:
+    kafka_controller.on_session_expired(broker, event, now_ms)
+    in_sync_replicas.on_session_expired(broker)
+    producer_id_manager.on_session_expired(broker)
 
 
-def _on_request_abandoned(broker: Broker, event: told.RequestAbandoned, now_ms: int) -> None:
-    leading.on_request_abandoned(broker, event, now_ms)
-    topics.forget_creation(broker, event.request)
-    producer_ids.forget_request(broker, event.request)
+def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms: int) -> None:
+    purgatory.on_request_abandoned(broker, event, now_ms)
+    topic_creation.forget_creation(broker, event.request)
+    producer_id_manager.forget_request(broker, event.request)
 
 
-def _on_expired(broker: Broker, timer: told.DelayedOperationExpired, now_ms: int) -> None:
-    leading.on_delayed_operation_expired(broker, timer, now_ms)
-    topics.on_creation_expired(broker, timer.request)
+def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
+    purgatory.on_delayed_operation_expired(broker, timer, now_ms)
+    topic_creation.on_creation_expired(broker, timer.request)
 
 
-def _on_timer(broker: Broker, event: told.TimerFired, now_ms: int) -> None:
+def _on_timer(broker: Broker, event: events.TimerFired, now_ms: int) -> None:
     handler = _TIMERS.get(type(event.timer))
     if handler is None:
         raise IllegalReplicaStateError(f"no broker ever sets {type(event.timer).__name__}")
@@ -82,58 +94,58 @@ def _on_timer(broker: Broker, event: told.TimerFired, now_ms: int) -> None:
 
 
 _TIMERS: Final[Mapping[type, Handler]] = {
-    told.IsrExpiration: isr.on_isr_expiration,
-    told.IsrChangePropagation: isr.on_isr_change_propagation,
-    told.HighWatermarkCheckpoint: control.on_high_watermark_checkpoint,
-    told.DelayedOperationExpired: _on_expired,
-    told.FetcherBackoffOver: following.on_backoff_over,
+    events.IsrExpiration: in_sync_replicas.on_isr_expiration,
+    events.IsrChangePropagation: in_sync_replicas.on_isr_change_propagation,
+    events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
+    events.DelayedOperationExpired: _on_expired,
+    events.FetcherBackoffOver: replica_fetcher_manager.on_backoff_over,
 }
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
-    told.TimerFired: _on_timer,
+    events.TimerFired: _on_timer,
     # clients and followers
-    told.ProduceRequested: leading.on_produce,
-    told.InitProducerIdRequested: producer_ids.on_init_producer_id,
-    told.FetchRequested: leading.on_fetch,
-    told.FindCoordinatorRequested: groups.on_find_coordinator,
-    told.OffsetCommitRequested: groups.on_offset_commit,
-    told.OffsetFetchRequested: groups.on_offset_fetch,
-    told.OffsetForLeaderEpochRequested: offsets.on_offset_for_leader_epoch,
-    told.ListOffsetsRequested: offsets.on_list_offsets,
-    told.RequestAbandoned: _on_request_abandoned,
-    told.CreateTopicsRequested: topics.on_create_topics,
-    told.TopicWanted: topics.on_topic_wanted,
+    events.ProduceRequested: produce.on_produce,
+    events.InitProducerIdRequested: producer_id_manager.on_init_producer_id,
+    events.FetchRequested: fetch.on_fetch,
+    events.FindCoordinatorRequested: group_coordinator.on_find_coordinator,
+    events.OffsetCommitRequested: group_coordinator.on_offset_commit,
+    events.OffsetFetchRequested: group_coordinator.on_offset_fetch,
+    events.OffsetForLeaderEpochRequested: log_offsets.on_offset_for_leader_epoch,
+    events.ListOffsetsRequested: log_offsets.on_list_offsets,
+    events.RequestAbandoned: _on_request_abandoned,
+    events.CreateTopicsRequested: topic_creation.on_create_topics,
+    events.TopicWanted: topic_creation.on_topic_wanted,
     # the leader that this broker follows
-    told.FetchResponded: following.on_fetch_responded,
-    told.OffsetForLeaderEpochResponded: following.on_epochs_responded,
-    told.ListOffsetsResponded: following.on_offsets_responded,
-    told.FetcherRequestFailed: following.on_request_failed,
-    told.LogTruncated: truncation.on_log_truncated,
-    told.ProducersRead: truncation.on_producers_read,
-    told.PositionsRead: coordinator.on_positions_read,
+    events.FetchResponded: replica_fetcher_manager.on_fetch_responded,
+    events.OffsetForLeaderEpochResponded: replica_fetcher_manager.on_epochs_responded,
+    events.ListOffsetsResponded: replica_fetcher_manager.on_offsets_responded,
+    events.FetcherRequestFailed: replica_fetcher_manager.on_request_failed,
+    events.LogTruncated: log_manager.on_log_truncated,
+    events.ProducersRead: log_manager.on_producers_read,
+    events.CommittedOffsetsRead: group_metadata_manager.on_committed_offsets_read,
     # retention
-    told.LogStartAdvanced: retention.on_log_start_advanced,
-    told.ProducerExpiration: retention.on_producer_expiration,
+    events.LogStartAdvanced: log_manager.on_log_start_advanced,
+    events.ProducerExpiration: log_manager.on_producer_expiration,
     # the controller
-    told.LeaderAndIsrRequested: control.on_leader_and_isr,
-    told.StopReplicaRequested: control.on_stop_replica,
-    told.UpdateMetadataRequested: control.on_update_metadata,
-    told.TopicSettingsChanged: control.on_topic_settings_changed,
-    told.ControlResponded: controlling.on_control_responded,
+    events.LeaderAndIsrRequested: replica_manager.on_leader_and_isr,
+    events.StopReplicaRequested: replica_manager.on_stop_replica,
+    events.UpdateMetadataRequested: replica_manager.on_update_metadata,
+    events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
+    events.ControlResponded: kafka_controller.on_control_responded,
     # the coordination service
-    heard.SessionStarted: _on_session_started,
-    heard.SessionExpired: _on_session_expired,
-    heard.ControllerElected: controlling.on_controller_elected,
-    heard.ControllerChanged: controlling.on_controller_changed,
-    heard.ClusterLoaded: controlling.on_cluster_loaded,
-    heard.BrokersChanged: controlling.on_brokers_changed,
-    heard.TopicsChanged: controlling.on_topics_changed,
-    heard.LeaderAndIsrRead: _on_read,
-    heard.LeaderAndIsrWritten: _on_written,
-    heard.LeaderAndIsrConflict: _on_conflict,
-    heard.IsrChangeNotified: controlling.on_isr_change_notified,
-    heard.TopicCreated: topics.on_topic_created,
-    heard.ProducerIdsAllocated: producer_ids.on_producer_ids_allocated,
+    coordination_service.SessionStarted: _on_session_started,
+    coordination_service.SessionExpired: _on_session_expired,
+    coordination_service.ControllerElected: kafka_controller.on_controller_elected,
+    coordination_service.ControllerChanged: kafka_controller.on_controller_changed,
+    coordination_service.ClusterLoaded: kafka_controller.on_cluster_loaded,
+    coordination_service.BrokersChanged: kafka_controller.on_brokers_changed,
+    coordination_service.TopicsChanged: kafka_controller.on_topics_changed,
+    coordination_service.LeaderAndIsrRead: _on_read,
+    coordination_service.LeaderAndIsrWritten: _on_written,
+    coordination_service.LeaderAndIsrConflict: _on_conflict,
+    coordination_service.IsrChangeNotified: kafka_controller.on_isr_change_notified,
+    coordination_service.TopicCreated: topic_creation.on_topic_created,
+    coordination_service.ProducerIdsAllocated: producer_id_manager.on_producer_ids_allocated,
 }
 
 
@@ -144,7 +156,7 @@ def step(broker: Broker, event: object, now_ms: int) -> tuple[Effect, ...]:
     """
     handler = _HANDLERS.get(type(event))
     if handler is None:
-        raise IllegalReplicaStateError(f"no broker is ever told {type(event).__name__}")
+        raise IllegalReplicaStateError(f"no broker ever receives {type(event).__name__}")
     try:
         handler(broker, event, now_ms)
         return tuple(broker.effects)
@@ -154,9 +166,9 @@ def step(broker: Broker, event: object, now_ms: int) -> tuple[Effect, ...]:
 
 def begin(broker: Broker) -> tuple[Effect, ...]:
     """The first effects of a broker that has just started: its periodic timers."""
-    broker.set_timer(told.IsrExpiration(), isr.isr_check_interval_ms(broker))
+    broker.set_timer(events.IsrExpiration(), in_sync_replicas.isr_check_interval_ms(broker))
     if broker.rules.reports_isr_changes:
-        broker.set_timer(told.IsrChangePropagation(), isr.PROPAGATION_INTERVAL_MS)
+        broker.set_timer(events.IsrChangePropagation(), in_sync_replicas.PROPAGATION_INTERVAL_MS)
     effects = tuple(broker.effects)
     broker.effects.clear()
     return effects
@@ -164,7 +176,7 @@ def begin(broker: Broker) -> tuple[Effect, ...]:
 
 def shut_down(broker: Broker) -> tuple[Effect, ...]:
     """The last effects of a broker that stops cleanly: its high watermarks are checkpointed."""
-    control.checkpoint_high_watermarks(broker)
+    replica_manager.checkpoint_high_watermarks(broker)
     effects = tuple(broker.effects)
     broker.effects.clear()
     return effects

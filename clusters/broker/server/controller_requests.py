@@ -14,9 +14,9 @@ from typing import Any
 
 from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
-from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
@@ -34,7 +34,7 @@ class ControllerRequests:
         config: ServerConfig,
         logs: LogDirectory,
         topic_creation: AutoTopicCreation,
-        metadata: Callable[[], Metadata],
+        metadata: Callable[[], MetadataCache],
         submit: Callable[[object], None],
         spawn: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
@@ -48,7 +48,7 @@ class ControllerRequests:
         self._topic_settings: dict[str, Mapping[str, str]] = {}
         self._order = asyncio.Lock()
 
-    def stop_replica(self, event: told.StopReplicaRequested) -> None:
+    def stop_replica(self, event: events.StopReplicaRequested) -> None:
         if event.delete_partitions:
             for partition in event.partitions:
                 self._topic_settings.pop(partition.topic, None)
@@ -56,14 +56,14 @@ class ControllerRequests:
 
     # --- UpdateMetadata ---------------------------------------------------------------------------
 
-    def update_metadata(self, event: told.UpdateMetadataRequested) -> None:
+    def update_metadata(self, event: events.UpdateMetadataRequested) -> None:
         names_offsets = any(one.partition.topic == OFFSETS_TOPIC for one in event.partitions)
         if names_offsets and not self._metadata().offsets_partitions:
             self._spawn(self._count_offsets_partitions(event))
         else:
             self._take_metadata(event)
 
-    async def _count_offsets_partitions(self, event: told.UpdateMetadataRequested) -> None:
+    async def _count_offsets_partitions(self, event: events.UpdateMetadataRequested) -> None:
         """Groups belong to one of all partitions; the request names those that have a state."""
         assert self.coordination is not None
         async with self._order:
@@ -74,16 +74,16 @@ class ControllerRequests:
                 partitions = 0
             self._take_metadata(replace(event, offsets_partitions=partitions))
 
-    def _take_metadata(self, event: told.UpdateMetadataRequested) -> None:
+    def _take_metadata(self, event: events.UpdateMetadataRequested) -> None:
         self._submit(event)
         self._topic_creation.forget_created()
 
     # --- LeaderAndIsr -----------------------------------------------------------------------------
 
-    def leader_and_isr(self, event: told.LeaderAndIsrRequested) -> None:
+    def leader_and_isr(self, event: events.LeaderAndIsrRequested) -> None:
         self._spawn(self._leader_and_isr(event))
 
-    async def _leader_and_isr(self, event: told.LeaderAndIsrRequested) -> None:
+    async def _leader_and_isr(self, event: events.LeaderAndIsrRequested) -> None:
         """A topic's settings are read when the first of its replicas comes here.
 
         They are given to the logs that were there before, too: a broker that has just started knows
@@ -111,7 +111,7 @@ class ControllerRequests:
         """They have changed while this broker runs."""
         if topic in self._topic_settings:
             self._take_settings(topic, settings)
-            self._submit(told.TopicSettingsChanged(topic, self._topic_settings[topic]))
+            self._submit(events.TopicSettingsChanged(topic, self._topic_settings[topic]))
 
     def _take_settings(self, topic: str, settings: Mapping[str, str]) -> None:
         """What is no setting is left out, with a line in the log: others of its topic are good."""

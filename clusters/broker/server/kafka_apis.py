@@ -10,8 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar, assert_never
 
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.server.apis.cluster import encode_api_versions
 from neaptide.clusters.broker.server.apis.row import (
     AnsweredByCore,
@@ -65,7 +65,7 @@ class KafkaApis:
     def on_closed(self, connection: Connection) -> None:
         for request in sorted(self._requests_of.pop(connection, set())):
             if self._pending.pop(request, None) is not None:
-                self._context.submit(told.RequestAbandoned(request))
+                self._context.submit(events.RequestAbandoned(request))
 
     def handle(self, connection: Connection, frame: bytes) -> None:
         """One request frame. Raises MalformedMessageError for the connection to deal with."""

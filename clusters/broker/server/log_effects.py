@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.broker import StoredReplica
-from neaptide.clusters.broker.replication.log import Log as ReplicaLog
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.server.sequences import producers_of
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
-from neaptide.clusters.broker.storage.positions import positions_of
+from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
 
 READ_AT_ONCE_BYTES: Final = 1 << 16
@@ -57,25 +56,25 @@ class LogEffects:
     @property
     def performers(self) -> Mapping[type, Performer]:
         return {
-            do.CreateLog: self._create_log,
-            do.DeleteLog: self._delete_log,
-            do.AppendToLog: self._append,
-            do.TruncateLog: self._truncate,
-            do.ReadProducers: self._read_producers,
-            do.ReadPositions: self._read_positions,
-            do.TruncateFullyAndStartAt: self._truncate_fully,
-            do.AdvanceLogStartOffset: self._advance_log_start,
-            do.WriteLeaderEpochCheckpoint: self._write_epochs,
-            do.WriteHighWatermarkCheckpoint: self._write_high_watermarks,
+            effects.CreateLog: self._create_log,
+            effects.DeleteLog: self._delete_log,
+            effects.AppendToLog: self._append,
+            effects.TruncateLog: self._truncate,
+            effects.ReadProducers: self._read_producers,
+            effects.ReadCommittedOffsets: self._read_committed_offsets,
+            effects.TruncateFullyAndStartAt: self._truncate_fully,
+            effects.AdvanceLogStartOffset: self._advance_log_start,
+            effects.WriteLeaderEpochCheckpoint: self._write_epochs,
+            effects.WriteHighWatermarkCheckpoint: self._write_high_watermarks,
         }
 
-    def _create_log(self, effect: do.CreateLog) -> None:
+    def _create_log(self, effect: effects.CreateLog) -> None:
         self.logs.create_log(effect.partition, effect.settings)
 
-    def _delete_log(self, effect: do.DeleteLog) -> None:
+    def _delete_log(self, effect: effects.DeleteLog) -> None:
         self.logs.delete_log(effect.partition)
 
-    def _append(self, effect: do.AppendToLog) -> InThread | None:
+    def _append(self, effect: effects.AppendToLog) -> InThread | None:
         log = self.logs.logs[effect.partition]
         data: bytes | bytearray
         if len(effect.batches) == 1 and isinstance(effect.batches[0].identity, bytes):
@@ -97,38 +96,38 @@ class LogEffects:
         flush = log.begin_flush()
         return InThread(flush.sync, lambda _: log.end_flush(flush))
 
-    def _truncate(self, effect: do.TruncateLog) -> None:
+    def _truncate(self, effect: effects.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
         if end_offset != effect.offset:
-            self._submit_first(told.LogTruncated(effect.partition, end_offset))
+            self._submit_first(events.LogTruncated(effect.partition, end_offset))
 
-    def _read_producers(self, effect: do.ReadProducers) -> InThread | None:
+    def _read_producers(self, effect: effects.ReadProducers) -> InThread | None:
         log = self.logs.logs[effect.partition].snapshot()
         return _read(
             log,
             lambda: producers_of(log),
-            lambda found: self._submit_first(told.ProducersRead(effect.partition, found)),
+            lambda found: self._submit_first(events.ProducersRead(effect.partition, found)),
         )
 
-    def _read_positions(self, effect: do.ReadPositions) -> InThread | None:
+    def _read_committed_offsets(self, effect: effects.ReadCommittedOffsets) -> InThread | None:
         log = self.logs.logs[effect.partition].snapshot()
         return _read(
             log,
-            lambda: positions_of(log),
-            lambda found: self._submit_first(told.PositionsRead(effect.partition, found)),
+            lambda: committed_offsets_of(log),
+            lambda found: self._submit_first(events.CommittedOffsetsRead(effect.partition, found)),
         )
 
-    def _truncate_fully(self, effect: do.TruncateFullyAndStartAt) -> None:
+    def _truncate_fully(self, effect: effects.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)
 
-    def _advance_log_start(self, effect: do.AdvanceLogStartOffset) -> None:
+    def _advance_log_start(self, effect: effects.AdvanceLogStartOffset) -> None:
         self.logs.logs[effect.partition].delete_records_before(effect.offset)
         self.logs.checkpoint_log_start_offsets()
 
-    def _write_epochs(self, effect: do.WriteLeaderEpochCheckpoint) -> None:
+    def _write_epochs(self, effect: effects.WriteLeaderEpochCheckpoint) -> None:
         self.logs.logs[effect.partition].epochs.replace(effect.epochs)
 
-    def _write_high_watermarks(self, effect: do.WriteHighWatermarkCheckpoint) -> None:
+    def _write_high_watermarks(self, effect: effects.WriteHighWatermarkCheckpoint) -> None:
         self.logs.write_high_watermarks(dict(effect.high_watermarks))
 
 
@@ -137,7 +136,7 @@ def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
     high_watermarks = logs.read_high_watermarks()
     return {
         topic_partition: StoredReplica(
-            ReplicaLog(
+            UnifiedLog(
                 log.log_start_offset,
                 log.log_end_offset,
                 tuple(log.epochs.entries),

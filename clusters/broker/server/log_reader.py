@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE
 from neaptide.clusters.broker.storage.compression import NONE
@@ -53,7 +53,11 @@ class LogReader:
             return 0
 
     def read(
-        self, topic_partition: TopicPartition, wanted: do.LogSlice, limit: int, at_least_one: bool
+        self,
+        topic_partition: TopicPartition,
+        wanted: effects.LogSlice,
+        limit: int,
+        at_least_one: bool,
     ) -> tuple[bytes, Error]:
         """Whole batches of at most `limit` bytes, but one where `at_least_one`."""
         try:
@@ -67,7 +71,9 @@ class LogReader:
             )
             return b"", Error.CORRUPT_MESSAGE
 
-    async def look_up_all(self, wanted: Iterable[do.OffsetResult]) -> dict[TopicPartition, Found]:
+    async def look_up_all(
+        self, wanted: Iterable[effects.OffsetResult]
+    ) -> dict[TopicPartition, Found]:
         """By partition; others have their turn in between."""
         found = {}
         for asked in wanted:
@@ -75,7 +81,7 @@ class LogReader:
             found[asked.partition] = await self._look_up(asked)
         return found
 
-    async def _look_up(self, asked: do.OffsetResult) -> Found:
+    async def _look_up(self, asked: effects.OffsetResult) -> Found:
         """The first record that is not older."""
         assert asked.look_up is not None
         offset = -1

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis.control import control_responded
 from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig
@@ -40,7 +39,7 @@ class PeerEffects:
         self._spawn = spawn
         self._address_of = follower_address
         self._controlled_address = controlled_address
-        self._fetchers: dict[told.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
+        self._fetchers: dict[events.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
         self._control: dict[int, ControlChannel] = {}
         # No batch is larger than the request that brought it, and one may come whatever was asked.
         self._response_max_bytes = (
@@ -54,22 +53,22 @@ class PeerEffects:
     @property
     def performers(self) -> Mapping[type, Callable[[Any], None]]:
         return {
-            do.SendFetch: self._send,
-            do.SendOffsetForLeaderEpoch: self._send,
-            do.SendListOffsets: self._send,
-            do.CloseFetcher: self._close_fetcher,
-            do.SendControl: self._send_control,
-            do.StopSendingControl: self._stop_sending_control,
+            effects.SendFetch: self._send,
+            effects.SendOffsetForLeaderEpoch: self._send,
+            effects.SendListOffsets: self._send,
+            effects.CloseFetcher: self._close_fetcher,
+            effects.SendControl: self._send_control,
+            effects.StopSendingControl: self._stop_sending_control,
         }
 
     def close(self) -> None:
-        self._stop_sending_control(do.StopSendingControl(None))
+        self._stop_sending_control(effects.StopSendingControl(None))
         for connection, _ in self._fetchers.values():
             connection.close()
 
     # --- of a follower ---------------------------------------------------------------------------
 
-    def _connection(self, fetcher: told.FetcherId) -> PeerConnection:
+    def _connection(self, fetcher: events.FetcherId) -> PeerConnection:
         entry = self._fetchers.get(fetcher)
         if entry is not None:
             return entry[0]
@@ -78,7 +77,7 @@ class PeerEffects:
         return PeerConnection(name, timeout_s, self._response_max_bytes)
 
     def _send(
-        self, effect: do.SendFetch | do.SendOffsetForLeaderEpoch | do.SendListOffsets
+        self, effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
     ) -> None:
         sent = SENT[type(effect)]
         entity = sent.encode(effect, self._config)
@@ -95,18 +94,18 @@ class PeerEffects:
                 response = await connection.request(address, entity)
             except PeerError as error:
                 _log.info("fetcher of %s: %s", fetcher.leader, error)
-                self._submit(told.FetcherRequestFailed(fetcher, effect.sequence))
+                self._submit(events.FetcherRequestFailed(fetcher, effect.sequence))
                 return
             try:
                 event = decode(effect, response)
             except Exception as error:
                 _log.warning("fetcher of %s: not understood: %s", fetcher.leader, error)
-                event = told.FetcherRequestFailed(fetcher, effect.sequence)
+                event = events.FetcherRequestFailed(fetcher, effect.sequence)
             self._submit(event)
 
         self._fetchers[fetcher] = (connection, self._spawn(exchange()))
 
-    def _close_fetcher(self, effect: do.CloseFetcher) -> None:
+    def _close_fetcher(self, effect: effects.CloseFetcher) -> None:
         entry = self._fetchers.pop(effect.fetcher, None)
         if entry is not None:
             connection, task = entry
@@ -116,7 +115,7 @@ class PeerEffects:
 
     # --- of the controller -----------------------------------------------------------------------
 
-    def _send_control(self, effect: do.SendControl) -> None:
+    def _send_control(self, effect: effects.SendControl) -> None:
         broker = effect.broker
         channel = self._control.get(broker)
         if channel is None:
@@ -132,7 +131,7 @@ class PeerEffects:
         entity = SENT[type(effect.message)].encode(effect.message, self._config)
         channel.send(entity, effect.message.controller_epoch)
 
-    def _stop_sending_control(self, effect: do.StopSendingControl) -> None:
+    def _stop_sending_control(self, effect: effects.StopSendingControl) -> None:
         brokers = tuple(self._control) if effect.brokers is None else effect.brokers
         for broker in brokers:
             channel = self._control.pop(broker, None)

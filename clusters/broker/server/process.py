@@ -17,7 +17,7 @@ import signal
 from typing import Any, Final
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication.messages import ProducerExpiration
+from neaptide.clusters.broker.replication.interface.events import ProducerExpiration
 from neaptide.clusters.broker.replication.model import BrokerRegistration, Endpoint
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits

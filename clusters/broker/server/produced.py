@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import ProducedBatch
+from neaptide.clusters.broker.replication.interface.events import ProducedBatch
 from neaptide.clusters.broker.server.sequences import sequence_of
 from neaptide.clusters.broker.storage.compression import UNCOMPRESSED_BYTES_MAX, ZSTD
 from neaptide.clusters.broker.storage.errors import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from neaptide.clusters.broker.replication.messages import LogStartAdvanced
+from neaptide.clusters.broker.replication.interface.events import LogStartAdvanced
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from neaptide.clusters.broker.replication import producers
 from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
-from neaptide.clusters.broker.replication.producers import Producers
+from neaptide.clusters.broker.replication.partition import producer_state_manager
+from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
 from neaptide.clusters.broker.storage.errors import RecordBatchError
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import BatchHeader
@@ -27,7 +27,7 @@ def sequence_of(header: BatchHeader) -> ProducerSequence | None:
 
 def producers_of(log: LogSnapshot) -> Producers:
     """Reads every header of the log."""
-    return producers.of_batches(
+    return producer_state_manager.of_batches(
         Batch(
             header.base_offset,
             header.offset_count,

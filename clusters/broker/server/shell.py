@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
-from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication.broker import Broker, start
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.metadata import Metadata
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import InvalidSettingError
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
 from neaptide.clusters.broker.server.apis.row import ApiContext
@@ -103,7 +104,7 @@ class BrokerShell:
             config.broker_id, config.generation, config.replication, stored_replicas(logs)
         )
         self._events: deque[object] = deque()
-        self._effects: deque[do.Effect] = deque()
+        self._effects: deque[Effect] = deque()
         self._is_busy = False
         self._in_work: tuple[Future[Any], Callable[[Any], None]] | None = None  # by a thread
         self._has_ended = False
@@ -129,13 +130,13 @@ class BrokerShell:
         )
         self._timers = Timers(self._loop, self.submit)
         self.performers: Mapping[type, Performer] = {
-            **dict.fromkeys(get_args(do.Answer), self.apis.respond),
+            **dict.fromkeys(get_args(effects.Answer), self.apis.respond),
             **LogEffects(logs, self._submit_first).performers,
             **self._peers.performers,
             **self._timers.performers,
-            do.Coordinate: self._coordinate,
-            do.Halt: self._halt,
-            do.Note: self._note,
+            effects.Coordinate: self._coordinate,
+            effects.Halt: self._halt,
+            effects.Note: self._note,
         }
 
     def _context(self, crowd: Crowd) -> ApiContext:
@@ -190,10 +191,10 @@ class BrokerShell:
 
     def _go_on(self) -> bool:
         """Whether a thread has begun with something: then all else waits for it."""
-        effects, events = self._effects, self._events
+        done, events = self._effects, self._events
         while not self._has_ended:
-            if effects:
-                effect = effects.popleft()
+            if done:
+                effect = done.popleft()
                 left = self.performers[type(effect)](effect)
                 if left is not None:
                     self.spawn(self._finish(left))
@@ -203,7 +204,7 @@ class BrokerShell:
                 if type(event) is _Work:
                     event.work()
                 else:
-                    effects.extend(self._step(event))
+                    done.extend(self._step(event))
             else:
                 break
         return False
@@ -229,7 +230,7 @@ class BrokerShell:
             if left is not None:
                 left.done(left.work())
 
-    def _step(self, event: object) -> tuple[do.Effect, ...]:
+    def _step(self, event: object) -> tuple[Effect, ...]:
         """A step that fails changes nothing. Where it was a request's, only that one has failed.
 
         Nobody waits for an error of any other event, and without it the broker would not go on.
@@ -245,14 +246,14 @@ class BrokerShell:
             self.apis.respond_with_error(event, Error.UNKNOWN_SERVER_ERROR)
             return ()
 
-    def _coordinate(self, effect: do.Coordinate) -> None:
+    def _coordinate(self, effect: effects.Coordinate) -> None:
         assert self.coordination is not None
         self.coordination.execute(effect.request)
 
-    def _note(self, effect: do.Note) -> None:
+    def _note(self, effect: effects.Note) -> None:
         _log.info("%s", effect.text)
 
-    def _halt(self, effect: do.Halt) -> None:
+    def _halt(self, effect: effects.Halt) -> None:
         self.end(HaltedError(effect.reason))
 
     def end(self, error: Exception) -> None:
@@ -283,7 +284,7 @@ class BrokerShell:
 
     # --- what the core knows ---------------------------------------------------------------------
 
-    def _metadata(self) -> Metadata:
+    def _metadata(self) -> MetadataCache:
         return self.core.metadata
 
     def high_watermarks(self) -> dict[TopicPartition, int]:

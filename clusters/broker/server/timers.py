@@ -6,31 +6,30 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import effects, events
 
 
 class Timers:
     def __init__(self, loop: asyncio.AbstractEventLoop, submit: Callable[[object], None]) -> None:
         self._loop = loop
         self._submit = submit
-        self._handles: dict[told.Timer, asyncio.TimerHandle] = {}
+        self._handles: dict[events.Timer, asyncio.TimerHandle] = {}
 
     @property
     def performers(self) -> Mapping[type, Callable[[Any], None]]:
-        return {do.SetTimer: self._set, do.CancelTimer: self._cancel}
+        return {effects.SetTimer: self._set, effects.CancelTimer: self._cancel}
 
-    def _set(self, effect: do.SetTimer) -> None:
-        self._cancel(do.CancelTimer(effect.timer))
+    def _set(self, effect: effects.SetTimer) -> None:
+        self._cancel(effects.CancelTimer(effect.timer))
         self._handles[effect.timer] = self._loop.call_later(
             effect.delay_ms / 1000, self._fire, effect.timer
         )
 
-    def _fire(self, timer: told.Timer) -> None:
+    def _fire(self, timer: events.Timer) -> None:
         self._handles.pop(timer, None)
-        self._submit(told.TimerFired(timer))
+        self._submit(events.TimerFired(timer))
 
-    def _cancel(self, effect: do.CancelTimer) -> None:
+    def _cancel(self, effect: effects.CancelTimer) -> None:
         handle = self._handles.pop(effect.timer, None)
         if handle is not None:
             handle.cancel()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from typing import Final
 
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.metadata import Metadata
-from neaptide.clusters.broker.wire.names import is_topic_name
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.model import is_topic_name
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 
 _BEING_CREATED_MAX: Final = 1_000
 _CREATION_WAITED_FOR_S: Final = 30.0
@@ -19,7 +19,7 @@ class AutoTopicCreation:
     def __init__(
         self,
         enabled: bool,
-        metadata: Callable[[], Metadata],
+        metadata: Callable[[], MetadataCache],
         submit: Callable[[object], None],
         now: Callable[[], float],
     ) -> None:
@@ -43,7 +43,7 @@ class AutoTopicCreation:
             del being_created[next(iter(being_created))]  # it came to nothing
         if topic not in being_created and len(being_created) < _BEING_CREATED_MAX:
             being_created[topic] = now + _CREATION_WAITED_FOR_S
-            self._submit(told.TopicWanted(topic))
+            self._submit(events.TopicWanted(topic))
 
     def forget_created(self) -> None:
         """The metadata has changed."""

@@ -33,7 +33,7 @@ class LogConfig:
     retention_bytes: int = -1  # negative: without limit
     cleanup_policy: str = "delete"
     message_timestamp_type: str = "CreateTime"
-    max_message_bytes: int = 1024**2 + 12
+    max_message_bytes: int | None = None  # only checked here; None: as the broker has it
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ broken. Their names and sentences are in the table.
 from __future__ import annotations
 
 from neaptide.clusters.broker.replication.model import NO_LEADER
-from neaptide.clusters.broker.replication.partition import Leader
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.seen import NO_EPOCHS, Epochs, Memory, Step
 

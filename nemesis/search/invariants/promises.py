@@ -6,10 +6,10 @@ sentences are in the table. Not asked where a rule makes no such promise: acks=1
 
 from __future__ import annotations
 
-from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import FetchRequested
-from neaptide.clusters.broker.replication.partition import CommittedIsr, Leader
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.events import FetchRequested
+from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
 from neaptide.nemesis.search.invariants.seen import Step
 
 
@@ -18,7 +18,7 @@ def acked_is_committed(step: Step) -> str | None:
     if partition is None:
         return None
     for effect in step.effects:
-        if not isinstance(effect, do.RespondProduce) or effect.acks != -1:
+        if not isinstance(effect, effects.RespondProduce) or effect.acks != -1:
             continue
         for result in effect.results:
             is_here = result.partition == partition.topic_partition and result.error is Error.NONE
@@ -33,7 +33,7 @@ def reads_below_high_watermark(step: Step) -> str | None:
     if partition is None or not isinstance(event, FetchRequested) or event.replica_id >= 0:
         return None
     for effect in step.effects:
-        if not isinstance(effect, do.RespondFetch) or effect.request != event.request:
+        if not isinstance(effect, effects.RespondFetch) or effect.request != event.request:
             continue
         for result in effect.results:
             end = result.records.end if result.records else 0

@@ -6,10 +6,9 @@ replication (docs/simulation-results.md).
 
 from __future__ import annotations
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.partition import Leader
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.seen import (
     Memory,
@@ -64,11 +63,11 @@ def truncation_gets_on(step: Step) -> str | None:
     Else a follower would ask for ever, and receive the same answer.
     """
     event = step.event
-    if step.partition is None or not isinstance(event, messages.OffsetForLeaderEpochResponded):
+    if step.partition is None or not isinstance(event, events.OffsetForLeaderEpochResponded):
         return None
     answered = {one.partition: one for one in event.results if one.error is Error.NONE}
     for effect in step.effects:
-        if not isinstance(effect, do.SendOffsetForLeaderEpoch):
+        if not isinstance(effect, effects.SendOffsetForLeaderEpoch):
             continue
         for asked in effect.partitions:
             answer = answered.get(asked.partition)
@@ -125,7 +124,10 @@ def moves_log(step: Step) -> bool:
     return any(
         isinstance(
             effect,
-            do.AppendToLog | do.TruncateLog | do.TruncateFullyAndStartAt | do.AdvanceLogStartOffset,
+            effects.AppendToLog
+            | effects.TruncateLog
+            | effects.TruncateFullyAndStartAt
+            | effects.AdvanceLogStartOffset,
         )
         for effect in step.effects
     )

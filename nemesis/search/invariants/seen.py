@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from neaptide.clusters.broker.replication import effects as do
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.partition import Leader, Partition
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.simulation.world import World
 
 
@@ -62,7 +62,7 @@ class Step:
     broker: Broker
     partition: Partition | None
     event: object
-    effects: tuple[do.Effect, ...]
+    effects: tuple[Effect, ...]
 
 
 OfStep = Callable[[Step], str | None]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication.interface import effects
 from neaptide.nemesis.search.invariants.seen import Step
 
 _RESPONSES: Final = (
-    do.RespondProduce,
-    do.RespondFetch,
-    do.RespondOffsetForLeaderEpoch,
-    do.RespondListOffsets,
-    do.RespondOffsetCommit,
-    do.RespondOffsetFetch,
+    effects.RespondProduce,
+    effects.RespondFetch,
+    effects.RespondOffsetForLeaderEpoch,
+    effects.RespondListOffsets,
+    effects.RespondOffsetCommit,
+    effects.RespondOffsetFetch,
 )
 
 

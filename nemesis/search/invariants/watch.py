@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication.partition import Leader
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
 from neaptide.nemesis.search.invariants.seen import BrokenError, Memory, Step, with_committed
@@ -65,12 +65,10 @@ class Watch:
             b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
         }
 
-    def told(
-        self, world: World, broker_id: int, event: object, effects: tuple[do.Effect, ...]
-    ) -> None:
+    def told(self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]) -> None:
         broker = world.brokers[broker_id]
         partition = broker.partitions.get(world.partition)
-        step = Step(world, self.memory, broker_id, broker, partition, event, effects)
+        step = Step(world, self.memory, broker_id, broker, partition, event, done)
         for invariant in self._asked():
             seen = invariant.of_step(step) if invariant.of_step else None
             if seen is not None:

@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import leading
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.leader import fetch, produce, purgatory
+from neaptide.clusters.broker.replication.leader.produce import Appended, produce_outcome
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.partition import Leader, Partition
-from neaptide.clusters.broker.replication.purgatory import Appended, produce_outcome
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.nemesis.search.mutants.mutant import POWER, READS, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_refusal = leading._refusal
+_refusal = produce._refusal
 
 
-def acks_at_append(waiting: Appended, led: Partition | None) -> Error | None:
-    outcome = produce_outcome(waiting, led)
+def acks_at_append(waiting: Appended, led: Partition | None, acks: int) -> Error | None:
+    outcome = produce_outcome(waiting, led, acks)
     return Error.NONE if outcome is None else outcome
 
 
-def acks_at_min_insync(waiting: Appended, led: Partition | None) -> Error | None:
-    outcome = produce_outcome(waiting, led)
+def acks_at_min_insync(waiting: Appended, led: Partition | None, acks: int) -> Error | None:
+    outcome = produce_outcome(waiting, led, acks)
     if outcome is not None or led is None or not isinstance(led.role, Leader):
         return outcome
     ends = (one.log_end_offset for one in led.role.remotes.values())
@@ -33,13 +33,13 @@ def acks_at_min_insync(waiting: Appended, led: Partition | None) -> Error | None
     return Error.NONE if copies >= led.settings.min_insync_replicas else None
 
 
-def acks_whatever_the_isr(waiting: Appended, led: Partition | None) -> Error | None:
-    outcome = produce_outcome(waiting, led)
+def acks_whatever_the_isr(waiting: Appended, led: Partition | None, acks: int) -> Error | None:
+    outcome = produce_outcome(waiting, led, acks)
     return Error.NONE if outcome is Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND else outcome
 
 
-def acks_on_stepping_down(waiting: Appended, led: Partition | None) -> Error | None:
-    outcome = produce_outcome(waiting, led)
+def acks_on_stepping_down(waiting: Appended, led: Partition | None, acks: int) -> Error | None:
+    outcome = produce_outcome(waiting, led, acks)
     stepped_down = waiting.error is None and outcome is Error.NOT_LEADER_OR_FOLLOWER
     return Error.NONE if stepped_down else outcome
 
@@ -74,21 +74,21 @@ def stays_parked(broker: Broker, operation: Any) -> None:
 MUTANTS: Final = (
     rule(
         "acks-at-append",
-        leading,
+        produce,
         "produce_outcome",
         acks_at_append,
         "acks=all is acknowledged when the leader has it.",
     ),
     rule(
         "acks-at-min-insync",
-        leading,
+        produce,
         "produce_outcome",
         acks_at_min_insync,
         "acks=all is acknowledged when min.insync.replicas have it, not the ISR.",
     ),
     rule(
         "acks-whatever-the-isr",
-        leading,
+        produce,
         "produce_outcome",
         acks_whatever_the_isr,
         "An ISR that became too small after the append does not keep the acknowledgement back.",
@@ -98,14 +98,14 @@ MUTANTS: Final = (
         "min-insync-not-checked",
         "min.insync.replicas is checked neither before nor after the append.",
         replaced=(
-            (leading, "_refusal", appends_under_min_isr),
-            (leading, "produce_outcome", acks_whatever_the_isr),
+            (produce, "_refusal", appends_under_min_isr),
+            (produce, "produce_outcome", acks_whatever_the_isr),
         ),
         faults=POWER,
     ),
     rule(
         "appends-under-min-isr",
-        leading,
+        produce,
         "_refusal",
         appends_under_min_isr,
         "min.insync.replicas is not checked before the append.",
@@ -113,21 +113,21 @@ MUTANTS: Final = (
     ),
     rule(
         "acks-on-stepping-down",
-        leading,
+        produce,
         "produce_outcome",
         acks_on_stepping_down,
         "A leader that steps down acknowledges what it was still waiting for.",
     ),
     rule(
         "appends-as-follower",
-        leading,
+        produce,
         "_refusal",
         appends_as_follower,
         "A follower appends what a client sends it.",
     ),
     rule(
         "reads-to-log-end",
-        leading,
+        fetch,
         "_readable_end",
         reads_to_log_end,
         "Consumers read what is not committed.",
@@ -136,14 +136,14 @@ MUTANTS: Final = (
     ),
     rule(
         "parks-unwatched",
-        leading,
-        "_park",
+        purgatory,
+        "park",
         parks_unwatched,
         "A parked request is not found by what completes it.",
     ),
     rule(
         "stays-parked",
-        leading,
+        purgatory,
         "_unpark",
         stays_parked,
         "A parked request that is answered stays parked.",

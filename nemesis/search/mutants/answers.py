@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import following
-from neaptide.clusters.broker.replication import log as logs
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.log import Log
+from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
-from neaptide.clusters.broker.replication.partition import Follower, Partition
+from neaptide.clusters.broker.replication.partition import unified_log
+from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Partition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.nemesis.search.mutants.mutant import rule
 
 
@@ -34,14 +34,14 @@ def means_always(
     return held if isinstance(held.role, Follower) else None
 
 
-def follows_always(log: Log, batches: tuple[Batch, ...]) -> bool:
+def follows_always(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
     return True
 
 
 MUTANTS: Final = (
     rule(
         "late-answers-taken",
-        following,
+        replica_fetcher_manager,
         "_take_answer",
         takes_late_answers,
         "A follower takes an answer to an earlier request.",
@@ -49,7 +49,7 @@ MUTANTS: Final = (
     ),
     rule(
         "answers-always-meant",
-        following,
+        replica_fetcher_manager,
         "_still_meant",
         means_always,
         "A follower takes an answer about a state that it has left.",
@@ -58,7 +58,7 @@ MUTANTS: Final = (
     ),
     rule(
         "appends-with-gaps",
-        logs,
+        unified_log,
         "follows",
         follows_always,
         "A follower does not check that what it got continues its log.",

@@ -9,13 +9,20 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import coordinator, groups, messages, step
-from neaptide.clusters.broker.replication import effects as do
+from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.committed import Committed, Positions, with_committed
-from neaptide.clusters.broker.replication.coordinator import on_positions_read
-from neaptide.clusters.broker.replication.messages import PositionsRead
-from neaptide.clusters.simulation import effects
+from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    CommittedOffsets,
+    OffsetCommitRecord,
+    with_committed,
+)
+from neaptide.clusters.broker.replication.group.group_metadata_manager import (
+    on_committed_offsets_read,
+)
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.events import CommittedOffsetsRead
+from neaptide.clusters.simulation import effect_handlers
 from neaptide.clusters.simulation.disk import SimulatedLog
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.mutants.mutant import Mutant, rule
@@ -28,26 +35,32 @@ def acks_at_once(broker: Broker) -> int:
     return 1
 
 
-def reads_nothing(broker: Broker, event: PositionsRead, now_ms: int) -> None:
-    on_positions_read(broker, replace(event, positions={}), now_ms)
+def reads_nothing(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> None:
+    on_committed_offsets_read(broker, replace(event, committed_offsets={}), now_ms)
 
 
-def reads_what_is_committed(world: World, broker_id: int, effect: do.ReadPositions) -> None:
+def reads_what_is_committed(
+    world: World, broker_id: int, effect: effects.ReadCommittedOffsets
+) -> None:
     """In place of all of the log."""
     log, partition = world.disks[broker_id].logs[effect.partition], effect.partition
     mark = world.brokers[broker_id].partitions[partition].high_watermark
     below = [batch for batch in log.batches if batch.next_offset <= mark]
-    world.tell(broker_id, messages.PositionsRead(partition, SimulatedLog(below).positions))
+    world.tell(
+        broker_id, events.CommittedOffsetsRead(partition, SimulatedLog(below).committed_offsets)
+    )
 
 
-def reads_the_first(world: World, broker_id: int, effect: do.ReadPositions) -> None:
+def reads_the_first(world: World, broker_id: int, effect: effects.ReadCommittedOffsets) -> None:
     """Of a group, in place of the last."""
     batches = world.disks[broker_id].logs[effect.partition].batches
-    found = SimulatedLog(batches[::-1]).positions
-    world.tell(broker_id, messages.PositionsRead(effect.partition, found))
+    found = SimulatedLog(batches[::-1]).committed_offsets
+    world.tell(broker_id, events.CommittedOffsetsRead(effect.partition, found))
 
 
-def knows_the_first(positions: Positions, records: Iterable[Committed]) -> Positions:
+def knows_the_first(
+    positions: CommittedOffsets, records: Iterable[OffsetCommitRecord]
+) -> CommittedOffsets:
     return {**with_committed({}, records), **positions}
 
 
@@ -61,7 +74,7 @@ def _of_groups(
 MUTANTS: Final = (
     _of_groups(
         "commits-acked-at-once",
-        groups,
+        group_coordinator,
         "_required_acks",
         acks_at_once,
         "A commit is acknowledged before it is replicated.",
@@ -69,28 +82,28 @@ MUTANTS: Final = (
     _of_groups(
         "positions-not-read",
         step._HANDLERS,
-        messages.PositionsRead,
+        events.CommittedOffsetsRead,
         reads_nothing,
         "A new coordinator knows nothing of what is in its log.",
     ),
     _of_groups(
         "positions-read-to-high-watermark",
-        effects._EFFECTS,
-        do.ReadPositions,
+        effect_handlers._EFFECTS,
+        effects.ReadCommittedOffsets,
         reads_what_is_committed,
         "A new coordinator reads its log to its own high watermark, which may be one round old.",
         shown="four steps",
     ),
     _of_groups(
         "first-position-read",
-        effects._EFFECTS,
-        do.ReadPositions,
+        effect_handlers._EFFECTS,
+        effects.ReadCommittedOffsets,
         reads_the_first,
         "A new coordinator takes the first commit of a group that it finds, not the last.",
     ),
     _of_groups(
         "first-position-known",
-        coordinator,
+        group_metadata_manager,
         "with_committed",
         knows_the_first,
         "A coordinator keeps the position that it knows when a later one is acknowledged.",

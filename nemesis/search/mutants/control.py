@@ -9,22 +9,27 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import control, controlling, election, leading
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller_state import Active
-from neaptide.clusters.broker.replication.coordination import (
+from neaptide.clusters.broker.replication.controller import (
+    leader_election,
+    partition_state_machine,
+)
+from neaptide.clusters.broker.replication.controller.controller_context import Active
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface.coordination_service import (
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,
 )
-from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.messages import PartitionState
+from neaptide.clusters.broker.replication.interface.events import PartitionState
+from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.replicas import replica_manager
 from neaptide.clusters.simulation.service import Service
 from neaptide.nemesis.search.mutants.mutant import POWER, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_next_state = election.next_state
-_decide = controlling._decide
+_next_state = leader_election.next_state
+_decide = partition_state_machine._decide
 _write = Service._write
 Live = Collection[int]
 Written = LeaderAndIsrWritten | LeaderAndIsrConflict
@@ -45,13 +50,13 @@ def becomes_where(is_stale: Callable[[int, int], bool]) -> Callable[..., Error]:
     def become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
         if broker.broker_id not in sent.replicas:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        held = control._get_or_create(broker, sent)
+        held = replica_manager._get_or_create(broker, sent)
         if is_stale(sent.state.leader_epoch, held.leader_epoch):
             return Error.STALE_CONTROLLER_EPOCH
         leads = sent.state.leader == broker.broker_id
-        take = control._become_leader if leads else control._become_follower
+        take = replica_manager._become_leader if leads else replica_manager._become_follower
         take(broker, held, sent, now_ms)
-        leading.complete_delayed(broker, sent.partition, now_ms)
+        purgatory.complete_delayed(broker, sent.partition, now_ms)
         return Error.NONE
 
     return become
@@ -117,14 +122,14 @@ def writes_any_version(service: Service, request: Any) -> Written:
 MUTANTS: Final = (
     rule(
         "stale-controller-obeyed",
-        control,
+        replica_manager,
         "_is_stale",
         believes_any_controller,
         "A controller of an earlier epoch is obeyed, and its epoch believed.",
     ),
     rule(
         "stale-controller-followed",
-        control,
+        replica_manager,
         "_is_stale",
         never_stale,
         "A controller of an earlier epoch is obeyed.",
@@ -133,7 +138,7 @@ MUTANTS: Final = (
     ),
     rule(
         "older-leader-epoch-obeyed",
-        control,
+        replica_manager,
         "_become",
         becomes_where(lambda epoch, known: False),
         "A state of an earlier leader epoch is obeyed.",
@@ -142,7 +147,7 @@ MUTANTS: Final = (
     ),
     rule(
         "equal-leader-epoch-obeyed",
-        control,
+        replica_manager,
         "_become",
         becomes_where(lambda epoch, known: epoch < known),
         "A state of the same leader epoch is obeyed again.",
@@ -166,7 +171,7 @@ MUTANTS: Final = (
     ),
     rule(
         "dead-and-back-is-in-sync",
-        controlling,
+        partition_state_machine,
         "_decide",
         forgets_who_fell,
         "A replica that died and is back before that is decided does not leave the ISR.",
@@ -174,35 +179,35 @@ MUTANTS: Final = (
     ),
     rule(
         "elects-unclean",
-        election,
+        leader_election,
         "next_state",
         elects_unclean,
         "With nobody of the ISR alive, another replica leads.",
     ),
     rule(
         "elects-the-first",
-        election,
+        leader_election,
         "next_state",
         elects_the_first,
         "The first replica that lives leads, be it in the ISR or not.",
     ),
     rule(
         "elects-in-the-old-epoch",
-        election,
+        leader_election,
         "next_state",
         elects_in_the_old_epoch,
         "A new leader leads in the epoch of the old one.",
     ),
     rule(
         "takes-all-living-as-in-sync",
-        election,
+        leader_election,
         "next_state",
         takes_all_living_as_in_sync,
         "After an election, all that live are in the ISR.",
     ),
     rule(
         "keeps-the-dead-in-sync",
-        election,
+        leader_election,
         "next_state",
         keeps_the_dead_in_sync,
         "The controller leaves the dead in the ISR.",

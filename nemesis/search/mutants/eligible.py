@@ -9,16 +9,20 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import controlling, eligible, partition
 from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.controller_state import Active
-from neaptide.clusters.broker.replication.eligible import Eligibility
+from neaptide.clusters.broker.replication.controller import (
+    leader_election,
+    partition_state_machine,
+)
+from neaptide.clusters.broker.replication.controller.controller_context import Active
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import Eligibility
 from neaptide.nemesis.search.mutants.mutant import POWER, TORN, V4_0, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_next_eligible_state = eligible.next_state
-_decide = controlling._decide
+_next_eligible_state = leader_election.next_state_with_elr
+_decide = partition_state_machine._decide
 Live = Collection[int]
 
 
@@ -64,7 +68,7 @@ def prefers_the_last_leader(
 MUTANTS: Final = (
     rule(
         "hw-moves-under-min-isr",
-        partition,
+        partition_rules,
         "is_under_min_isr",
         never_under_min_isr,
         "The high watermark moves while the ISR is smaller than min.insync.replicas.",
@@ -74,7 +78,7 @@ MUTANTS: Final = (
     ),
     rule(
         "trusts-the-torn",
-        controlling,
+        partition_state_machine,
         "_decide",
         trusts_the_torn,
         "A replica that comes back from an unclean shutdown stays eligible.",
@@ -84,7 +88,7 @@ MUTANTS: Final = (
     ),
     rule(
         "torn-not-seen-by-a-new-controller",
-        eligible,
+        leader_election,
         "came_back_torn",
         nobody_came_back_torn,
         "A new controller does not ask who came back torn before it was one.",
@@ -98,14 +102,14 @@ MUTANTS: Final = (
         "Who was once eligible stays it when the ISR is large enough again.",
         V4_0,
         (
-            (eligible, "next_elr", never_clears_eligible),
-            (partition, "next_elr", never_clears_eligible),
+            (leader_election, "next_elr", never_clears_eligible),
+            (partition_rules, "next_elr", never_clears_eligible),
         ),
     ),
     rule(
         "prefers-the-last-leader",
-        eligible,
-        "next_state",
+        leader_election,
+        "next_state_with_elr",
         prefers_the_last_leader,
         "The last leader, back from an unclean shutdown, is elected over one who is eligible.",
         rules=V4_0,

@@ -8,22 +8,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import partition
-from neaptide.clusters.broker.replication.effects import Effect, WriteLeaderEpochCheckpoint
 from neaptide.clusters.broker.replication.generation import (
     GENERATIONS,
     EpochAssignment,
     Generation,
     SameLeader,
 )
+from neaptide.clusters.broker.replication.interface.effects import (
+    Effect,
+    WriteLeaderEpochCheckpoint,
+)
 from neaptide.clusters.broker.replication.model import Batch
-from neaptide.clusters.broker.replication.partition import Partition
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.partition_rules import Partition
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.mutant import ONE, V2_0, V2_1, ZOMBIES, row, rule
 from neaptide.nemesis.search.targets import FOUR
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_append_as_follower = partition.append_as_follower
+_append_as_follower = partition_rules.append_as_follower
 _carry_out = Disk.carry_out
 
 
@@ -79,7 +82,7 @@ MUTANTS: Final = (
     ),
     rule(
         "followers-note-no-epochs",
-        partition,
+        partition_rules,
         "append_as_follower",
         notes_no_epochs,
         "A follower does not note the epochs of what it appends.",

@@ -9,21 +9,21 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import partition
 from neaptide.clusters.broker.replication.broker import StoredReplica
 from neaptide.clusters.broker.replication.generation import Generation
-from neaptide.clusters.broker.replication.messages import PartitionState
+from neaptide.clusters.broker.replication.interface.events import PartitionState
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
-from neaptide.clusters.broker.replication.partition import Leader, Partition
-from neaptide.clusters.broker.replication.replica import is_caught_up
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.remote_replica import is_caught_up
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.isr import without_leaving
 from neaptide.nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_partition_truncate_to = partition.truncate_to
-_make_leader = partition.make_leader
-_append_as_follower = partition.append_as_follower
+_partition_truncate_to = partition_rules.truncate_to
+_make_leader = partition_rules.make_leader
+_append_as_follower = partition_rules.append_as_follower
 _stored = Disk.stored
 Members = Callable[[Leader], Collection[int]]
 MoveHighWatermark = Callable[..., Partition]
@@ -39,7 +39,9 @@ def moves_to(offset_of: Callable[[Partition, Leader], int]) -> MoveHighWatermark
     def moved(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
         assert isinstance(led.role, Leader)
         offset = offset_of(led, led.role)
-        return led if offset <= led.high_watermark else partition.set_high_watermark(led, offset)
+        return (
+            led if offset <= led.high_watermark else partition_rules.set_high_watermark(led, offset)
+        )
 
     return moved
 
@@ -54,7 +56,9 @@ def waits_for(members: Members, *, for_caught_up: bool = True) -> MoveHighWaterm
             remotes = led.role.remotes.items()
             counted |= {r for r, one in remotes if is_caught_up(one, now_ms, lag_time_max_ms)}
         lowest = lowest_of(led, led.role, counted)
-        return led if lowest <= led.high_watermark else partition.set_high_watermark(led, lowest)
+        return (
+            led if lowest <= led.high_watermark else partition_rules.set_high_watermark(led, lowest)
+        )
 
     return moved
 
@@ -88,7 +92,9 @@ def maximal_isr(leader: Leader) -> Collection[int]:
 
 def goes_back(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
     assert isinstance(led.role, Leader)
-    return partition.set_high_watermark(led, max(0, lowest_of(led, led.role, led.role.isr.maximal)))
+    return partition_rules.set_high_watermark(
+        led, max(0, lowest_of(led, led.role, led.role.isr.maximal))
+    )
 
 
 def believes_all_level(
@@ -106,7 +112,7 @@ def believes_its_log_committed(
     held: Partition, batches: tuple[Batch, ...], **rest: Any
 ) -> Partition:
     appended = _append_as_follower(held, batches, **rest)
-    return partition.set_high_watermark(appended, appended.log.end_offset)
+    return partition_rules.set_high_watermark(appended, appended.log.end_offset)
 
 
 def reads_log_end_as_high_watermark(disk: Disk) -> Mapping[TopicPartition, StoredReplica]:
@@ -119,7 +125,7 @@ def reads_no_high_watermark(disk: Disk) -> Mapping[TopicPartition, StoredReplica
 
 
 def moves_hw(name: str, by: MoveHighWatermark, sentence: str, **rest: Any) -> Mutant:
-    return rule(name, partition, "maybe_increment_high_watermark", by, sentence, **rest)
+    return rule(name, partition_rules, "maybe_increment_high_watermark", by, sentence, **rest)
 
 
 MUTANTS: Final = (
@@ -165,14 +171,14 @@ MUTANTS: Final = (
     ),
     rule(
         "believes-all-level",
-        partition,
+        partition_rules,
         "make_leader",
         believes_all_level,
         "A new leader believes that its followers have all that it has.",
     ),
     rule(
         "followers-believe-all-committed",
-        partition,
+        partition_rules,
         "append_as_follower",
         believes_its_log_committed,
         "A follower takes all that it has for committed.",
@@ -194,7 +200,7 @@ MUTANTS: Final = (
     ),
     rule(
         "hw-not-truncated",
-        partition,
+        partition_rules,
         "truncate_to",
         keeps_high_watermark,
         "A high watermark stays where it was when the log before it is cut.",

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import partition
 from neaptide.clusters.broker.replication.generation import CaughtUp, Generation
-from neaptide.clusters.broker.replication.partition import (
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.partition_rules import (
     CommittedIsr,
     Leader,
     Partition,
@@ -65,14 +65,14 @@ MUTANTS: Final = (
     ),
     rule(
         "joins-below-high-watermark",
-        partition,
+        partition_rules,
         "may_join_isr",
         joins_where(lambda led, leader, end: end >= leader.epoch_start_offset),
         "A follower joins the ISR although it has not reached the high watermark.",
     ),
     rule(
         "joins-one-short",
-        partition,
+        partition_rules,
         "may_join_isr",
         joins_where(
             lambda led, leader, end: end >= max(leader.epoch_start_offset, led.high_watermark) - 1
@@ -81,14 +81,14 @@ MUTANTS: Final = (
     ),
     rule(
         "joins-on-any-fetch",
-        partition,
+        partition_rules,
         "may_join_isr",
         joins_where(lambda led, leader, end: True),
         "A follower joins the ISR with its first fetch.",
     ),
     rule(
         "takes-the-isr-it-wanted",
-        partition,
+        partition_rules,
         "abandon_isr_change",
         takes_what_it_wanted,
         "A leader that lost the race to write an ISR believes in what it wanted to write.",
@@ -97,7 +97,7 @@ MUTANTS: Final = (
     ),
     rule(
         "takes-the-old-isr",
-        partition,
+        partition_rules,
         "doubt_isr_change",
         takes_the_old_isr,
         "A leader whose session ends over an ISR change believes that it was not written.",
@@ -106,7 +106,7 @@ MUTANTS: Final = (
     ),
     rule(
         "isr-never-shrinks",
-        partition,
+        partition_rules,
         "out_of_sync_replicas",
         nobody_is_out_of_sync,
         "A leader never takes anybody out of the ISR.",

@@ -8,14 +8,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import leading, messages, partition, producers, step
+from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import Idempotence
-from neaptide.clusters.broker.replication.messages import ProducedBatch, ProducersRead
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface.events import ProducedBatch, ProducersRead
+from neaptide.clusters.broker.replication.leader import produce
+from neaptide.clusters.broker.replication.leader.produce import Appended
 from neaptide.clusters.broker.replication.model import ProducerSequence, TopicPartition
-from neaptide.clusters.broker.replication.partition import Partition
-from neaptide.clusters.broker.replication.producers import (
+from neaptide.clusters.broker.replication.partition import partition_rules, producer_state_manager
+from neaptide.clusters.broker.replication.partition.partition_rules import Partition
+from neaptide.clusters.broker.replication.partition.producer_state_manager import (
     NO_PRODUCERS,
     Checked,
     Duplicate,
@@ -23,16 +27,15 @@ from neaptide.clusters.broker.replication.producers import (
     Producers,
     Refused,
 )
-from neaptide.clusters.broker.replication.purgatory import Appended
-from neaptide.clusters.broker.replication.truncation import on_producers_read
+from neaptide.clusters.broker.replication.replicas.log_manager import on_producers_read
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.mutant import ONE, Mutant, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
-_check = producers.check
-_known = leading._known
-_append_as_leader = partition.append_as_leader
-_append_as_follower = partition.append_as_follower
+_check = producer_state_manager.check
+_known = produce._known
+_append_as_leader = partition_rules.append_as_leader
+_append_as_follower = partition_rules.append_as_follower
 _stored = Disk.stored
 
 
@@ -110,28 +113,28 @@ def _of_producers(name: str, owner: Any, named: Any, by: Any, sentence: str, **r
 MUTANTS: Final = (
     _of_producers(
         "sequences-not-checked",
-        producers,
+        producer_state_manager,
         "check",
         checks_nothing,
         "A leader appends whatever sequence an idempotent producer sends.",
     ),
     _of_producers(
         "duplicates-appended",
-        producers,
+        producer_state_manager,
         "check",
         appends_duplicates,
         "A leader appends a batch that it knows again.",
     ),
     _of_producers(
         "duplicates-acked-at-once",
-        leading,
+        produce,
         "_known",
         acks_duplicates_at_once,
         "A duplicate is acknowledged to acks=all although its first copy is not committed.",
     ),
     _of_producers(
         "gaps-accepted",
-        producers,
+        producer_state_manager,
         "check",
         accepts_gaps,
         "A leader appends a batch before which others are missing.",
@@ -139,7 +142,7 @@ MUTANTS: Final = (
     ),
     _of_producers(
         "late-sequences-taken",
-        producers,
+        producer_state_manager,
         "check",
         takes_what_came_late,
         "A leader appends a batch after those that should have come behind it.",
@@ -147,14 +150,14 @@ MUTANTS: Final = (
     ),
     _of_producers(
         "leaders-learn-nothing",
-        partition,
+        partition_rules,
         "append_as_leader",
         leaders_learn_nothing,
         "A leader does not remember the sequences of what it appends.",
     ),
     _of_producers(
         "followers-learn-nothing",
-        partition,
+        partition_rules,
         "append_as_follower",
         followers_learn_nothing,
         "A follower does not remember the sequences of what it appends.",
@@ -162,7 +165,7 @@ MUTANTS: Final = (
     _of_producers(
         "remembers-what-was-cut",
         step._HANDLERS,
-        messages.ProducersRead,
+        events.ProducersRead,
         remembers_what_was_cut,
         "A log that is cut keeps what is remembered of the batches that were cut off.",
         topic_settings=ONE,
@@ -170,7 +173,7 @@ MUTANTS: Final = (
     _of_producers(
         "forgets-all-when-cut",
         step._HANDLERS,
-        messages.ProducersRead,
+        events.ProducersRead,
         forgets_all_when_cut,
         "A log that is cut forgets also the producers of what is left.",
         topic_settings=ONE,

@@ -10,31 +10,35 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from neaptide.clusters.broker.replication import fetcher as fetchers
-from neaptide.clusters.broker.replication import (
-    following,
-    leading,
-    messages,
-    offsets,
-    step,
+from neaptide.clusters.broker.replication import step
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.follower import (
+    out_of_range,
+    replica_fetcher,
+    replica_fetcher_manager,
     truncation,
 )
-from neaptide.clusters.broker.replication import log as logs
-from neaptide.clusters.broker.replication.broker import Broker
-from neaptide.clusters.broker.replication.epochs import EpochEnd
-from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.fencing import leader_error
-from neaptide.clusters.broker.replication.fetcher import Fetching, Truncating
+from neaptide.clusters.broker.replication.follower.replica_fetcher import (
+    Fetching,
+    FetchState,
+    Truncating,
+)
 from neaptide.clusters.broker.replication.generation import Generation, Truncation
-from neaptide.clusters.broker.replication.log import Log
-from neaptide.clusters.broker.replication.messages import FetcherRequestFailed, ListedOffset
-from neaptide.clusters.broker.replication.partition import Partition
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface.events import FetcherRequestFailed, ListedOffset
+from neaptide.clusters.broker.replication.leader import fetch, log_offsets
+from neaptide.clusters.broker.replication.leader.fencing import leader_error
+from neaptide.clusters.broker.replication.partition import unified_log
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
+from neaptide.clusters.broker.replication.partition.partition_rules import Partition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.nemesis.search.mutants.mutant import ONE, V0_11, V2_1, row, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _truncate = truncation.truncate
-_log_truncate_to = logs.truncate_to
-_on_request_failed = following.on_request_failed
+_log_truncate_to = unified_log.truncate_to
+_on_request_failed = replica_fetcher_manager.on_request_failed
 
 
 def truncates_one_too_far(broker: Broker, led: Partition, offset: int) -> Partition:
@@ -57,13 +61,13 @@ def fetches_without_an_answer(broker: Broker, event: FetcherRequestFailed, now_m
         if isinstance(followed.state, Truncating):
             held = broker.partitions[topic_partition]
             _truncate(broker, held, held.high_watermark)
-            broker.fetchers[event.fetcher] = fetchers.follow(
+            broker.fetchers[event.fetcher] = replica_fetcher.follow(
                 broker.fetchers[event.fetcher], topic_partition, replace(followed, state=Fetching())
             )
     _on_request_failed(broker, event, now_ms)
 
 
-def keeps_epochs(log: Log, offset: int) -> Log:
+def keeps_epochs(log: UnifiedLog, offset: int) -> UnifiedLog:
     return replace(_log_truncate_to(log, offset), epochs=log.epochs)
 
 
@@ -71,15 +75,15 @@ def forgets_no_epoch(broker: Broker, held: Partition) -> None:
     """In place of `_forget_empty_epochs`."""
 
 
-def answers_its_log_end(log: Log, epoch: int, rules: Generation) -> EpochEnd:
+def answers_its_log_end(log: UnifiedLog, epoch: int, rules: Generation) -> EpochEnd:
     return EpochEnd(epoch, log.end_offset)
 
 
 def starts_afresh_always(
-    broker: Broker, fetcher_id: Any, held: Partition, listed: ListedOffset, *, asked_earliest: bool
-) -> None:
+    broker: Broker, leader: int, held: Partition, listed: ListedOffset, *, asked_earliest: bool
+) -> FetchState | None:
     truncation.start_afresh(broker, held, listed.offset)
-    following._set_state(broker, fetcher_id, held.topic_partition, Fetching())
+    return Fetching()
 
 
 def serves_any_offset(broker: Broker, asked: Any) -> Error:
@@ -124,13 +128,13 @@ MUTANTS: Final = (
     rule(
         "fetches-without-an-answer",
         step._HANDLERS,
-        messages.FetcherRequestFailed,
+        events.FetcherRequestFailed,
         fetches_without_an_answer,
         "A follower whose question for the epoch's end fails truncates to its high watermark.",
     ),
     rule(
         "epochs-not-truncated",
-        logs,
+        unified_log,
         "truncate_to",
         keeps_epochs,
         "A log that is cut keeps the epochs of what was cut off.",
@@ -153,15 +157,15 @@ MUTANTS: Final = (
     ),
     rule(
         "epoch-ends-at-log-end",
-        offsets,
+        log_offsets,
         "_end_of",
         answers_its_log_end,
         "A leader answers that every epoch ends where its log ends.",
     ),
     rule(
         "starts-afresh-always",
-        following,
-        "_adjust",
+        out_of_range,
+        "next_state",
         starts_afresh_always,
         "A follower that is out of range drops its whole log, whatever the leader has.",
         hidden="from 2.0 on a follower truncates before it fetches, so it is out of range only"
@@ -169,7 +173,7 @@ MUTANTS: Final = (
     ),
     rule(
         "serves-any-offset",
-        leading,
+        fetch,
         "_fetch_error",
         serves_any_offset,
         "A leader does not refuse a fetch offset that is past its log.",

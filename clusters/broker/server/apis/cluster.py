@@ -9,12 +9,11 @@ from typing import Any, Final
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i16, i32
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.committed import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.metadata import Metadata
-from neaptide.clusters.broker.replication.model import NO_LEADER
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.model import NO_LEADER, is_topic_name
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
     code,
@@ -30,7 +29,6 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.storage.config import SettingError, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 # Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
 # answers none below v3 (KAFKA-18659). The other APIs are named as they are.
@@ -86,7 +84,7 @@ def answer_metadata(request: PendingRequest, entity: Any, context: ApiContext) -
 
 def _metadata(
     version: int,
-    known: Metadata,
+    known: MetadataCache,
     topics: tuple[str, ...] | None,
     *,
     listener: str,
@@ -118,7 +116,7 @@ def _metadata(
     )
 
 
-def _topic(version: int, known: Metadata, topic: str, being_created: Container[str]) -> Any:
+def _topic(version: int, known: MetadataCache, topic: str, being_created: Container[str]) -> Any:
     partitions = known.topics.get(topic)
     error = Error.NONE
     if partitions is None:
@@ -159,11 +157,11 @@ def _topic(version: int, known: Metadata, topic: str, being_created: Container[s
 
 def decode_create_topics(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.CreateTopicsRequested:
+) -> events.CreateTopicsRequested:
     """A topic is refused alone for a setting that its log could not be opened with."""
 
-    def new_topic(topic: Any) -> told.NewTopic:
-        new = told.NewTopic(
+    def new_topic(topic: Any) -> events.NewTopic:
+        new = events.NewTopic(
             str(topic.name),
             int(topic.num_partitions),
             int(topic.replication_factor),
@@ -179,7 +177,7 @@ def decode_create_topics(
             return replace(new, refused=str(error))
         return new
 
-    return told.CreateTopicsRequested(
+    return events.CreateTopicsRequested(
         request.id,
         tuple(new_topic(topic) for topic in entity.topics),
         milliseconds(entity.timeout),
@@ -188,7 +186,7 @@ def decode_create_topics(
 
 
 def encode_create_topics(
-    request: PendingRequest, effect: do.RespondCreateTopics, context: ApiContext
+    request: PendingRequest, effect: effects.RespondCreateTopics, context: ApiContext
 ) -> Response:
     version = request.header.version
     topic_class = in_response(Api.CREATE_TOPICS, version, "CreatableTopicResult")
@@ -209,6 +207,8 @@ def encode_create_topics(
     )
 
 
-def create_topics_error(event: told.CreateTopicsRequested, error: Error) -> do.RespondCreateTopics:
-    failed = tuple(do.TopicResult(new.topic, error) for new in event.topics)
-    return do.RespondCreateTopics(event.request, failed)
+def create_topics_error(
+    event: events.CreateTopicsRequested, error: Error
+) -> effects.RespondCreateTopics:
+    failed = tuple(effects.TopicResult(new.topic, error) for new in event.topics)
+    return effects.RespondCreateTopics(event.request, failed)

@@ -8,14 +8,14 @@ from typing import Any
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
     TopicPartition,
+    is_topic_name,
 )
 from neaptide.clusters.broker.server.apis.entities import by_topic, code, error_of
 from neaptide.clusters.broker.server.apis.row import (
@@ -27,17 +27,16 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.wire import control
 from neaptide.clusters.broker.wire.codec import MalformedMessageError
-from neaptide.clusters.broker.wire.names import is_topic_name
 
 # --- requests, from the controller ----------------------------------------------------------------
 
 
 def decode_leader_and_isr(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.LeaderAndIsrRequested:
+) -> events.LeaderAndIsrRequested:
     """Without the topics' settings, which the request does not have."""
     listener = context.config.inter_broker_listener
-    return told.LeaderAndIsrRequested(
+    return events.LeaderAndIsrRequested(
         request.id,
         int(entity.controller_id),
         int(entity.controller_epoch),
@@ -54,8 +53,8 @@ def decode_leader_and_isr(
 
 def decode_update_metadata(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.UpdateMetadataRequested:
-    return told.UpdateMetadataRequested(
+) -> events.UpdateMetadataRequested:
+    return events.UpdateMetadataRequested(
         request.id,
         int(entity.controller_id),
         int(entity.controller_epoch),
@@ -77,8 +76,8 @@ def decode_update_metadata(
 
 def decode_stop_replica(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.StopReplicaRequested:
-    return told.StopReplicaRequested(
+) -> events.StopReplicaRequested:
+    return events.StopReplicaRequested(
         request.id,
         int(entity.controller_id),
         int(entity.controller_epoch),
@@ -99,9 +98,9 @@ def _replica(topic: Any, partition: Any) -> TopicPartition:
     return TopicPartition(str(topic), int(partition))
 
 
-def _partition_states(topic_states: Iterable[Any]) -> tuple[told.PartitionState, ...]:
+def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionState, ...]:
     return tuple(
-        told.PartitionState(
+        events.PartitionState(
             _replica(topic.topic, partition.partition),
             LeaderAndIsr(
                 int(partition.leader),
@@ -118,15 +117,15 @@ def _partition_states(topic_states: Iterable[Any]) -> tuple[told.PartitionState,
     )
 
 
-def handle_leader_and_isr(context: ApiContext, event: told.LeaderAndIsrRequested) -> None:
+def handle_leader_and_isr(context: ApiContext, event: events.LeaderAndIsrRequested) -> None:
     context.controller_requests.leader_and_isr(event)
 
 
-def handle_update_metadata(context: ApiContext, event: told.UpdateMetadataRequested) -> None:
+def handle_update_metadata(context: ApiContext, event: events.UpdateMetadataRequested) -> None:
     context.controller_requests.update_metadata(event)
 
 
-def handle_stop_replica(context: ApiContext, event: told.StopReplicaRequested) -> None:
+def handle_stop_replica(context: ApiContext, event: events.StopReplicaRequested) -> None:
     context.controller_requests.stop_replica(event)
 
 
@@ -134,7 +133,7 @@ def handle_stop_replica(context: ApiContext, event: told.StopReplicaRequested) -
 
 
 def encode_leader_and_isr(
-    request: PendingRequest, effect: do.RespondControl, context: ApiContext
+    request: PendingRequest, effect: effects.RespondControl, context: ApiContext
 ) -> Response:
     partitions = _partition_errors(effect)
     return SendResponse(
@@ -143,7 +142,7 @@ def encode_leader_and_isr(
 
 
 def encode_stop_replica(
-    request: PendingRequest, effect: do.RespondControl, context: ApiContext
+    request: PendingRequest, effect: effects.RespondControl, context: ApiContext
 ) -> Response:
     partitions = _partition_errors(effect)
     return SendResponse(
@@ -152,12 +151,12 @@ def encode_stop_replica(
 
 
 def encode_update_metadata(
-    request: PendingRequest, effect: do.RespondControl, context: ApiContext
+    request: PendingRequest, effect: effects.RespondControl, context: ApiContext
 ) -> Response:
     return SendResponse(control.UpdateMetadataResponse(error_code=code(effect.error)))
 
 
-def _partition_errors(effect: do.RespondControl) -> tuple[control.PartitionError, ...]:
+def _partition_errors(effect: effects.RespondControl) -> tuple[control.PartitionError, ...]:
     return tuple(
         control.PartitionError(
             topic=TopicName(partition.topic),
@@ -168,15 +167,15 @@ def _partition_errors(effect: do.RespondControl) -> tuple[control.PartitionError
     )
 
 
-def control_error(event: do.ControlRequest, error: Error) -> do.RespondControl:
-    return do.RespondControl(event.request, error)
+def control_error(event: effects.ControlRequest, error: Error) -> effects.RespondControl:
+    return effects.RespondControl(event.request, error)
 
 
 # --- requests, of this controller -----------------------------------------------------------------
 
 
 def encode_leader_and_isr_request(
-    message: told.LeaderAndIsrRequested, config: ServerConfig
+    message: events.LeaderAndIsrRequested, config: ServerConfig
 ) -> control.LeaderAndIsrRequest:
     return control.LeaderAndIsrRequest(
         controller_id=BrokerId(message.controller_id),
@@ -199,7 +198,7 @@ def encode_leader_and_isr_request(
 
 
 def encode_update_metadata_request(
-    message: told.UpdateMetadataRequested, config: ServerConfig
+    message: events.UpdateMetadataRequested, config: ServerConfig
 ) -> control.UpdateMetadataRequest:
     return control.UpdateMetadataRequest(
         controller_id=BrokerId(message.controller_id),
@@ -229,7 +228,7 @@ def encode_update_metadata_request(
     )
 
 
-def _common(state: told.PartitionState) -> dict[str, Any]:
+def _common(state: events.PartitionState) -> dict[str, Any]:
     return {
         "partition": i32(state.partition.partition),
         "controller_epoch": i32(state.state.controller_epoch),
@@ -242,7 +241,7 @@ def _common(state: told.PartitionState) -> dict[str, Any]:
 
 
 def encode_stop_replica_request(
-    message: told.StopReplicaRequested, config: ServerConfig
+    message: events.StopReplicaRequested, config: ServerConfig
 ) -> control.StopReplicaRequest:
     return control.StopReplicaRequest(
         controller_id=BrokerId(message.controller_id),
@@ -256,5 +255,5 @@ def encode_stop_replica_request(
     )
 
 
-def control_responded(broker: int, controller_epoch: int, response: Any) -> told.ControlResponded:
-    return told.ControlResponded(broker, controller_epoch, error_of(response.error_code))
+def control_responded(broker: int, controller_epoch: int, response: Any) -> events.ControlResponded:
+    return events.ControlResponded(broker, controller_epoch, error_of(response.error_code))

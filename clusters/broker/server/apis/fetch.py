@@ -8,9 +8,8 @@ from typing import Any
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import Batch, TopicPartition
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
@@ -39,7 +38,9 @@ from neaptide.clusters.broker.wire.codec import make, request_class, response_cl
 # --- of a leader ----------------------------------------------------------------------------------
 
 
-def decode_fetch(request: PendingRequest, entity: Any, context: ApiContext) -> told.FetchRequested:
+def decode_fetch(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.FetchRequested:
     min_bytes = int(entity.min_bytes)
     bytes_available = context.reader.bytes_available
     asked = []
@@ -50,7 +51,7 @@ def decode_fetch(request: PendingRequest, entity: Any, context: ApiContext) -> t
             # Measured only where it matters: one byte is there, or nothing is.
             available = bytes_available(topic_partition, offset) if min_bytes > 1 else 0
             asked.append(
-                told.FetchedPartition(
+                events.FetchedPartition(
                     topic_partition,
                     offset,
                     int(partition.partition_max_bytes),
@@ -59,7 +60,7 @@ def decode_fetch(request: PendingRequest, entity: Any, context: ApiContext) -> t
                     current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
                 )
             )
-    return told.FetchRequested(
+    return events.FetchRequested(
         request.id,
         int(entity.replica_id),
         milliseconds(entity.max_wait),
@@ -68,7 +69,9 @@ def decode_fetch(request: PendingRequest, entity: Any, context: ApiContext) -> t
     )
 
 
-def encode_fetch(request: PendingRequest, effect: do.RespondFetch, context: ApiContext) -> Response:
+def encode_fetch(
+    request: PendingRequest, effect: effects.RespondFetch, context: ApiContext
+) -> Response:
     """Reads the records, as many as the request and fetch.max.bytes allow."""
     version = request.header.version
     partition_class = in_response(Api.FETCH, version, "PartitionData")
@@ -78,7 +81,7 @@ def encode_fetch(request: PendingRequest, effect: do.RespondFetch, context: ApiC
         budget = 0
     nothing_yet = True
 
-    def partition(result: do.FetchedResult) -> Any:
+    def partition(result: effects.FetchedResult) -> Any:
         nonlocal budget, nothing_yet
         wanted = result.records
         records = b""
@@ -115,15 +118,15 @@ def encode_fetch(request: PendingRequest, effect: do.RespondFetch, context: ApiC
     )
 
 
-def fetch_error(event: told.FetchRequested, error: Error) -> do.RespondFetch:
-    failed = (do.FetchedResult(one.partition, error, -1, -1, None) for one in event.partitions)
-    return do.RespondFetch(event.request, tuple(failed))
+def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFetch:
+    failed = (effects.FetchedResult(one.partition, error, -1, -1, None) for one in event.partitions)
+    return effects.RespondFetch(event.request, tuple(failed))
 
 
 # --- of a follower --------------------------------------------------------------------------------
 
 
-def encode_fetch_request(effect: do.SendFetch, config: ServerConfig) -> Any:
+def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any:
     version = config.generation.fetch_version
     partition_class = in_request(Api.FETCH, version, "FetchPartition")
     topic_class = in_request(Api.FETCH, version, "FetchTopic")
@@ -150,7 +153,7 @@ def encode_fetch_request(effect: do.SendFetch, config: ServerConfig) -> Any:
     )
 
 
-def decode_fetch_response(effect: do.SendFetch, response: Any) -> told.FetchResponded:
+def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.FetchResponded:
     """Batches have their own bytes as identity. A corrupt batch is an error of its partition."""
     results = []
     for topic in response.responses:
@@ -162,7 +165,7 @@ def decode_fetch_response(effect: do.SendFetch, response: Any) -> told.FetchResp
             except RecordBatchError:
                 error = Error.CORRUPT_MESSAGE
             results.append(
-                told.FetchResult(
+                events.FetchResult(
                     TopicPartition(str(topic.topic), int(partition.partition_index)),
                     error,
                     int(partition.high_watermark),
@@ -170,7 +173,7 @@ def decode_fetch_response(effect: do.SendFetch, response: Any) -> told.FetchResp
                     batches,
                 )
             )
-    return told.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
+    return events.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
 
 
 def _batches(records: bytes) -> tuple[Batch, ...]:

@@ -7,10 +7,12 @@ from typing import Any
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
-from neaptide.clusters.broker.replication.committed import Committed, Position
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+)
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, by_topic, code, in_response
 from neaptide.clusters.broker.server.apis.row import (
@@ -19,7 +21,7 @@ from neaptide.clusters.broker.server.apis.row import (
     Response,
     SendResponse,
 )
-from neaptide.clusters.broker.storage import positions
+from neaptide.clusters.broker.storage import offset_commits
 from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
@@ -30,13 +32,15 @@ from neaptide.clusters.broker.wire.codec import make, response_class
 
 def decode_find_coordinator(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.FindCoordinatorRequested:
+) -> events.FindCoordinatorRequested:
     is_transaction = bool(getattr(entity, "key_type", 0))
-    return told.FindCoordinatorRequested(request.id, str(entity.key), is_transaction=is_transaction)
+    return events.FindCoordinatorRequested(
+        request.id, str(entity.key), is_transaction=is_transaction
+    )
 
 
 def encode_find_coordinator(
-    request: PendingRequest, effect: do.RespondFindCoordinator, context: ApiContext
+    request: PendingRequest, effect: effects.RespondFindCoordinator, context: ApiContext
 ) -> Response:
     host, port = "", -1
     registration = context.metadata().brokers.get(effect.coordinator)
@@ -57,9 +61,9 @@ def encode_find_coordinator(
 
 
 def find_coordinator_error(
-    event: told.FindCoordinatorRequested, error: Error
-) -> do.RespondFindCoordinator:
-    return do.RespondFindCoordinator(event.request, error, -1)
+    event: events.FindCoordinatorRequested, error: Error
+) -> effects.RespondFindCoordinator:
+    return effects.RespondFindCoordinator(event.request, error, -1)
 
 
 # --- OffsetCommit ---------------------------------------------------------------------------------
@@ -67,14 +71,14 @@ def find_coordinator_error(
 
 def decode_offset_commit(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.OffsetCommitRequested:
+) -> events.OffsetCommitRequested:
     """The record batch of `__consumer_offsets` is made here: the core knows no bytes."""
     group = str(entity.group_id)
     committed = tuple(
-        Committed(
+        OffsetCommitRecord(
             group,
             TopicPartition(str(topic.name), int(partition.partition_index)),
-            Position(
+            OffsetAndMetadata(
                 int(partition.committed_offset),
                 int(getattr(partition, "committed_leader_epoch", -1)),
                 str(partition.committed_metadata or ""),
@@ -83,7 +87,7 @@ def decode_offset_commit(
         for topic in entity.topics
         for partition in topic.partitions
     )
-    return told.OffsetCommitRequested(
+    return events.OffsetCommitRequested(
         request.id,
         group,
         int(entity.generation_id_or_member_epoch),
@@ -92,16 +96,18 @@ def decode_offset_commit(
     )
 
 
-def _batch(committed: tuple[Committed, ...], now_ms: int, with_epoch: bool) -> told.ProducedBatch:
+def _batch(
+    committed: tuple[OffsetCommitRecord, ...], now_ms: int, with_epoch: bool
+) -> events.ProducedBatch:
     if not committed:
-        return told.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
-    encoded = [positions.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
+        return events.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
+    encoded = [offset_commits.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
     data = record_batch(encoded, now_ms)
-    return told.ProducedBatch(len(committed), len(data), data)
+    return events.ProducedBatch(len(committed), len(data), data)
 
 
 def encode_offset_commit(
-    request: PendingRequest, effect: do.RespondOffsetCommit, context: ApiContext
+    request: PendingRequest, effect: effects.RespondOffsetCommit, context: ApiContext
 ) -> Response:
     version = request.header.version
     partition_class = in_response(Api.OFFSET_COMMIT, version, "OffsetCommitResponsePartition")
@@ -122,9 +128,11 @@ def encode_offset_commit(
     )
 
 
-def offset_commit_error(event: told.OffsetCommitRequested, error: Error) -> do.RespondOffsetCommit:
+def offset_commit_error(
+    event: events.OffsetCommitRequested, error: Error
+) -> effects.RespondOffsetCommit:
     failed = tuple((one.partition, error) for one in event.committed)
-    return do.RespondOffsetCommit(event.request, failed)
+    return effects.RespondOffsetCommit(event.request, failed)
 
 
 # --- OffsetFetch ----------------------------------------------------------------------------------
@@ -132,7 +140,7 @@ def offset_commit_error(event: told.OffsetCommitRequested, error: Error) -> do.R
 
 def decode_offset_fetch(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.OffsetFetchRequested:
+) -> events.OffsetFetchRequested:
     partitions = None
     if entity.topics is not None:
         partitions = tuple(
@@ -140,11 +148,11 @@ def decode_offset_fetch(
             for topic in entity.topics
             for partition in topic.partition_indexes
         )
-    return told.OffsetFetchRequested(request.id, str(entity.group_id), partitions)
+    return events.OffsetFetchRequested(request.id, str(entity.group_id), partitions)
 
 
 def encode_offset_fetch(
-    request: PendingRequest, effect: do.RespondOffsetFetch, context: ApiContext
+    request: PendingRequest, effect: effects.RespondOffsetFetch, context: ApiContext
 ) -> Response:
     """Before v2 an error has its place in each partition alone."""
     version = request.header.version
@@ -172,6 +180,8 @@ def encode_offset_fetch(
     )
 
 
-def offset_fetch_error(event: told.OffsetFetchRequested, error: Error) -> do.RespondOffsetFetch:
-    asked = tuple((one, Position(-1)) for one in event.partitions or ())
-    return do.RespondOffsetFetch(event.request, error, asked)
+def offset_fetch_error(
+    event: events.OffsetFetchRequested, error: Error
+) -> effects.RespondOffsetFetch:
+    asked = tuple((one, OffsetAndMetadata(-1)) for one in event.partitions or ())
+    return effects.RespondOffsetFetch(event.request, error, asked)

@@ -8,9 +8,8 @@ from typing import Any, Final
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
@@ -40,12 +39,12 @@ EPOCH_VERSION: Final = 2
 
 def decode_list_offsets(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.ListOffsetsRequested:
-    return told.ListOffsetsRequested(
+) -> events.ListOffsetsRequested:
+    return events.ListOffsetsRequested(
         request.id,
         int(entity.replica_id),
         tuple(
-            told.OffsetAsked(
+            events.OffsetAsked(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
                 int(partition.timestamp),
                 int(getattr(partition, "current_leader_epoch", -1)),
@@ -57,7 +56,7 @@ def decode_list_offsets(
 
 
 def encode_list_offsets(
-    request: PendingRequest, effect: do.RespondListOffsets, context: ApiContext
+    request: PendingRequest, effect: effects.RespondListOffsets, context: ApiContext
 ) -> Response:
     """A look-up may have to open large batches, and there may be many: nobody waits for it."""
     wanted = [result for result in effect.results if result.look_up is not None]
@@ -72,13 +71,13 @@ def encode_list_offsets(
 
 
 def _list_offsets(
-    version: int, effect: do.RespondListOffsets, looked_up: Mapping[TopicPartition, Found]
+    version: int, effect: effects.RespondListOffsets, looked_up: Mapping[TopicPartition, Found]
 ) -> Any:
     """`looked_up`: by partition, for those that were asked for by time."""
     partition_class = in_response(Api.LIST_OFFSETS, version, "ListOffsetsPartitionResponse")
     topic_class = in_response(Api.LIST_OFFSETS, version, "ListOffsetsTopicResponse")
 
-    def partition(result: do.OffsetResult) -> Any:
+    def partition(result: effects.OffsetResult) -> Any:
         error, timestamp, offset = result.error, -1, result.offset
         if result.look_up is not None:
             error, timestamp, offset = looked_up[result.partition]
@@ -102,12 +101,14 @@ def _list_offsets(
     )
 
 
-def list_offsets_error(event: told.ListOffsetsRequested, error: Error) -> do.RespondListOffsets:
-    failed = (do.OffsetResult(one.partition, error, -1) for one in event.partitions)
-    return do.RespondListOffsets(event.request, tuple(failed))
+def list_offsets_error(
+    event: events.ListOffsetsRequested, error: Error
+) -> effects.RespondListOffsets:
+    failed = (effects.OffsetResult(one.partition, error, -1) for one in event.partitions)
+    return effects.RespondListOffsets(event.request, tuple(failed))
 
 
-def encode_list_offsets_request(effect: do.SendListOffsets, config: ServerConfig) -> Any:
+def encode_list_offsets_request(effect: effects.SendListOffsets, config: ServerConfig) -> Any:
     api, version = Api.LIST_OFFSETS, config.generation.list_offsets_version
     partition_class = in_request(api, version, "ListOffsetsPartition")
     topic_class = in_request(api, version, "ListOffsetsTopic")
@@ -129,13 +130,13 @@ def encode_list_offsets_request(effect: do.SendListOffsets, config: ServerConfig
 
 
 def decode_list_offsets_response(
-    effect: do.SendListOffsets, response: Any
-) -> told.ListOffsetsResponded:
-    return told.ListOffsetsResponded(
+    effect: effects.SendListOffsets, response: Any
+) -> events.ListOffsetsResponded:
+    return events.ListOffsetsResponded(
         effect.fetcher,
         effect.sequence,
         tuple(
-            told.ListedOffset(
+            events.ListedOffset(
                 TopicPartition(str(topic.name), int(partition.partition_index)),
                 error_of(partition.error_code),
                 int(partition.offset),
@@ -151,11 +152,11 @@ def decode_list_offsets_response(
 
 def decode_offset_for_leader_epoch(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.OffsetForLeaderEpochRequested:
-    return told.OffsetForLeaderEpochRequested(
+) -> events.OffsetForLeaderEpochRequested:
+    return events.OffsetForLeaderEpochRequested(
         request.id,
         tuple(
-            told.EpochAsked(
+            events.EpochAsked(
                 TopicPartition(str(topic.topic), int(partition.partition)),
                 int(partition.leader_epoch),
                 int(partition.current_leader_epoch),
@@ -167,7 +168,7 @@ def decode_offset_for_leader_epoch(
 
 
 def encode_offset_for_leader_epoch(
-    request: PendingRequest, effect: do.RespondOffsetForLeaderEpoch, context: ApiContext
+    request: PendingRequest, effect: effects.RespondOffsetForLeaderEpoch, context: ApiContext
 ) -> Response:
     api, version = Api.OFFSET_FOR_LEADER_EPOCH, request.header.version
     partition_class = in_response(api, version, "EpochEndOffset")
@@ -192,14 +193,14 @@ def encode_offset_for_leader_epoch(
 
 
 def offset_for_leader_epoch_error(
-    event: told.OffsetForLeaderEpochRequested, error: Error
-) -> do.RespondOffsetForLeaderEpoch:
-    failed = (do.EpochEndOffsetResult(one.partition, error, -1) for one in event.partitions)
-    return do.RespondOffsetForLeaderEpoch(event.request, tuple(failed))
+    event: events.OffsetForLeaderEpochRequested, error: Error
+) -> effects.RespondOffsetForLeaderEpoch:
+    failed = (effects.EpochEndOffsetResult(one.partition, error, -1) for one in event.partitions)
+    return effects.RespondOffsetForLeaderEpoch(event.request, tuple(failed))
 
 
 def encode_offset_for_leader_epoch_request(
-    effect: do.SendOffsetForLeaderEpoch, config: ServerConfig
+    effect: effects.SendOffsetForLeaderEpoch, config: ServerConfig
 ) -> Any:
     api = Api.OFFSET_FOR_LEADER_EPOCH
     partition_class = in_request(api, EPOCH_VERSION, "OffsetForLeaderPartition")
@@ -218,13 +219,13 @@ def encode_offset_for_leader_epoch_request(
 
 
 def decode_offset_for_leader_epoch_response(
-    effect: do.SendOffsetForLeaderEpoch, response: Any
-) -> told.OffsetForLeaderEpochResponded:
-    return told.OffsetForLeaderEpochResponded(
+    effect: effects.SendOffsetForLeaderEpoch, response: Any
+) -> events.OffsetForLeaderEpochResponded:
+    return events.OffsetForLeaderEpochResponded(
         effect.fetcher,
         effect.sequence,
         tuple(
-            told.EpochEndOffset(
+            events.EpochEndOffset(
                 TopicPartition(str(topic.topic), int(partition.partition)),
                 error_of(partition.error_code),
                 int(partition.end_offset),

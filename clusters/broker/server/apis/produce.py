@@ -12,9 +12,8 @@ from kio.schema.types import ProducerId
 from kio.serial.readers import tz_aware_from_i64
 from kio.static.primitive import i16, i32, i64
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
@@ -40,7 +39,7 @@ from neaptide.clusters.broker.wire.codec import make, response_class
 
 def decode_produce(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.ProduceRequested | DecodeInThread:
+) -> events.ProduceRequested | DecodeInThread:
     """To validate large batches takes long."""
     try:
         return _validated(request, entity, context, at_once=True)
@@ -50,11 +49,11 @@ def decode_produce(
 
 def _validated(
     request: PendingRequest, entity: Any, context: ApiContext, *, at_once: bool
-) -> told.ProduceRequested:
+) -> events.ProduceRequested:
     """Raises TooMuchAtOnceError where it would take long, and that is not wanted."""
     now_ms = wall_clock_ms()
 
-    def batch(topic_partition: TopicPartition, records: bytes) -> told.ProducedBatch:
+    def batch(topic_partition: TopicPartition, records: bytes) -> events.ProducedBatch:
         append_time_ms = None
         if context.reader.has_append_time(topic_partition):
             append_time_ms = request.append_times[topic_partition] = now_ms
@@ -71,7 +70,7 @@ def _validated(
         for topic in entity.topic_data
         for partition in topic.partition_data
     )
-    return told.ProduceRequested(
+    return events.ProduceRequested(
         request.id,
         int(entity.acks),
         milliseconds(entity.timeout),
@@ -80,7 +79,7 @@ def _validated(
 
 
 def encode_produce(
-    request: PendingRequest, effect: do.RespondProduce, context: ApiContext
+    request: PendingRequest, effect: effects.RespondProduce, context: ApiContext
 ) -> Response:
     if effect.acks == 0:
         failed = [result for result in effect.results if result.error is not Error.NONE]
@@ -91,7 +90,7 @@ def encode_produce(
     partition_class = in_response(Api.PRODUCE, version, "PartitionProduceResponse")
     topic_class = in_response(Api.PRODUCE, version, "TopicProduceResponse")
 
-    def partition(result: do.ProducedPartition) -> Any:
+    def partition(result: effects.ProducedPartition) -> Any:
         appended_ms = request.append_times.get(result.partition)
         if result.error is not Error.NONE:
             appended_ms = None
@@ -117,21 +116,21 @@ def encode_produce(
     )
 
 
-def produce_error(event: told.ProduceRequested, error: Error) -> do.RespondProduce:
-    failed = tuple(do.ProducedPartition(one, error, -1, -1) for one, _ in event.partitions)
-    return do.RespondProduce(event.request, event.acks, failed)
+def produce_error(event: events.ProduceRequested, error: Error) -> effects.RespondProduce:
+    failed = tuple(effects.ProducedPartition(one, error, -1, -1) for one, _ in event.partitions)
+    return effects.RespondProduce(event.request, event.acks, failed)
 
 
 def decode_init_producer_id(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> told.InitProducerIdRequested:
+) -> events.InitProducerIdRequested:
     """The id that a producer has had already (v3) counts only for transactions."""
     given = entity.transactional_id
-    return told.InitProducerIdRequested(request.id, None if given is None else str(given))
+    return events.InitProducerIdRequested(request.id, None if given is None else str(given))
 
 
 def encode_init_producer_id(
-    request: PendingRequest, effect: do.RespondInitProducerId, context: ApiContext
+    request: PendingRequest, effect: effects.RespondInitProducerId, context: ApiContext
 ) -> Response:
     return SendResponse(
         make(
@@ -145,6 +144,6 @@ def encode_init_producer_id(
 
 
 def init_producer_id_error(
-    event: told.InitProducerIdRequested, error: Error
-) -> do.RespondInitProducerId:
-    return do.RespondInitProducerId(event.request, error, -1, -1)
+    event: events.InitProducerIdRequested, error: Error
+) -> effects.RespondInitProducerId:
+    return effects.RespondInitProducerId(event.request, error, -1, -1)

@@ -12,8 +12,8 @@ from typing import Any
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.broker.replication.metadata import Metadata
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.controller_requests import ControllerRequests
 from neaptide.clusters.broker.server.crowd import Crowd
@@ -46,7 +46,7 @@ class ApiContext:
     topic_creation: AutoTopicCreation
     controller_requests: ControllerRequests
     submit: Callable[[object], None]  # an event, to the core
-    metadata: Callable[[], Metadata]
+    metadata: Callable[[], MetadataCache]
     cluster_id: Callable[[], str | None]
     # What is answered on the listener of this name.
     apis_on: Callable[[str], Mapping[Api, Versions]]

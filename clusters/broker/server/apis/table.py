@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from neaptide.clusters.broker.replication import effects as do
-from neaptide.clusters.broker.replication import messages as told
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis import cluster, control, fetch, groups, offsets, produce
 from neaptide.clusters.broker.server.apis.row import (
     AnsweredByCore,
@@ -27,9 +26,9 @@ _ROWS: Final = (
         Api.PRODUCE,
         {"0.8": Versions(3, 5), "2.0": Versions(3, 6), "2.1": Versions(3, 7)},
         AnsweredByCore(
-            told.ProduceRequested,
+            events.ProduceRequested,
             produce.decode_produce,
-            do.RespondProduce,
+            effects.RespondProduce,
             produce.encode_produce,
             produce.produce_error,
         ),
@@ -39,26 +38,28 @@ _ROWS: Final = (
         # Sessions (KIP-227, v7) are never given, which a client must live with.
         {"0.8": Versions(4, 6), "2.0": Versions(4, 8), "2.1": Versions(4, 10)},
         AnsweredByCore(
-            told.FetchRequested,
+            events.FetchRequested,
             fetch.decode_fetch,
-            do.RespondFetch,
+            effects.RespondFetch,
             fetch.encode_fetch,
             fetch.fetch_error,
         ),
-        sent=SentToBrokers(do.SendFetch, fetch.encode_fetch_request, fetch.decode_fetch_response),
+        sent=SentToBrokers(
+            effects.SendFetch, fetch.encode_fetch_request, fetch.decode_fetch_response
+        ),
     ),
     ApiRow(
         Api.LIST_OFFSETS,
         {"0.8": Versions(1, 2), "2.0": Versions(1, 3), "2.1": Versions(1, 4)},
         AnsweredByCore(
-            told.ListOffsetsRequested,
+            events.ListOffsetsRequested,
             offsets.decode_list_offsets,
-            do.RespondListOffsets,
+            effects.RespondListOffsets,
             offsets.encode_list_offsets,
             offsets.list_offsets_error,
         ),
         sent=SentToBrokers(
-            do.SendListOffsets,
+            effects.SendListOffsets,
             offsets.encode_list_offsets_request,
             offsets.decode_list_offsets_response,
         ),
@@ -74,43 +75,43 @@ _ROWS: Final = (
         Api.LEADER_AND_ISR,
         {},
         AnsweredByCore(
-            told.LeaderAndIsrRequested,
+            events.LeaderAndIsrRequested,
             control.decode_leader_and_isr,
-            do.RespondControl,
+            effects.RespondControl,
             control.encode_leader_and_isr,
             control.control_error,
             control.handle_leader_and_isr,
         ),
         between_brokers=Versions(2, 2),
-        sent=SentToBrokers(told.LeaderAndIsrRequested, control.encode_leader_and_isr_request),
+        sent=SentToBrokers(events.LeaderAndIsrRequested, control.encode_leader_and_isr_request),
     ),
     ApiRow(
         Api.STOP_REPLICA,
         {},
         AnsweredByCore(
-            told.StopReplicaRequested,
+            events.StopReplicaRequested,
             control.decode_stop_replica,
-            do.RespondControl,
+            effects.RespondControl,
             control.encode_stop_replica,
             control.control_error,
             control.handle_stop_replica,
         ),
         between_brokers=Versions(1, 1),
-        sent=SentToBrokers(told.StopReplicaRequested, control.encode_stop_replica_request),
+        sent=SentToBrokers(events.StopReplicaRequested, control.encode_stop_replica_request),
     ),
     ApiRow(
         Api.UPDATE_METADATA,
         {},
         AnsweredByCore(
-            told.UpdateMetadataRequested,
+            events.UpdateMetadataRequested,
             control.decode_update_metadata,
-            do.RespondControl,
+            effects.RespondControl,
             control.encode_update_metadata,
             control.control_error,
             control.handle_update_metadata,
         ),
         between_brokers=Versions(5, 5),
-        sent=SentToBrokers(told.UpdateMetadataRequested, control.encode_update_metadata_request),
+        sent=SentToBrokers(events.UpdateMetadataRequested, control.encode_update_metadata_request),
     ),
     ApiRow(
         Api.OFFSET_COMMIT,
@@ -121,9 +122,9 @@ _ROWS: Final = (
             "2.1": Versions(2, 6),
         },
         AnsweredByCore(
-            told.OffsetCommitRequested,
+            events.OffsetCommitRequested,
             groups.decode_offset_commit,
-            do.RespondOffsetCommit,
+            effects.RespondOffsetCommit,
             groups.encode_offset_commit,
             groups.offset_commit_error,
         ),
@@ -137,9 +138,9 @@ _ROWS: Final = (
             "2.1": Versions(1, 5),
         },
         AnsweredByCore(
-            told.OffsetFetchRequested,
+            events.OffsetFetchRequested,
             groups.decode_offset_fetch,
-            do.RespondOffsetFetch,
+            effects.RespondOffsetFetch,
             groups.encode_offset_fetch,
             groups.offset_fetch_error,
         ),
@@ -148,9 +149,9 @@ _ROWS: Final = (
         Api.FIND_COORDINATOR,
         {"0.8": Versions(0, 0), "0.11": Versions(0, 1), "2.0": Versions(0, 2)},
         AnsweredByCore(
-            told.FindCoordinatorRequested,
+            events.FindCoordinatorRequested,
             groups.decode_find_coordinator,
-            do.RespondFindCoordinator,
+            effects.RespondFindCoordinator,
             groups.encode_find_coordinator,
             groups.find_coordinator_error,
         ),
@@ -164,9 +165,9 @@ _ROWS: Final = (
         Api.CREATE_TOPICS,
         {"0.8": Versions(2, 3)},
         AnsweredByCore(
-            told.CreateTopicsRequested,
+            events.CreateTopicsRequested,
             cluster.decode_create_topics,
-            do.RespondCreateTopics,
+            effects.RespondCreateTopics,
             cluster.encode_create_topics,
             cluster.create_topics_error,
         ),
@@ -176,9 +177,9 @@ _ROWS: Final = (
         # Idempotent producers (KIP-98). What else 4.0 offers to clients is not there.
         {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "4.0": Versions(0, 5)},
         AnsweredByCore(
-            told.InitProducerIdRequested,
+            events.InitProducerIdRequested,
             produce.decode_init_producer_id,
-            do.RespondInitProducerId,
+            effects.RespondInitProducerId,
             produce.encode_init_producer_id,
             produce.init_producer_id_error,
         ),
@@ -187,15 +188,15 @@ _ROWS: Final = (
         Api.OFFSET_FOR_LEADER_EPOCH,
         {"2.1": Versions(2, 2)},  # leader epochs for clients (KIP-320)
         AnsweredByCore(
-            told.OffsetForLeaderEpochRequested,
+            events.OffsetForLeaderEpochRequested,
             offsets.decode_offset_for_leader_epoch,
-            do.RespondOffsetForLeaderEpoch,
+            effects.RespondOffsetForLeaderEpoch,
             offsets.encode_offset_for_leader_epoch,
             offsets.offset_for_leader_epoch_error,
         ),
         between_brokers=Versions(2, 2),
         sent=SentToBrokers(
-            do.SendOffsetForLeaderEpoch,
+            effects.SendOffsetForLeaderEpoch,
             offsets.encode_offset_for_leader_epoch_request,
             offsets.decode_offset_for_leader_epoch_response,
         ),

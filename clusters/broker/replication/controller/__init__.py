@@ -1,0 +1,1 @@
+"""What the one broker does that is the controller. Elections and topics change here."""

@@ -1,0 +1,92 @@
+"""What the controller sends to brokers: LeaderAndIsr and UpdateMetadata (C4).
+
+Not when: see kafka_controller and partition_state_machine. As Kafka's ControllerChannelManager and
+its ControllerBrokerRequestBatch; that requests to one broker keep their order is the shell's duty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller.controller_context import (
+    Active,
+)
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface.effects import SendControl
+from neaptide.clusters.broker.replication.interface.events import (
+    LeaderAndIsrRequested,
+    PartitionState,
+    UpdateMetadataRequested,
+)
+from neaptide.clusters.broker.replication.model import TopicPartition
+
+UNSENT = 0  # `request` of a message that this broker sends: the shell gives it a correlation id
+
+
+def _partition_states(
+    controller: Active, partitions: Iterable[TopicPartition]
+) -> tuple[PartitionState, ...]:
+    return tuple(
+        PartitionState(
+            topic_partition,
+            controller.states[topic_partition],
+            controller.replicas(topic_partition),
+            controller.topics[topic_partition.topic].settings,
+        )
+        for topic_partition in partitions
+        if topic_partition.topic in controller.topics
+    )
+
+
+def send_leader_and_isr(
+    broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
+) -> None:
+    """LeaderAndIsr, to each receiver for the partitions of which it holds a replica."""
+    controller = broker.active_controller
+    assert controller is not None
+    states = _partition_states(controller, partitions)
+    for receiver in sorted(set(receivers) & set(controller.brokers)):
+        held = tuple(one for one in states if receiver in one.replicas)
+        if not held:
+            continue
+        leaders = sorted({one.state.leader for one in held} & set(controller.brokers))
+        message = LeaderAndIsrRequested(
+            UNSENT,
+            broker.broker_id,
+            controller.controller_epoch,
+            held,
+            tuple(controller.brokers[leader] for leader in leaders),
+            _broker_epoch(broker, controller, receiver),
+        )
+        broker.do(SendControl(receiver, message))
+
+
+def _offsets_partitions(controller: Active) -> int:
+    configuration = controller.topics.get(OFFSETS_TOPIC)
+    return 0 if configuration is None else len(configuration.assignment)
+
+
+def send_update_metadata(
+    broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
+) -> None:
+    """UpdateMetadata: these partitions, and always the whole list of live brokers."""
+    controller = broker.active_controller
+    assert controller is not None
+    message = UpdateMetadataRequested(
+        UNSENT,
+        broker.broker_id,
+        controller.controller_epoch,
+        _partition_states(controller, partitions),
+        tuple(controller.brokers[b] for b in sorted(controller.brokers)),
+        _offsets_partitions(controller),
+    )
+    for receiver in sorted(set(receivers) & set(controller.brokers)):
+        epoch = _broker_epoch(broker, controller, receiver)
+        broker.do(SendControl(receiver, replace(message, broker_epoch=epoch)))
+
+
+def _broker_epoch(broker: Broker, controller: Active, receiver: int) -> int:
+    """Of the registration that a request is for (KIP-380)."""
+    return controller.brokers[receiver].epoch if broker.rules.checks_broker_epochs else -1

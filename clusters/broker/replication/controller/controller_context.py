@@ -1,0 +1,76 @@
+"""What a controller knows and waits for, as frozen values. Most brokers are Standby."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from neaptide.clusters.broker.replication.interface.effects import TopicResult
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standby:
+    """Not the controller. `registered`: this broker's session with the service is alive."""
+
+    registered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Elected; reads the cluster before it decides anything."""
+
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """A CreateTopics request: what each topic came to (None: not known yet)."""
+
+    request: int
+    results: Mapping[str, TopicResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """The controller.
+
+    `states` is what it last wrote or read. `reconsidering` holds the partitions whose state is
+    being read, or written, because something about their replicas changed; `again` those among
+    them about which something changed once more meanwhile; `writing` those whose write has no
+    answer yet, and `unsent` those that were written with them: brokers are informed of all of them
+    in one request. `fallen` names replicas that went,
+    be they back or not: they count as dead the next time their partition is decided. `unclean`
+    names those that came back without a clean shutdown: they are neither in sync nor eligible then.
+    """
+
+    controller_epoch: int
+    brokers: Mapping[int, BrokerRegistration]
+    topics: Mapping[str, TopicConfiguration]
+    states: Mapping[TopicPartition, LeaderAndIsr]
+    reconsidering: frozenset[TopicPartition] = frozenset()
+    again: frozenset[TopicPartition] = frozenset()
+    writing: frozenset[TopicPartition] = frozenset()
+    unsent: tuple[TopicPartition, ...] = ()
+    fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    creations: Mapping[int, TopicCreation] = field(default_factory=dict)
+
+    def all_partitions(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic, partition)
+            for topic, configuration in sorted(self.topics.items())
+            for partition in sorted(configuration.assignment)
+        ]
+
+    def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
+        """The assigned replicas."""
+        return tuple(self.topics[topic_partition.topic].assignment[topic_partition.partition])
+
+
+ControllerState = Standby | Loading | Active

@@ -1,0 +1,173 @@
+"""What the controller does about a partition: read its state, decide, write, inform the brokers.
+
+A partition is reconsidered when a broker that holds a replica of it comes or goes: its state is
+read, because its leader may have changed the ISR meanwhile; the next state is decided (see
+leader_election); it is written with the version that was read; when that is done the brokers are
+informed. A lost race reads again. As Kafka's PartitionStateMachine (C3 to C6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller import leader_election
+from neaptide.clusters.broker.replication.controller.controller_channel_manager import (
+    send_leader_and_isr,
+    send_update_metadata,
+)
+from neaptide.clusters.broker.replication.controller.controller_context import (
+    Active,
+)
+from neaptide.clusters.broker.replication.controller.topic_creation import (
+    complete_creations,
+)
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    LeaderAndIsrConflict,
+    LeaderAndIsrRead,
+    LeaderAndIsrWritten,
+    ReadLeaderAndIsr,
+    WriteLeaderAndIsr,
+)
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import Eligibility
+from neaptide.clusters.broker.replication.settings import topic_settings
+
+
+def reconsider(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
+    controller = broker.active_controller
+    assert controller is not None
+    wanted = tuple(dict.fromkeys(partitions))
+    fresh = tuple(tp for tp in wanted if tp not in controller.reconsidering)
+    broker.controller = replace(
+        controller,
+        reconsidering=controller.reconsidering | set(fresh),
+        again=controller.again | (set(wanted) - set(fresh)),
+    )
+    if fresh:
+        broker.coordinate(ReadLeaderAndIsr(fresh))
+
+
+def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int) -> None:
+    controller = broker.active_controller
+    if controller is None:
+        return
+    settled: list[tuple[TopicPartition, LeaderAndIsr | None]] = []
+    writing = set(controller.writing)
+    for topic_partition in event.partitions:
+        if topic_partition not in controller.reconsidering:
+            continue
+        state = event.states.get(topic_partition)
+        decided = _decide(broker, controller, topic_partition, state)
+        if decided is not None:
+            writing.add(topic_partition)
+            is_fenced = broker.rules.fences_controller_writes
+            broker.coordinate(WriteLeaderAndIsr(topic_partition, decided, True, is_fenced))
+        else:
+            settled.append((topic_partition, state))
+    broker.controller = replace(controller, writing=frozenset(writing))
+    _settle(broker, settled, changed=False)
+
+
+def _decide(
+    broker: Broker,
+    controller: Active,
+    topic_partition: TopicPartition,
+    state: LeaderAndIsr | None,
+) -> LeaderAndIsr | None:
+    configuration = controller.topics.get(topic_partition.topic)
+    if configuration is None or topic_partition.partition not in configuration.assignment:
+        return None
+    assigned = tuple(configuration.assignment[topic_partition.partition])
+    live = set(controller.brokers) - controller.fallen.get(topic_partition, frozenset())
+    if state is None:
+        return leader_election.initial_state(assigned, live, controller.controller_epoch)
+    settings = topic_settings(configuration.settings, broker.settings)
+    unclean, epoch = settings.unclean_leader_election_enable, controller.controller_epoch
+    if not broker.rules.eligible_leader_replicas:
+        return leader_election.next_state(state, assigned, live, epoch, unclean=unclean)
+    doubted = controller.unclean.get(topic_partition, frozenset())
+    eligibility = Eligibility(settings.min_insync_replicas, doubted)
+    return leader_election.next_state_with_elr(
+        state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
+    )
+
+
+def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
+    controller = broker.active_controller
+    if controller is None:
+        return
+    broker.controller = replace(controller, writing=controller.writing - {event.partition})
+    broker.note(
+        f"{event.partition}: leader {event.state.leader}, epoch {event.state.leader_epoch},"
+        f" ISR {list(event.state.isr)}"
+    )
+    _settle(broker, [(event.partition, event.state)], changed=True)
+
+
+def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) -> None:
+    """Somebody else wrote first: read again, and decide anew."""
+    controller = broker.active_controller
+    if controller is not None and event.partition in controller.reconsidering:
+        broker.controller = replace(controller, writing=controller.writing - {event.partition})
+        broker.coordinate(ReadLeaderAndIsr((event.partition,)))
+        _send_written(broker)
+
+
+def _settle(
+    broker: Broker,
+    settled: list[tuple[TopicPartition, LeaderAndIsr | None]],
+    *,
+    changed: bool,
+) -> None:
+    """Ends the reconsideration of partitions, informs brokers, and begins again where asked."""
+    controller = broker.active_controller
+    if controller is None or not settled:
+        return
+    names = {topic_partition for topic_partition, _ in settled}
+    states = dict(controller.states)
+    news = []
+    for topic_partition, state in settled:
+        if state is not None:
+            if states.get(topic_partition) != state:
+                news.append(topic_partition)
+            states[topic_partition] = state
+    returned = {tp for tp, dead in controller.fallen.items() if dead & set(controller.brokers)}
+    again = tuple(sorted(names & (controller.again | returned)))
+    # What fell after the state was decided has not been counted as dead yet.
+    counted = names - controller.again
+    broker.controller = replace(
+        controller,
+        states=states,
+        reconsidering=controller.reconsidering - names,
+        again=controller.again - names,
+        fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
+        unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
+        unsent=(*controller.unsent, *news) if changed else controller.unsent,
+    )
+    if changed:
+        _send_written(broker)
+    elif news:
+        send_update_metadata(broker, tuple(news), controller.brokers)
+    complete_creations(broker)
+    if again:
+        reconsider(broker, again)
+
+
+def _send_written(broker: Broker) -> None:
+    """One LeaderAndIsr and one UpdateMetadata a broker for all that was written together.
+
+    A leader that fell after it was decided on is not to lead: the next state comes at once.
+    """
+    controller = broker.active_controller
+    assert controller is not None
+    if controller.writing or not controller.unsent:
+        return
+    broker.controller = replace(controller, unsent=())
+    unsent = tuple(dict.fromkeys(controller.unsent))
+    states, fallen = controller.states, controller.fallen
+    known = tuple(tp for tp in unsent if tp in states)
+    obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
+    send_leader_and_isr(broker, obeyed, controller.brokers)
+    send_update_metadata(broker, known, controller.brokers)

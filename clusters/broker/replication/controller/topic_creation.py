@@ -1,0 +1,262 @@
+"""Creating topics: checks a request, has it written, answers when the partitions have leaders.
+
+CreateTopics is the controller's; topics that a client only names (auto.create.topics.enable), and
+`__consumer_offsets`, any broker has written. As Kafka's AdminManager.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller.controller_context import Active, TopicCreation
+from neaptide.clusters.broker.replication.controller.replica_assignment import assign_replicas
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    CreateTopic,
+    TopicCreated,
+)
+from neaptide.clusters.broker.replication.interface.effects import (
+    RespondCreateTopics,
+    TopicResult,
+)
+from neaptide.clusters.broker.replication.interface.events import (
+    CreateTopicsRequested,
+    DelayedOperationExpired,
+    NewTopic,
+    TopicWanted,
+)
+from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
+    BrokerRegistration,
+    TopicConfiguration,
+    TopicPartition,
+    why_no_topic_name,
+)
+from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
+
+# As Kafka's controller has it (KRaft: POLICY_VIOLATION), for the partitions of all topics together.
+PARTITIONS_MAX_PER_REQUEST = 10_000
+NOBODY = 0  # `request` of a topic that was created because Metadata asked for it
+PENDING = None
+
+
+class _InvalidTopicError(Exception):
+    def __init__(self, error: Error, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) -> None:
+    """Each topic is refused or asked for by itself; one answer waits for all of them."""
+    controller = broker.controller
+    if not isinstance(controller, Active):
+        results = [TopicResult(new.topic, Error.NOT_CONTROLLER) for new in event.topics]
+        broker.do(RespondCreateTopics(event.request, tuple(results)))
+        return
+    asked = sum(_asked_for(broker, new) for new in event.topics)
+    if asked > PARTITIONS_MAX_PER_REQUEST:
+        message = f"{asked} partitions in one request, {PARTITIONS_MAX_PER_REQUEST} are allowed"
+        names = dict.fromkeys(new.topic for new in event.topics)
+        refused = (TopicResult(name, Error.POLICY_VIOLATION, message) for name in names)
+        broker.do(RespondCreateTopics(event.request, tuple(refused)))
+        return
+    named = Counter(new.topic for new in event.topics)
+    outcomes: dict[str, TopicResult | None] = {}
+    for new in event.topics:
+        decided = _decide(broker, controller, event, new, is_named_twice=named[new.topic] > 1)
+        if isinstance(decided, TopicConfiguration):
+            broker.coordinate(CreateTopic(event.request, new.topic, decided))
+        outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
+    creation = TopicCreation(event.request, outcomes)
+    creations = {**controller.creations, event.request: creation}
+    broker.controller = replace(controller, creations=creations)
+    broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
+    complete_creations(broker)
+
+
+def _asked_for(broker: Broker, new: NewTopic) -> int:
+    """How many partitions, whether or not the topic may have them."""
+    if new.assignment:
+        return len(new.assignment)
+    if new.num_partitions == -1:
+        return broker.settings.num_partitions
+    return max(0, new.num_partitions)
+
+
+def _decide(
+    broker: Broker,
+    controller: Active,
+    event: CreateTopicsRequested,
+    new: NewTopic,
+    *,
+    is_named_twice: bool,
+) -> TopicConfiguration | TopicResult:
+    """What to create, or the result of a topic for which there is nothing more to do."""
+    try:
+        if is_named_twice:
+            raise _InvalidTopicError(Error.INVALID_REQUEST, "the request names the topic twice")
+        if new.topic in controller.topics:
+            raise _InvalidTopicError(Error.TOPIC_ALREADY_EXISTS, f"{new.topic} exists already")
+        configuration = _configuration(broker, new, controller.brokers)
+    except _InvalidTopicError as invalid:
+        return TopicResult(new.topic, invalid.error, str(invalid))
+    return TopicResult(new.topic, Error.NONE) if event.validate_only else configuration
+
+
+def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
+    """Auto-creation, by any broker, with the default number of partitions and replicas."""
+    live = broker.metadata.brokers
+    if not broker.settings.auto_create_topics_enable or not live:
+        return
+    if event.topic == OFFSETS_TOPIC:
+        create_offsets_topic(broker)
+        return
+    try:
+        configuration = _configuration(broker, NewTopic(event.topic, -1, -1, {}, {}), live)
+    except _InvalidTopicError as invalid:
+        broker.note(f"not creating {event.topic!r}: {invalid}")
+        return
+    broker.coordinate(CreateTopic(NOBODY, event.topic, configuration))
+
+
+def create_offsets_topic(broker: Broker) -> None:
+    """`__consumer_offsets`, by any broker, as `offsets.topic.…` have it; compacted.
+
+    Before 0.11 with as many replicas as there are brokers, where those are fewer (KIP-115).
+    """
+    settings = broker.settings
+    replicas = settings.offsets_topic_replication_factor
+    if not broker.rules.insists_on_offsets_replicas:
+        replicas = min(replicas, len(broker.metadata.brokers))
+    new = NewTopic(
+        OFFSETS_TOPIC,
+        settings.offsets_topic_num_partitions,
+        replicas,
+        {},
+        {"cleanup.policy": "compact"},
+    )
+    try:
+        configuration = _configuration(broker, new, broker.metadata.brokers)
+    except _InvalidTopicError as invalid:
+        broker.note(f"not creating {OFFSETS_TOPIC}: {invalid}")
+        return
+    broker.coordinate(CreateTopic(NOBODY, OFFSETS_TOPIC, configuration))
+
+
+def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:
+    controller = broker.controller
+    if not isinstance(controller, Active) or event.request not in controller.creations:
+        return
+    if event.error is not None:
+        creation = controller.creations[event.request]
+        result = TopicResult(event.topic, Error[event.error])
+        creation = replace(creation, results={**creation.results, event.topic: result})
+        creations = {**controller.creations, event.request: creation}
+        broker.controller = replace(controller, creations=creations)
+    complete_creations(broker)
+
+
+def complete_creations(broker: Broker) -> None:
+    """Answers the CreateTopics requests whose topics all have leaders, or an error."""
+    controller = broker.controller
+    if not isinstance(controller, Active):
+        return
+    for creation in controller.creations.values():
+        # The last one is created last: where many are asked for, it is the first to look at.
+        if all(
+            result is not PENDING or _has_leaders(controller, topic)
+            for topic, result in reversed(tuple(creation.results.items()))
+        ):
+            _answer(broker, creation, Error.NONE)
+            broker.cancel_timer(DelayedOperationExpired(creation.request))
+
+
+def on_creation_expired(broker: Broker, request: int) -> None:
+    """What is not created by now may still be: the client has to look."""
+    controller = broker.controller
+    if isinstance(controller, Active) and request in controller.creations:
+        _answer(broker, controller.creations[request], Error.REQUEST_TIMED_OUT)
+
+
+def refuse_creations(broker: Broker) -> None:
+    """Answers all that wait, before this broker ceases to be the controller."""
+    controller = broker.controller
+    if isinstance(controller, Active):
+        for creation in controller.creations.values():
+            _answer(broker, creation, Error.NOT_CONTROLLER)
+            broker.cancel_timer(DelayedOperationExpired(creation.request))
+
+
+def _answer(broker: Broker, creation: TopicCreation, pending: Error) -> None:
+    """Answers a request, with the error `pending` for each topic that still waits."""
+    results = [
+        TopicResult(topic, pending) if result is PENDING else result
+        for topic, result in creation.results.items()
+    ]
+    broker.do(RespondCreateTopics(creation.request, tuple(results)))
+    forget_creation(broker, creation.request)
+
+
+def forget_creation(broker: Broker, request: int) -> None:
+    controller = broker.controller
+    if isinstance(controller, Active) and request in controller.creations:
+        left = {key: value for key, value in controller.creations.items() if key != request}
+        broker.controller = replace(controller, creations=left)
+
+
+def _has_leaders(controller: Active, topic: str) -> bool:
+    configuration = controller.topics.get(topic)
+    if configuration is None:
+        return False
+    states = [controller.states.get(TopicPartition(topic, p)) for p in configuration.assignment]
+    return all(state is not None and state.leader != NO_LEADER for state in states)
+
+
+def _configuration(
+    broker: Broker, new: NewTopic, live: Mapping[int, BrokerRegistration]
+) -> TopicConfiguration:
+    """The topic's assignment and settings; raises _InvalidTopicError with Kafka's error."""
+    if (reason := why_no_topic_name(new.topic)) is not None:
+        raise _InvalidTopicError(Error.INVALID_TOPIC_EXCEPTION, reason)
+    if new.refused is not None:
+        raise _InvalidTopicError(Error.INVALID_CONFIG, new.refused)
+    try:
+        topic_settings(new.settings, broker.settings)
+    except InvalidSettingError as invalid:
+        raise _InvalidTopicError(Error.INVALID_CONFIG, str(invalid)) from None
+    if new.assignment:
+        return TopicConfiguration(_checked(new.assignment), dict(new.settings))
+    partitions = broker.settings.num_partitions if new.num_partitions == -1 else new.num_partitions
+    replicas = (
+        broker.settings.default_replication_factor
+        if new.replication_factor == -1
+        else new.replication_factor
+    )
+    if partitions < 1:
+        raise _InvalidTopicError(Error.INVALID_PARTITIONS, "a topic has at least one partition")
+    if not 1 <= replicas <= len(live):
+        raise _InvalidTopicError(
+            Error.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replicas}, but {len(live)} brokers live",
+        )
+    racks = {broker_id: registration.rack for broker_id, registration in live.items()}
+    return TopicConfiguration(
+        assign_replicas(new.topic, tuple(live), partitions, replicas, racks), dict(new.settings)
+    )
+
+
+def _checked(assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    complete = sorted(assignment) == list(range(len(assignment)))
+    distinct = all(
+        replicas and len(set(replicas)) == len(replicas) for replicas in assignment.values()
+    )
+    if not complete or not distinct:
+        raise _InvalidTopicError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            "partitions are numbered from 0, and the replicas of one are different brokers",
+        )
+    return {partition: tuple(replicas) for partition, replicas in assignment.items()}

@@ -1,0 +1,380 @@
+"""The fetchers of a broker: truncate, fetch, append, and what to do about every error.
+
+One request of a fetcher is in flight at a time. `advance` looks at a fetcher and sends its next
+request: first what must be truncated, then the offsets of who is out of range, then the fetch.
+Where a log is cut is in truncation; what follows OFFSET_OUT_OF_RANGE, in out_of_range. As Kafka's
+ReplicaFetcherManager and AbstractFetcherThread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.follower import out_of_range, replica_fetcher
+from neaptide.clusters.broker.replication.follower.replica_fetcher import (
+    AskForOffsets,
+    Delayed,
+    Fetching,
+    FetchState,
+    InFlight,
+    OutOfRange,
+    PartitionFetchState,
+    ReplicaFetcher,
+    RetryLater,
+    StopFollowing,
+    Truncating,
+)
+from neaptide.clusters.broker.replication.follower.truncation import truncate, truncate_for_leader
+from neaptide.clusters.broker.replication.generation import Truncation
+from neaptide.clusters.broker.replication.interface.effects import (
+    AdvanceLogStartOffset,
+    AppendToLog,
+    CloseFetcher,
+    SendFetch,
+    SendListOffsets,
+    SendOffsetForLeaderEpoch,
+)
+from neaptide.clusters.broker.replication.interface.events import (
+    EpochAsked,
+    EpochEndOffset,
+    FetchedPartition,
+    FetcherBackoffOver,
+    FetcherId,
+    FetcherRequestFailed,
+    FetchResponded,
+    FetchResult,
+    ListedOffset,
+    ListOffsetsResponded,
+    OffsetAsked,
+    OffsetForLeaderEpochResponded,
+)
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import (
+    leader_epoch_file_cache,
+    partition_rules,
+    unified_log,
+)
+from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Partition
+
+# --- beginning and ending ------------------------------------------------------------------------
+
+
+def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: int) -> None:
+    """Adds a partition to the fetcher of its new leader, truncating by the generation's rule."""
+    topic_partition = partition.topic_partition
+    state: FetchState
+    match broker.rules.truncation:
+        case Truncation.TO_EPOCH_END_OFFSET | Truncation.UNTIL_HISTORIES_MEET:
+            state = Truncating()
+        case Truncation.TO_HIGH_WATERMARK:
+            truncate(broker, partition, partition.high_watermark)
+            state = Fetching()
+    number = replica_fetcher.fetcher_number(topic_partition, broker.settings.num_replica_fetchers)
+    fetcher_id = FetcherId(leader, number)
+    fetcher = broker.fetchers.get(fetcher_id) or ReplicaFetcher(fetcher_id, {})
+    broker.fetchers[fetcher_id] = replica_fetcher.follow(
+        fetcher, topic_partition, PartitionFetchState(partition.leader_epoch, state)
+    )
+
+
+def stop_following(broker: Broker, topic_partition: TopicPartition) -> None:
+    """Takes a partition out of whatever fetcher has it; a fetcher without any is closed."""
+    for fetcher_id, fetcher in tuple(broker.fetchers.items()):
+        if topic_partition not in fetcher.followed:
+            continue
+        left = replica_fetcher.unfollow(fetcher, topic_partition)
+        if left.followed:
+            broker.fetchers[fetcher_id] = left
+        else:
+            del broker.fetchers[fetcher_id]
+            broker.cancel_timer(FetcherBackoffOver(fetcher_id))
+            broker.do(CloseFetcher(fetcher_id))
+
+
+# --- the loop ------------------------------------------------------------------------------------
+
+
+def advance(broker: Broker, fetcher_id: FetcherId, now_ms: int) -> None:
+    """Sends a fetcher's next request, unless one is in flight or all partitions are delayed."""
+    fetcher = broker.fetchers.get(fetcher_id)
+    if fetcher is None or fetcher.in_flight is not None:
+        return
+    fetcher = replica_fetcher.wake(fetcher, now_ms)
+    broker.fetchers[fetcher_id] = fetcher
+    for send in (_send_epochs, _send_offsets, _send_fetch):
+        if send(broker, fetcher):
+            return
+    wakes_at_ms = replica_fetcher.next_wake_ms(fetcher)
+    if wakes_at_ms is not None:
+        broker.set_timer(FetcherBackoffOver(fetcher_id), wakes_at_ms - now_ms)
+
+
+def advance_all(broker: Broker, now_ms: int) -> None:
+    for fetcher_id in sorted(broker.fetchers):
+        advance(broker, fetcher_id, now_ms)
+
+
+def _in_state(
+    broker: Broker, fetcher: ReplicaFetcher, state: type[FetchState]
+) -> list[tuple[TopicPartition, PartitionFetchState, Partition]]:
+    return [
+        (topic_partition, followed, broker.partitions[topic_partition])
+        for topic_partition, followed in fetcher.followed.items()
+        if isinstance(followed.state, state)
+    ]
+
+
+def _sent(
+    broker: Broker,
+    fetcher: ReplicaFetcher,
+    chosen: list[tuple[TopicPartition, PartitionFetchState, Partition]],
+) -> int:
+    """Notes what is in flight; returns the sequence number of the request."""
+    sequence = broker.next_sequence
+    broker.next_sequence += 1
+    sent = {tp: (followed, partition.log.end_offset) for tp, followed, partition in chosen}
+    broker.fetchers[fetcher.fetcher_id] = replace(fetcher, in_flight=InFlight(sequence, sent))
+    return sequence
+
+
+def _send_epochs(broker: Broker, fetcher: ReplicaFetcher) -> bool:
+    chosen = _in_state(broker, fetcher, Truncating)
+    if chosen:
+        asked = tuple(
+            EpochAsked(
+                tp,
+                leader_epoch_file_cache.latest_epoch(partition.log.epochs),
+                followed.leader_epoch,
+            )
+            for tp, followed, partition in chosen
+        )
+        sequence = _sent(broker, fetcher, chosen)
+        broker.do(SendOffsetForLeaderEpoch(fetcher.fetcher_id, sequence, asked))
+    return bool(chosen)
+
+
+def _send_offsets(broker: Broker, fetcher: ReplicaFetcher) -> bool:
+    chosen = _in_state(broker, fetcher, OutOfRange)
+    if chosen:
+        asked = tuple(
+            OffsetAsked(tp, out_of_range.timestamp(followed.state), followed.leader_epoch)
+            for tp, followed, _ in chosen
+        )
+        sequence = _sent(broker, fetcher, chosen)
+        broker.do(SendListOffsets(fetcher.fetcher_id, sequence, asked))
+    return bool(chosen)
+
+
+def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
+    """A fetch reports this follower's log end offset to the leader: that is its fetch offset."""
+    chosen = _in_state(broker, fetcher, Fetching)
+    if chosen:
+        settings = broker.settings
+        asked = tuple(
+            FetchedPartition(
+                tp,
+                fetch_offset=partition.log.end_offset,
+                max_bytes=settings.replica_fetch_max_bytes,
+                log_start_offset=partition.log.start_offset,
+                current_leader_epoch=followed.leader_epoch,
+            )
+            for tp, followed, partition in chosen
+        )
+        broker.do(
+            SendFetch(
+                fetcher.fetcher_id,
+                _sent(broker, fetcher, chosen),
+                max_wait_ms=settings.replica_fetch_wait_max_ms,
+                min_bytes=settings.replica_fetch_min_bytes,
+                max_bytes=settings.replica_fetch_response_max_bytes,
+                partitions=asked,
+            )
+        )
+    return bool(chosen)
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def _take_answer(broker: Broker, fetcher_id: FetcherId, sequence: int) -> InFlight | None:
+    """Ends the request in flight; None where the answer is to one that is long forgotten."""
+    fetcher = broker.fetchers.get(fetcher_id)
+    if fetcher is None or fetcher.in_flight is None or fetcher.in_flight.sequence != sequence:
+        return None
+    in_flight = fetcher.in_flight
+    broker.fetchers[fetcher_id] = replace(fetcher, in_flight=None)
+    return in_flight
+
+
+def _still_meant(
+    broker: Broker, fetcher_id: FetcherId, in_flight: InFlight, topic_partition: TopicPartition
+) -> Partition | None:
+    """The partition, if an answer about it still fits what it is now."""
+    fetcher = broker.fetchers.get(fetcher_id)
+    partition = broker.partitions.get(topic_partition)
+    if fetcher is None or partition is None or topic_partition not in in_flight.sent:
+        return None
+    followed, offset = in_flight.sent[topic_partition]
+    if fetcher.followed.get(topic_partition) != followed:
+        return None
+    if partition.log.end_offset != offset or not isinstance(partition.role, Follower):
+        return None
+    return partition
+
+
+def _set_state(
+    broker: Broker, fetcher_id: FetcherId, topic_partition: TopicPartition, state: FetchState
+) -> None:
+    fetcher = broker.fetchers[fetcher_id]
+    followed = replace(fetcher.followed[topic_partition], state=state)
+    broker.fetchers[fetcher_id] = replica_fetcher.move_to_end(fetcher, topic_partition, followed)
+
+
+def _delay(
+    broker: Broker, fetcher_id: FetcherId, topic_partition: TopicPartition, now_ms: int
+) -> None:
+    until_ms = now_ms + broker.settings.replica_fetch_backoff_ms
+    broker.fetchers[fetcher_id] = replica_fetcher.delay(
+        broker.fetchers[fetcher_id], topic_partition, until_ms
+    )
+
+
+Take = Callable[[Broker, FetcherId, Partition, Any, PartitionFetchState, int], None]
+
+
+def _on_responded(
+    broker: Broker,
+    event: FetchResponded | OffsetForLeaderEpochResponded | ListOffsetsResponded,
+    take: Take,
+    now_ms: int,
+) -> None:
+    """Partition by partition: takes the answer, or reacts to the error; then the next request."""
+    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    if in_flight is None:
+        return
+    for result in event.results:
+        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
+        if partition is None:
+            continue
+        if result.error is Error.NONE:
+            followed, _ = in_flight.sent[result.partition]
+            take(broker, event.fetcher, partition, result, followed, now_ms)
+        else:
+            _react(broker, event.fetcher, partition, result.error, now_ms)
+    advance(broker, event.fetcher, now_ms)
+
+
+def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> None:
+    """Ends a fetch round: append, high watermark, and the next round."""
+    _on_responded(broker, event, _append, now_ms)
+
+
+def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
+    """Truncates by what the leader says of this log's latest epoch (KIP-101, KIP-279)."""
+    _on_responded(broker, event, _truncate, now_ms)
+
+
+def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:
+    """Goes on by where the leader's log is, after OFFSET_OUT_OF_RANGE."""
+    _on_responded(broker, event, _come_into_range, now_ms)
+
+
+def _append(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: FetchResult,
+    _: PartitionFetchState,
+    now_ms: int,
+) -> None:
+    topic_partition = partition.topic_partition
+    if not unified_log.follows(partition.log, result.batches):
+        # F8: never an append. The leader answered another question than was asked.
+        broker.note(
+            f"{topic_partition}: the response begins at {result.batches[0].base_offset},"
+            f" the log ends at {partition.log.end_offset}"
+        )
+        _delay(broker, fetcher_id, topic_partition, now_ms)
+        return
+    before = partition.log
+    partition = broker.put(
+        partition_rules.append_as_follower(
+            partition,
+            result.batches,
+            leader_high_watermark=result.high_watermark,
+            leader_log_start_offset=result.log_start_offset,
+            rules=broker.rules,
+        )
+    )
+    if result.batches:
+        broker.do(AppendToLog(topic_partition, result.batches, assign=False))
+        fetcher = broker.fetchers[fetcher_id]
+        broker.fetchers[fetcher_id] = replica_fetcher.move_to_end(
+            fetcher, topic_partition, fetcher.followed[topic_partition]
+        )
+    if partition.log.start_offset != before.start_offset:
+        broker.do(AdvanceLogStartOffset(topic_partition, partition.log.start_offset))
+    broker.write_epochs(partition, before.epochs)
+
+
+def _react(
+    broker: Broker, fetcher_id: FetcherId, partition: Partition, error: Error, now_ms: int
+) -> None:
+    topic_partition = partition.topic_partition
+    broker.note(f"{topic_partition}: {fetcher_id.leader} answers {error.name}")
+    match replica_fetcher.reaction_to(error):
+        case RetryLater():
+            _delay(broker, fetcher_id, topic_partition, now_ms)
+        case StopFollowing():
+            stop_following(broker, topic_partition)
+        case AskForOffsets():
+            _set_state(broker, fetcher_id, topic_partition, OutOfRange(asks_earliest=False))
+
+
+def _truncate(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: EpochEndOffset,
+    _: PartitionFetchState,
+    now_ms: int,
+) -> None:
+    has_met = truncate_for_leader(broker, partition, result)
+    state: FetchState = Fetching() if has_met else Truncating()
+    _set_state(broker, fetcher_id, result.partition, state)
+
+
+def _come_into_range(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: ListedOffset,
+    followed: PartitionFetchState,
+    now_ms: int,
+) -> None:
+    asked_earliest = isinstance(followed.state, OutOfRange) and followed.state.asks_earliest
+    state = out_of_range.next_state(
+        broker, fetcher_id.leader, partition, result, asked_earliest=asked_earliest
+    )
+    if state is not None:
+        _set_state(broker, fetcher_id, result.partition, state)
+
+
+def on_request_failed(broker: Broker, event: FetcherRequestFailed, now_ms: int) -> None:
+    """No answer, no truncation (E4): wait, and ask again whoever leads by then."""
+    in_flight = _take_answer(broker, event.fetcher, event.sequence)
+    if in_flight is None:
+        return
+    fetcher = broker.fetchers[event.fetcher]
+    for topic_partition in tuple(fetcher.followed):
+        if not isinstance(broker.fetchers[event.fetcher].followed[topic_partition].state, Delayed):
+            _delay(broker, event.fetcher, topic_partition, now_ms)
+    advance(broker, event.fetcher, now_ms)
+
+
+def on_backoff_over(broker: Broker, timer: FetcherBackoffOver, now_ms: int) -> None:
+    advance(broker, timer.fetcher, now_ms)

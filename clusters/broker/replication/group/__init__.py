@@ -1,0 +1,1 @@
+"""The coordinator of consumer groups. Membership and commits change here."""

@@ -1,0 +1,217 @@
+"""What the core requests of the coordination service (effects), and what it answers (events).
+
+Paths, JSON, watches and sessions belong to the driver (ZooKeeper by kazoo, or the simulation's
+service in memory). The core speaks in the terms of Kafka's controller: every request names its
+condition (an expected version, a controller epoch), every answer says whether it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
+
+# --- asked by the core (effects) ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TryBecomeController:
+    """Create the ephemeral `/controller`; the winner then increments `/controller_epoch`.
+
+    Answered by ControllerElected (won) or ControllerChanged (another one holds it).
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ResignController:
+    """Delete `/controller` where it is still this broker's, and stop the controller's watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCluster:
+    """Read all that a new controller must know, with watches set; answered by ClusterLoaded."""
+
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLeaderAndIsr:
+    """Read partition states; answered by LeaderAndIsrRead."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLeaderAndIsr:
+    """Write a partition's state if its version is still `state.version` (-1: create it).
+
+    Written by a controller (`by_controller`), or by a leader that changes its ISR. One that
+    `is_fenced` also requires that `/controller_epoch` still is `state.controller_epoch`.
+    Answered by LeaderAndIsrWritten or LeaderAndIsrConflict.
+    """
+
+    partition: TopicPartition
+    state: LeaderAndIsr
+    by_controller: bool
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyIsrChange:
+    """Create a sequential `/isr_change_notification/isr_change_` that names these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteIsrChangeNotifications:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """Create `/config/topics/T` and `/brokers/topics/T`; answered by TopicCreated."""
+
+    request: int  # the core's own handle, returned in the answer
+    topic: str
+    configuration: TopicConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class AllocateProducerIds:
+    """Take the next block of `/latest_producer_id_block`; answered by ProducerIdsAllocated."""
+
+
+CoordinationRequest = (
+    TryBecomeController
+    | ResignController
+    | LoadCluster
+    | ReadLeaderAndIsr
+    | WriteLeaderAndIsr
+    | NotifyIsrChange
+    | DeleteIsrChangeNotifications
+    | CreateTopic
+    | AllocateProducerIds
+)
+
+# --- received by the core (events) -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarted:
+    """This broker is registered under `/brokers/ids`, by a new session."""
+
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionExpired:
+    """The session is over: all of its ephemeral znodes are gone. A new one is being made."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerElected:
+    """This broker created `/controller`; `controller_epoch` is the one it incremented to."""
+
+    controller_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """`/controller` names another broker, or nobody (None): then every broker tries to be it."""
+
+    controller_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoaded:
+    controller_epoch: int
+    brokers: Mapping[int, BrokerRegistration]
+    topics: Mapping[str, TopicConfiguration]
+    states: Mapping[TopicPartition, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """The children of `/brokers/ids` changed; only the controller is notified."""
+
+    brokers: Mapping[int, BrokerRegistration]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The children of `/brokers/topics` changed; only the controller is notified."""
+
+    topics: Mapping[str, TopicConfiguration]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRead:
+    """`states` lacks the partitions that have no state yet."""
+
+    partitions: tuple[TopicPartition, ...]
+    states: Mapping[TopicPartition, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrWritten:
+    """The write succeeded; `state.version` is the new version."""
+
+    partition: TopicPartition
+    state: LeaderAndIsr
+    by_controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrConflict:
+    """The version (or the controller epoch) was no longer the expected one: nothing was written."""
+
+    partition: TopicPartition
+    state: LeaderAndIsr
+    by_controller: bool
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangeNotified:
+    names: tuple[str, ...]
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """`error` is a Kafka error name (TOPIC_ALREADY_EXISTS, POLICY_VIOLATION), or None."""
+
+    request: int
+    topic: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """The ids from `first` to before `end` are this broker's: no other ever gets them."""
+
+    first: int
+    end: int
+
+
+CoordinationEvent = (
+    SessionStarted
+    | SessionExpired
+    | ControllerElected
+    | ControllerChanged
+    | ClusterLoaded
+    | BrokersChanged
+    | TopicsChanged
+    | LeaderAndIsrRead
+    | LeaderAndIsrWritten
+    | LeaderAndIsrConflict
+    | IsrChangeNotified
+    | TopicCreated
+    | ProducerIdsAllocated
+)

@@ -1,0 +1,366 @@
+"""Effects: what a broker must do, as data, in the order in which it must be done.
+
+The order is a duty. A log effect (append, truncate, epoch checkpoint) comes before every answer or
+request that reports it, and must have reached the operating system by then; it need not have
+reached the disk, because Kafka's replication does not fsync before it acknowledges. The shell does
+effects one by one and never reorders them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import OffsetAndMetadata
+from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
+from neaptide.clusters.broker.replication.interface.events import (
+    EpochAsked,
+    FetchedPartition,
+    FetcherId,
+    LeaderAndIsrRequested,
+    OffsetAsked,
+    StopReplicaRequested,
+    Timer,
+    UpdateMetadataRequested,
+)
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
+
+# --- the log -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateLog:
+    partition: TopicPartition
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteLog:
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class AppendToLog:
+    """Append batches. A leader's get their base offset and leader epoch written in (`assign`)."""
+
+    partition: TopicPartition
+    batches: tuple[Batch, ...]
+    assign: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateLog:
+    """Cut the log at this offset; where that is inside a batch, before it (then LogTruncated)."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProducers:
+    """The log was cut: read from all that is left what it says of producers (ProducersRead)."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCommittedOffsets:
+    """This broker leads a partition of `__consumer_offsets`: read all of it (PositionsRead)."""
+
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateFullyAndStartAt:
+    """Drop the whole log; the next record has this offset."""
+
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceLogStartOffset:
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLeaderEpochCheckpoint:
+    partition: TopicPartition
+    epochs: Epochs
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHighWatermarkCheckpoint:
+    high_watermarks: tuple[tuple[TopicPartition, int], ...]
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    partition: TopicPartition
+    error: Error
+    base_offset: int
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondProduce:
+    """`acks` 0 has no answer: the shell closes the connection where `results` has errors."""
+
+    request: int
+    acks: int
+    results: tuple[ProducedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondInitProducerId:
+    """The epoch of an id that nobody has had is 0; -1 where there is an error."""
+
+    request: int
+    error: Error
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondFindCoordinator:
+    """`coordinator` is -1 where there is an error."""
+
+    request: int
+    error: Error
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetCommit:
+    request: int
+    results: tuple[tuple[TopicPartition, Error], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetFetch:
+    """A partition for which the group has committed nothing has the offset -1, and no error."""
+
+    request: int
+    error: Error
+    results: tuple[tuple[TopicPartition, OffsetAndMetadata], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSlice:
+    """Whole batches from the one that contains `offset`, none that begins at or after `end`."""
+
+    offset: int
+    end: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedResult:
+    partition: TopicPartition
+    error: Error
+    high_watermark: int
+    log_start_offset: int
+    records: LogSlice | None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondFetch:
+    request: int
+    results: tuple[FetchedResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffsetResult:
+    """`leader_epoch` is the epoch that the end offset is of (KIP-279); -1: that is not known."""
+
+    partition: TopicPartition
+    error: Error
+    end_offset: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RespondOffsetForLeaderEpoch:
+    request: int
+    results: tuple[EpochEndOffsetResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResult:
+    """`look_up`: the shell finds the first record at or after this timestamp, below `end`."""
+
+    partition: TopicPartition
+    error: Error
+    offset: int
+    look_up: int | None = None
+    end: int = -1
+    leader_epoch: int = -1  # of the record at `offset`, as far as it is known
+
+
+@dataclass(frozen=True, slots=True)
+class RespondListOffsets:
+    request: int
+    results: tuple[OffsetResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RespondControl:
+    """The answer to LeaderAndIsr, StopReplica or UpdateMetadata."""
+
+    request: int
+    error: Error
+    partitions: tuple[tuple[TopicPartition, Error], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    topic: str
+    error: Error
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RespondCreateTopics:
+    request: int
+    results: tuple[TopicResult, ...]
+
+
+# --- requests to other brokers -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendFetch:
+    """The request of one fetch round; answered by FetchResponded or FetcherRequestFailed."""
+
+    fetcher: FetcherId
+    sequence: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffsetForLeaderEpoch:
+    fetcher: FetcherId
+    sequence: int
+    partitions: tuple[EpochAsked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendListOffsets:
+    fetcher: FetcherId
+    sequence: int
+    partitions: tuple[OffsetAsked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFetcher:
+    """The fetcher has no partition left: its connection can be closed."""
+
+    fetcher: FetcherId
+
+
+ControlRequest = LeaderAndIsrRequested | StopReplicaRequested | UpdateMetadataRequested
+
+
+@dataclass(frozen=True, slots=True)
+class SendControl:
+    """A controller's request to one broker.
+
+    Requests to one broker are sent one at a time, in order, and tried again until that broker
+    answers or StopSendingControl names it.
+    """
+
+    broker: int
+    message: ControlRequest
+
+
+@dataclass(frozen=True, slots=True)
+class StopSendingControl:
+    """Forget what waits to be sent to these brokers (None: to all; this is no controller now)."""
+
+    brokers: tuple[int, ...] | None
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """The process ends at once, and does nothing more: to go on could lose what it has."""
+
+    reason: str
+
+
+# --- time, and the coordination service ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Fire once, `delay_ms` from now; set again, it moves."""
+
+    timer: Timer
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinate:
+    request: CoordinationRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line for the broker's log: the only way in which the core speaks to people."""
+
+    text: str
+
+
+Answer = (
+    RespondProduce
+    | RespondInitProducerId
+    | RespondFindCoordinator
+    | RespondOffsetCommit
+    | RespondOffsetFetch
+    | RespondFetch
+    | RespondOffsetForLeaderEpoch
+    | RespondListOffsets
+    | RespondControl
+    | RespondCreateTopics
+)
+
+Effect = (
+    CreateLog
+    | DeleteLog
+    | AppendToLog
+    | TruncateLog
+    | ReadProducers
+    | ReadCommittedOffsets
+    | TruncateFullyAndStartAt
+    | AdvanceLogStartOffset
+    | WriteLeaderEpochCheckpoint
+    | WriteHighWatermarkCheckpoint
+    | Answer
+    | SendFetch
+    | SendOffsetForLeaderEpoch
+    | SendListOffsets
+    | CloseFetcher
+    | SendControl
+    | StopSendingControl
+    | SetTimer
+    | CancelTimer
+    | Coordinate
+    | Halt
+    | Note
+)

@@ -1,0 +1,407 @@
+"""Events: what a broker receives, as data: requests, responses, timers, what its disk reports.
+
+Those of the coordination service are in coordination_service, beside what they answer.
+Field names are Kafka's. `request` is the shell's handle to the connection that waits for the
+answer; the effect that answers carries it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    CommittedOffsets,
+    OffsetCommitRecord,
+)
+from neaptide.clusters.broker.replication.model import (
+    Batch,
+    BrokerRegistration,
+    LeaderAndIsr,
+    ProducerSequence,
+    TopicPartition,
+)
+from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
+
+ACKS_ALL = -1
+CONSUMER = -1  # the replica_id of whoever is no broker
+
+
+# --- requests of clients and of followers --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedBatch:
+    """A batch that a producer sent: not yet in any log, so without offset and epoch."""
+
+    count: int
+    size: int
+    identity: object
+    error: Error = Error.NONE  # what its validation found
+    producer: ProducerSequence | None = None  # None: its producer is not idempotent
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRequested:
+    request: int
+    acks: int  # 0, 1 or ACKS_ALL
+    timeout_ms: int
+    partitions: tuple[tuple[TopicPartition, tuple[ProducedBatch, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequested:
+    """An idempotent producer asks for its id. None: it has no transactional id."""
+
+    request: int
+    transactional_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequested:
+    """Who coordinates a group, or a transaction, of this name?"""
+
+    request: int
+    group: str
+    is_transaction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequested:
+    """A consumer commits offsets; `batch` holds them as they go to `__consumer_offsets`.
+
+    `generation_id` is -1 for a consumer that is no member of its group, and assigns itself what it
+    reads.
+    """
+
+    request: int
+    group: str
+    generation_id: int
+    committed: tuple[OffsetCommitRecord, ...]
+    batch: ProducedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFetchRequested:
+    """Where does a group go on? `partitions` None: in all for which it has committed."""
+
+    request: int
+    group: str
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """One partition of a Fetch request.
+
+    `bytes_available` is what the log held from `fetch_offset` on when the request came, as the
+    shell measured it; replica.fetch.min.bytes is judged by it and by what is appended later.
+    """
+
+    partition: TopicPartition
+    fetch_offset: int
+    max_bytes: int
+    bytes_available: int = 0
+    log_start_offset: int = -1
+    current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequested:
+    request: int
+    replica_id: int  # -1: a consumer
+    max_wait_ms: int
+    min_bytes: int
+    partitions: tuple[FetchedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochAsked:
+    partition: TopicPartition
+    leader_epoch: int
+    current_leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochRequested:
+    request: int
+    partitions: tuple[EpochAsked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAsked:
+    """`timestamp` in ms, or Kafka's EARLIEST (-2) or LATEST (-1)."""
+
+    partition: TopicPartition
+    timestamp: int
+    current_leader_epoch: int = -1
+
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsRequested:
+    request: int
+    replica_id: int
+    partitions: tuple[OffsetAsked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    topic: str
+    num_partitions: int  # -1: the broker's default, or as assigned
+    replication_factor: int  # -1: likewise
+    assignment: Mapping[int, tuple[int, ...]]
+    settings: Mapping[str, str]
+    refused: str | None = None  # why its settings cannot be those of a log, where they cannot
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequested:
+    request: int
+    topics: tuple[NewTopic, ...]
+    timeout_ms: int
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicWanted:
+    """Metadata was asked for a topic that does not exist (auto.create.topics.enable)."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestAbandoned:
+    """The connection that waited for this answer is gone: it must not be given."""
+
+    request: int
+
+
+# --- requests of the controller ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """What the controller says of one partition, in LeaderAndIsr and UpdateMetadata."""
+
+    partition: TopicPartition
+    state: LeaderAndIsr
+    replicas: tuple[int, ...]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRequested:
+    request: int
+    controller_id: int
+    controller_epoch: int
+    partitions: tuple[PartitionState, ...]
+    live_leaders: tuple[BrokerRegistration, ...]
+    # Of the broker that it is for, as its registration says (KIP-380); -1: that is not said.
+    broker_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaRequested:
+    request: int
+    controller_id: int
+    controller_epoch: int
+    delete_partitions: bool
+    partitions: tuple[TopicPartition, ...]
+    broker_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataRequested:
+    request: int
+    controller_id: int
+    controller_epoch: int
+    partitions: tuple[PartitionState, ...]
+    live_brokers: tuple[BrokerRegistration, ...]
+    # How many partitions `__consumer_offsets` has in all; 0: this request does not say.
+    offsets_partitions: int = 0
+    broker_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettingsChanged:
+    """A topic's own settings are others now; all of them are named."""
+
+    topic: str
+    settings: Mapping[str, str]
+
+
+# --- responses to this broker's own requests -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FetcherId:
+    """One fetcher: the broker that it fetches from, and its number among that broker's."""
+
+    leader: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """One partition of a Fetch response."""
+
+    partition: TopicPartition
+    error: Error
+    high_watermark: int
+    log_start_offset: int
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponded:
+    fetcher: FetcherId
+    sequence: int  # of the request that it answers
+    results: tuple[FetchResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """One partition of an OffsetForLeaderEpoch response; `leader_epoch` -1: that is not known."""
+
+    partition: TopicPartition
+    error: Error
+    end_offset: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetForLeaderEpochResponded:
+    fetcher: FetcherId
+    sequence: int
+    results: tuple[EpochEndOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    partition: TopicPartition
+    error: Error
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResponded:
+    fetcher: FetcherId
+    sequence: int
+    results: tuple[ListedOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherRequestFailed:
+    """A fetcher's request got no answer: no connection, a broken one, or a time-out."""
+
+    fetcher: FetcherId
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlResponded:
+    """A broker answered LeaderAndIsr, StopReplica or UpdateMetadata of this controller."""
+
+    broker: int
+    controller_epoch: int
+    error: Error
+
+
+# --- of the shell itself -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogTruncated:
+    """Where a log ends after TruncateLog, if that is before the offset asked for.
+
+    A log can only be cut between batches. Comes before any other event: until then the
+    core believes in a longer log than there is.
+    """
+
+    partition: TopicPartition
+    log_end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersRead:
+    """What the batches of a log say of producers: the answer to ReadProducers.
+
+    Comes before any other event but LogTruncated.
+    """
+
+    partition: TopicPartition
+    producers: Producers
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsRead:
+    """What a log of `__consumer_offsets` says of groups: the answer to ReadCommittedOffsets.
+
+    Comes before any other event but LogTruncated and ProducersRead.
+    """
+
+    partition: TopicPartition
+    committed_offsets: CommittedOffsets
+
+
+@dataclass(frozen=True, slots=True)
+class LogStartAdvanced:
+    """Retention has deleted the oldest segments of a log: it starts here now."""
+
+    partition: TopicPartition
+    log_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerExpiration:
+    """Every producer.id.expiration.check.interval.ms: who was silent for so long is forgotten."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrExpiration:
+    """Timer: every replica.lag.time.max.ms / 2."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChangePropagation:
+    """Timer: every 2,500 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkCheckpoint:
+    """Timer: every replica.high.watermark.checkpoint.interval.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedOperationExpired:
+    """Timer: a request in the purgatory has waited for as long as it may."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherBackoffOver:
+    """Timer: a fetcher's delayed partitions may be tried again."""
+
+    fetcher: FetcherId
+
+
+Timer = (
+    IsrExpiration
+    | IsrChangePropagation
+    | HighWatermarkCheckpoint
+    | DelayedOperationExpired
+    | FetcherBackoffOver
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    timer: Timer

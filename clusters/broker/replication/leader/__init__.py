@@ -1,0 +1,1 @@
+"""What a broker does for the partitions that it leads: answers to clients and followers."""

@@ -1,0 +1,198 @@
+"""What a leader does about Fetch: take a follower's offset into account, and read, now or later.
+
+As Kafka's ReplicaManager.fetchMessages and its DelayedFetch. The shell reads the bytes: an answer
+says from which offset to which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface.effects import (
+    FetchedResult,
+    LogSlice,
+    RespondFetch,
+)
+from neaptide.clusters.broker.replication.interface.events import (
+    CONSUMER,
+    FetchedPartition,
+    FetchRequested,
+)
+from neaptide.clusters.broker.replication.leader import purgatory
+from neaptide.clusters.broker.replication.leader.fencing import leader_error
+from neaptide.clusters.broker.replication.leader.in_sync_replicas import maybe_expand_isr
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+
+UNKNOWN = -1
+
+
+def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
+    """Takes a follower's offset into account, then answers, now or later (F6).
+
+    In this order (seed 003): the leader's copy of the follower's LEO, the ISR, the high watermark.
+    An answer that is due at once carries the high watermark of before all that, as Kafka reads the
+    log first (ReplicaManager.fetchMessages); one that waited, that of when it is given.
+    """
+    high_watermarks = {
+        asked.partition: partition.high_watermark
+        for asked in event.partitions
+        if (partition := broker.led(asked.partition)) is not None
+    }
+    if event.replica_id != CONSUMER:
+        for asked in event.partitions:
+            _record_follower_fetch(broker, event.replica_id, asked, now_ms)
+    baselines = {
+        asked.partition: FetchBaseline(
+            asked.bytes_available,
+            broker.partitions[asked.partition].log.appended_bytes
+            if asked.partition in broker.partitions
+            else 0,
+        )
+        for asked in event.partitions
+    }
+    waiting = DelayedFetch(event, baselines)
+    if event.max_wait_ms <= 0 or waiting.is_complete(broker):
+        _respond(broker, event, high_watermarks)
+    else:
+        purgatory.park(broker, waiting, event.max_wait_ms)
+
+
+def _record_follower_fetch(
+    broker: Broker, replica_id: int, asked: FetchedPartition, now_ms: int
+) -> None:
+    partition = broker.led(asked.partition)
+    if partition is None or _fetch_error(broker, asked) is not Error.NONE:
+        return
+    if not isinstance(partition.role, Leader) or replica_id not in partition.role.remotes:
+        broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
+        return
+    before = partition.high_watermark
+    partition = broker.put(
+        partition_rules.record_follower_fetch(
+            partition,
+            replica_id,
+            fetch_offset=asked.fetch_offset,
+            log_start_offset=asked.log_start_offset,
+            now_ms=now_ms,
+            rules=broker.rules,
+        )
+    )
+    maybe_expand_isr(broker, partition, replica_id)
+    partition = broker.increment_high_watermark(broker.partitions[asked.partition], now_ms)
+    if partition.high_watermark != before or broker.rules.acks_above_one:
+        purgatory.complete_delayed(broker, asked.partition, now_ms)
+
+
+def _fetch_error(broker: Broker, asked: FetchedPartition) -> Error:
+    error = leader_error(broker, asked.partition, asked.current_leader_epoch)
+    if error is not Error.NONE:
+        return error
+    partition = broker.partitions[asked.partition]
+    if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
+        return Error.OFFSET_OUT_OF_RANGE
+    return Error.NONE
+
+
+def _readable_end(partition: Partition, replica_id: int) -> int:
+    """Followers read to the log end offset, consumers to the high watermark (F7)."""
+    if replica_id == CONSUMER:
+        return partition.high_watermark
+    assert isinstance(partition.role, Leader)
+    # A broker that is no assigned replica gets nothing (F12).
+    return partition.log.end_offset if replica_id in partition.role.remotes else 0
+
+
+def _respond(
+    broker: Broker,
+    message: FetchRequested,
+    high_watermarks: Mapping[TopicPartition, int] | None = None,
+) -> None:
+    """`high_watermarks`: those that the answer carries; None: those of now."""
+    results = []
+    for asked in message.partitions:
+        error = _fetch_error(broker, asked)
+        partition = broker.led(asked.partition)
+        if partition is None:
+            results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
+            continue
+        end = _readable_end(partition, message.replica_id)
+        readable = error is Error.NONE and asked.fetch_offset < end
+        results.append(
+            FetchedResult(
+                asked.partition,
+                error,
+                partition.high_watermark
+                if high_watermarks is None
+                else high_watermarks[asked.partition],
+                partition.log.start_offset,
+                LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
+            )
+        )
+    broker.do(RespondFetch(message.request, tuple(results)))
+
+
+# --- waiting for records -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchBaseline:
+    """What a fetch could have read of a partition when it was parked."""
+
+    bytes_available: int
+    appended_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedFetch:
+    """A fetch that found too little to read."""
+
+    message: FetchRequested
+    baselines: Mapping[TopicPartition, FetchBaseline]
+
+    @property
+    def request(self) -> int:
+        return self.message.request
+
+    @property
+    def watched(self) -> tuple[TopicPartition, ...]:
+        return tuple(self.baselines)
+
+    def updated(self, broker: Broker) -> DelayedFetch:
+        return self
+
+    def is_complete(self, broker: Broker) -> bool:
+        """Whether an answer is due: nothing was asked for, an error shows, or enough is there."""
+        readable = 0
+        for asked in self.message.partitions:
+            partition = broker.led(asked.partition)
+            if partition is None or _fetch_error(broker, asked) is not Error.NONE:
+                return True
+            readable += bytes_readable(
+                partition,
+                fetch_offset=asked.fetch_offset,
+                end=_readable_end(partition, self.message.replica_id),
+                baseline=self.baselines[asked.partition],
+            )
+        return not self.message.partitions or readable >= self.message.min_bytes
+
+    def complete(self, broker: Broker) -> None:
+        _respond(broker, self.message)
+
+
+def bytes_readable(
+    partition: Partition, *, fetch_offset: int, end: int, baseline: FetchBaseline
+) -> int:
+    """How much a fetch could read now; 0 where nothing lies between its offset and `end`.
+
+    Above the high watermark a consumer reads nothing; what lies below it is not measured apart
+    from what lies above, so this can be too large by what is not yet committed.
+    """
+    if fetch_offset >= end:
+        return 0
+    arrived = partition.log.appended_bytes - baseline.appended_bytes
+    return max(1, baseline.bytes_available + arrived)

@@ -1,0 +1,105 @@
+"""A log as replication sees it: where it starts and ends, its epochs, its producers, its growth.
+
+The batches themselves, on disk or in a simulation, are the shell's; every change here comes with
+an effect that makes the same change there. The end offset moves by append and truncation only. As
+Kafka's UnifiedLog, without segments: those are in broker/storage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
+from neaptide.clusters.broker.replication.model import Batch
+from neaptide.clusters.broker.replication.partition import (
+    leader_epoch_file_cache,
+    producer_state_manager,
+)
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
+from neaptide.clusters.broker.replication.partition.producer_state_manager import (
+    Producers,
+    no_producers,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UnifiedLog:
+    """`appended_bytes` only grows: differences show a delayed fetch how much has arrived."""
+
+    start_offset: int = 0
+    end_offset: int = 0
+    epochs: Epochs = ()
+    appended_bytes: int = 0
+    producers: Producers = field(default_factory=no_producers)
+
+
+def follows(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
+    """Whether these batches continue the log without a gap or an overlap."""
+    end_offset = log.end_offset
+    for batch in batches:
+        if batch.base_offset != end_offset:
+            return False
+        end_offset = batch.next_offset
+    return True
+
+
+def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) -> UnifiedLog:
+    """Appends batches that begin exactly at the log end offset; anything else is an error (F8)."""
+    end_offset, epochs, size = log.end_offset, log.epochs, 0
+    producers = log.producers
+    for batch in batches:
+        if batch.base_offset != end_offset:
+            raise IllegalReplicaStateError(
+                f"a batch at offset {batch.base_offset} does not follow log end offset {end_offset}"
+            )
+        if record_epochs:
+            epochs = leader_epoch_file_cache.assign(epochs, batch.leader_epoch, batch.base_offset)
+        if batch.producer is not None:
+            producers = producer_state_manager.learn(producers, batch)
+        end_offset = batch.next_offset
+        size += batch.size
+    return replace(
+        log,
+        end_offset=end_offset,
+        epochs=epochs,
+        appended_bytes=log.appended_bytes + size,
+        producers=producers,
+    )
+
+
+def truncate_to(log: UnifiedLog, offset: int) -> UnifiedLog:
+    """Cuts the log's end; an offset at or past the end changes nothing.
+
+    An offset before the log's start leaves nothing of it: the log begins afresh there. What is
+    remembered of producers has to be read from what is left (effects.ReadProducers).
+    """
+    if offset >= log.end_offset:
+        return log
+    if offset < log.start_offset:
+        return start_afresh_at(log, offset)
+    return replace(
+        log, end_offset=offset, epochs=leader_epoch_file_cache.truncate_from_end(log.epochs, offset)
+    )
+
+
+def start_afresh_at(log: UnifiedLog, offset: int) -> UnifiedLog:
+    """Drops everything; the next record has this offset."""
+    return replace(log, start_offset=offset, end_offset=offset, epochs=(), producers=no_producers())
+
+
+def advance_start_offset(
+    log: UnifiedLog, offset: int, *, forgets_producers: bool = False
+) -> UnifiedLog:
+    """Moves the log start offset forward, never past the end."""
+    start_offset = min(max(offset, log.start_offset), log.end_offset)
+    if start_offset == log.start_offset:
+        return log
+    producers = log.producers
+    if forgets_producers:
+        producers = producer_state_manager.forget_before(producers, start_offset)
+    return replace(
+        log,
+        start_offset=start_offset,
+        epochs=leader_epoch_file_cache.truncate_from_start(log.epochs, start_offset),
+        producers=producers,
+    )

@@ -1,0 +1,287 @@
+"""What a broker does as the controller requests: LeaderAndIsr, StopReplica, UpdateMetadata (C4).
+
+Requests of a controller with an older epoch are refused; a partition's state with an older, or the
+same, leader epoch is left alone. From 2.2 on requests for an earlier registration of this broker
+are refused too (KIP-380): a process that has started again must not obey what was meant for the one
+before. Also the high watermark checkpoint. As Kafka's ReplicaManager, without append and fetch: see
+leader/produce and leader/fetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.follower.replica_fetcher_manager import (
+    advance_all,
+    begin_following,
+    stop_following,
+)
+from neaptide.clusters.broker.replication.generation import SameLeader
+from neaptide.clusters.broker.replication.group.group_metadata_manager import (
+    on_election,
+    on_resignation,
+)
+from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
+from neaptide.clusters.broker.replication.interface.effects import (
+    ControlRequest,
+    CreateLog,
+    DeleteLog,
+    RespondControl,
+    WriteHighWatermarkCheckpoint,
+)
+from neaptide.clusters.broker.replication.interface.events import (
+    HighWatermarkCheckpoint,
+    LeaderAndIsrRequested,
+    PartitionState,
+    StopReplicaRequested,
+    TopicSettingsChanged,
+    UpdateMetadataRequested,
+)
+from neaptide.clusters.broker.replication.leader.purgatory import complete_delayed
+from neaptide.clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.partition_rules import (
+    Follower,
+    Leader,
+    Partition,
+)
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
+from neaptide.clusters.broker.replication.replicas.metadata_cache import with_partitions
+from neaptide.clusters.broker.replication.settings import topic_settings
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+
+def _is_stale(broker: Broker, controller_epoch: int) -> bool:
+    """Notes the newest controller epoch; true where this one is older: a controller of old."""
+    if controller_epoch < broker.controller_epoch:
+        broker.note(
+            f"refusing a request of controller epoch {controller_epoch}:"
+            f" {broker.controller_epoch} is known"
+        )
+        return True
+    broker.controller_epoch = controller_epoch
+    return False
+
+
+def _is_refused(broker: Broker, event: ControlRequest) -> bool:
+    """Answers a request that must not be obeyed, and keeps one that came too early."""
+    if broker.rules.checks_broker_epochs and event.broker_epoch != UNKNOWN_BROKER_EPOCH:
+        if broker.broker_epoch is None:
+            broker.early_requests = (*broker.early_requests, event)
+            return True
+        if event.broker_epoch < broker.broker_epoch:
+            broker.note(
+                f"refusing a request for broker epoch {event.broker_epoch}:"
+                f" this broker has registered again, in {broker.broker_epoch}"
+            )
+            broker.do(RespondControl(event.request, Error.STALE_BROKER_EPOCH))
+            return True
+    if _is_stale(broker, event.controller_epoch):
+        broker.do(RespondControl(event.request, Error.STALE_CONTROLLER_EPOCH))
+        return True
+    return False
+
+
+def on_session_started(broker: Broker, event: SessionStarted, now_ms: int) -> None:
+    """Only now does this broker know which requests are meant for it."""
+    broker.broker_epoch = event.broker_epoch
+    early, broker.early_requests = broker.early_requests, ()
+    for request in early:
+        match request:
+            case LeaderAndIsrRequested():
+                on_leader_and_isr(broker, request, now_ms)
+            case StopReplicaRequested():
+                on_stop_replica(broker, request, now_ms)
+            case UpdateMetadataRequested():
+                on_update_metadata(broker, request, now_ms)
+
+
+def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int) -> None:
+    """Makes this broker leader or follower of each partition named."""
+    if _is_refused(broker, event):
+        return
+    # The metadata know a broker with all its listeners, a leader's entry here has only one.
+    leaders = {leader.broker_id: leader for leader in event.live_leaders}
+    _know_brokers(broker, {**leaders, **broker.metadata.brokers}, now_ms)
+    outcomes = tuple((sent.partition, _become(broker, sent, now_ms)) for sent in event.partitions)
+    if not broker.checkpoints_high_watermarks:
+        # Only now are all partitions known: an earlier checkpoint would forget some (C7).
+        broker.checkpoints_high_watermarks = True
+        _schedule_checkpoint(broker)
+    broker.do(RespondControl(event.request, Error.NONE, outcomes))
+    advance_all(broker, now_ms)
+
+
+def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
+    if broker.broker_id not in sent.replicas:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    partition = _get_or_create(broker, sent)
+    if sent.state.leader_epoch <= partition.leader_epoch:
+        return Error.STALE_CONTROLLER_EPOCH
+    if sent.state.leader == broker.broker_id:
+        _become_leader(broker, partition, sent, now_ms)
+    else:
+        _become_follower(broker, partition, sent, now_ms)
+    complete_delayed(broker, sent.partition, now_ms)
+    return Error.NONE
+
+
+def _get_or_create(broker: Broker, sent: PartitionState) -> Partition:
+    partition = broker.partitions.get(sent.partition)
+    settings = topic_settings(sent.settings, broker.settings)
+    if partition is not None:
+        return replace(partition, settings=settings)
+    stored = broker.stored.pop(sent.partition, None)
+    if stored is None:
+        broker.do(CreateLog(sent.partition, sent.settings))
+        log, high_watermark = UnifiedLog(), 0
+    else:
+        log = stored.log
+        high_watermark = max(log.start_offset, min(stored.high_watermark, log.end_offset))
+    return broker.put(Partition(sent.partition, settings, log, high_watermark))
+
+
+def _become_leader(broker: Broker, partition: Partition, sent: PartitionState, now_ms: int) -> None:
+    stop_following(broker, sent.partition)
+    before = partition.log.epochs
+    partition = broker.put(
+        partition_rules.make_leader(
+            partition, sent, broker_id=broker.broker_id, now_ms=now_ms, rules=broker.rules
+        )
+    )
+    broker.write_epochs(partition, before)
+    broker.note(
+        f"{sent.partition}: leader in epoch {sent.state.leader_epoch}, ISR {list(sent.state.isr)},"
+        f" from offset {partition.log.end_offset}, high watermark {partition.high_watermark}"
+    )
+    broker.increment_high_watermark(partition, now_ms)
+    on_election(broker, sent.partition)
+
+
+def _become_follower(
+    broker: Broker, partition: Partition, sent: PartitionState, now_ms: int
+) -> None:
+    """A new leader means truncation; the same leader in a newer epoch, by the generation's rule.
+
+    A leader that is dead does not, as Kafka's followers have it: with nobody to fetch from,
+    what was truncated could be lost for good. It is followed when it is known to live again.
+    """
+    before = partition
+    on_resignation(broker, sent.partition)
+    partition = broker.put(partition_rules.make_follower(partition, sent))
+    leader = sent.state.leader
+    if _may_fetch_on(broker, before, sent) and _is_followed(broker, sent.partition):
+        return
+    stop_following(broker, sent.partition)
+    broker.note(f"{sent.partition}: follower of {leader} in epoch {sent.state.leader_epoch}")
+    if leader in broker.metadata.brokers:
+        begin_following(broker, partition, leader, now_ms)
+
+
+def _may_fetch_on(broker: Broker, before: Partition, sent: PartitionState) -> bool:
+    """Whether a follower needs no truncation: its leader stays, and the rule is content with that.
+
+    Who missed an epoch may have missed a truncation with it (KAFKA-7164).
+    """
+    if not isinstance(before.role, Follower) or before.role.leader != sent.state.leader:
+        return False
+    match broker.rules.same_leader:
+        case SameLeader.FETCHES_ON:
+            return True
+        case SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED:
+            return sent.state.leader_epoch == before.leader_epoch + 1
+        case SameLeader.TRUNCATES:
+            return False
+
+
+def _know_brokers(broker: Broker, known: Mapping[int, BrokerRegistration], now_ms: int) -> None:
+    """Takes the list of live brokers, and follows those leaders that were dead when named."""
+    returned = known.keys() - broker.metadata.brokers.keys()
+    broker.metadata = replace(broker.metadata, brokers=known)
+    for topic_partition, partition in tuple(broker.partitions.items()):
+        role = partition.role
+        if (
+            isinstance(role, Follower)
+            and role.leader in returned
+            and not _is_followed(broker, topic_partition)
+        ):
+            begin_following(broker, partition, role.leader, now_ms)
+
+
+def _is_followed(broker: Broker, topic_partition: TopicPartition) -> bool:
+    return any(topic_partition in fetcher.followed for fetcher in broker.fetchers.values())
+
+
+def on_topic_settings_changed(broker: Broker, event: TopicSettingsChanged, now_ms: int) -> None:
+    """They hold for what comes; who waits for the old ones is looked at again."""
+    settings = topic_settings(event.settings, broker.settings)
+    for topic_partition, partition in tuple(broker.partitions.items()):
+        if topic_partition.topic == event.topic and partition.settings != settings:
+            partition = broker.put(replace(partition, settings=settings))
+            if isinstance(partition.role, Leader):
+                broker.increment_high_watermark(partition, now_ms)
+                complete_delayed(broker, topic_partition, now_ms)
+
+
+def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) -> None:
+    """Stops replicas, and deletes their logs only where that is said."""
+    if _is_refused(broker, event):
+        return
+    for topic_partition in event.partitions:
+        stop_following(broker, topic_partition)
+        on_resignation(broker, topic_partition)
+        partition = broker.partitions.get(topic_partition)
+        if partition is not None:
+            broker.put(replace(partition, role=Follower(NO_LEADER)))
+            complete_delayed(broker, topic_partition, now_ms)
+        if event.delete_partitions:
+            held = broker.partitions.pop(topic_partition, None)
+            stored = broker.stored.pop(topic_partition, None)
+            if held or stored:
+                broker.do(DeleteLog(topic_partition))
+    outcomes = tuple((topic_partition, Error.NONE) for topic_partition in event.partitions)
+    broker.do(RespondControl(event.request, Error.NONE, outcomes))
+    advance_all(broker, now_ms)
+
+
+def on_update_metadata(broker: Broker, event: UpdateMetadataRequested, now_ms: int) -> None:
+    if _is_refused(broker, event):
+        return
+    metadata = with_partitions(broker.metadata, event.partitions)
+    broker.metadata = replace(
+        metadata,
+        controller_id=event.controller_id,
+        offsets_partitions=event.offsets_partitions or metadata.offsets_partitions,
+    )
+    _know_brokers(broker, {known.broker_id: known for known in event.live_brokers}, now_ms)
+    broker.do(RespondControl(event.request, Error.NONE))
+    advance_all(broker, now_ms)
+
+
+# --- the high watermark checkpoint (C7) ----------------------------------------------------------
+
+
+def _schedule_checkpoint(broker: Broker) -> None:
+    broker.set_timer(
+        HighWatermarkCheckpoint(), broker.settings.replica_high_watermark_checkpoint_interval_ms
+    )
+
+
+def checkpoint_high_watermarks(broker: Broker) -> None:
+    """All partitions of this broker, those too that no controller has named yet."""
+    high_watermarks = {tp: replica.high_watermark for tp, replica in broker.stored.items()}
+    for topic_partition, partition in broker.partitions.items():
+        high_watermarks[topic_partition] = partition.high_watermark
+    broker.do(WriteHighWatermarkCheckpoint(tuple(sorted(high_watermarks.items()))))
+
+
+def on_high_watermark_checkpoint(
+    broker: Broker, timer: HighWatermarkCheckpoint, now_ms: int
+) -> None:
+    checkpoint_high_watermarks(broker)
+    _schedule_checkpoint(broker)

@@ -1,0 +1,1 @@
+"""What producers need beyond one partition: their ids. The transaction coordinator is to come."""
