@@ -16,7 +16,8 @@ from neaptide.clusters.broker.replication.model import EpochEntry, LeaderAndIsr
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
-from neaptide.clusters.broker.wire.apis import Api, client_apis, replication_apis
+from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
+from neaptide.clusters.broker.wire.apis import Api
 from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
 from tests.core.world import World, cluster

@@ -15,8 +15,8 @@ from typing import Any, Final
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from neaptide.clusters.broker.wire.apis import Api, client_apis, replication_apis
-from neaptide.clusters.broker.wire.codec import encode_request
+from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
+from neaptide.clusters.broker.wire.codec import CONTROL_APIS, encode_request
 from tests.hardening.poison import random_poison
 from tests.live.raw import epoch_request, fetch_request, produce_request
 from tests.storage.batches import batch
@@ -26,8 +26,6 @@ TOPICS: Final = ("hurt", "__consumer_offsets", "none-such")
 LENGTH: Final = struct.Struct(">i")
 _NUMBERS: Final = (-1, -2, 0, 1, 2, 255, 2**16, 2**24, 2**31 - 1, -(2**31))
 _DRAWN: Final = 12  # of each API and version
-# What a controller says is believed: such a frame must be broken, or the broker would obey.
-BELIEVED: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,8 @@ def corpus(generation: str, number: int) -> Corpus:
     for api, versions in sorted(spoken.items()):
         for version in range(versions.lowest, versions.highest + 1):
             drawn = _draw(strategies.requests(api, version), number)
-            (of_controllers if api in BELIEVED else of_clients).extend(drawn)
+            # What a controller says is believed: such a frame must be broken, or it is obeyed.
+            (of_controllers if api in CONTROL_APIS else of_clients).extend(drawn)
     assert set(client_apis(generation)) <= set(spoken)
     return Corpus(tuple(of_clients), tuple(of_controllers))
 

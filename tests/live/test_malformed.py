@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
-from neaptide.clusters.broker.wire.apis import Api, client_apis
+from neaptide.clusters.broker.server.apis.table import client_apis
+from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_response
 from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster

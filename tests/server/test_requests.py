@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from neaptide.clusters.broker.replication.broker import Broker, start
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.effects import RespondProduce
@@ -18,39 +20,65 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
-from neaptide.clusters.broker.server import requests
+from neaptide.clusters.broker.server.apis.row import (
+    AnsweredByCore,
+    ApiContext,
+    CloseConnection,
+    NoResponse,
+    PendingRequest,
+    SendResponse,
+)
+from neaptide.clusters.broker.server.apis.table import TABLE
+from neaptide.clusters.broker.server.config import server_config
+from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.produced import produced_batch
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.codec import decode_request, encode_request
+from neaptide.clusters.broker.wire.codec import (
+    CONTROL_APIS,
+    Header,
+    decode_request,
+    encode_request,
+    encode_response,
+)
+from tests.server.test_config import GOOD
 from tests.wire import strategies
-from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
+from tests.wire.strategies import REPLICATION_APIS
 
 T0 = TopicPartition("t", 0)
 NOW_MS = 1_000_000
-EVENTS = {
-    Api.PRODUCE: lambda request, entity: requests.produce(
-        request, entity, 7, lambda _: None, names_invalid_records=True
-    ),
-    Api.INIT_PRODUCER_ID: requests.init_producer_id,
-    Api.FETCH: lambda request, entity: requests.fetch(request, entity, lambda _, __: 0),
-    Api.LIST_OFFSETS: requests.list_offsets,
-    Api.FIND_COORDINATOR: requests.find_coordinator,
-    Api.OFFSET_FETCH: requests.offset_fetch,
-    Api.OFFSET_COMMIT: lambda request, entity: requests.offset_commit(
-        request, entity, NOW_MS, with_epoch=True
-    ),
-    Api.CREATE_TOPICS: requests.create_topics,
-    Api.OFFSET_FOR_LEADER_EPOCH: requests.offset_for_leader_epoch,
-    Api.UPDATE_METADATA: requests.update_metadata,
-    Api.STOP_REPLICA: requests.stop_replica,
-}
+CONNECTION = cast(Connection, SimpleNamespace(listener="CLIENT"))
+
+
+def context() -> ApiContext:
+    """Of a broker that has no logs."""
+    config = server_config(GOOD)
+    logs = cast(LogDirectory, SimpleNamespace(logs={}))
+    unused = cast(Any, None)
+    return ApiContext(
+        config,
+        Crowd(CrowdLimits()),
+        LogReader(logs, unused),
+        unused,
+        unused,
+        unused,
+        MetadataCache,
+        lambda: None,
+        unused,
+    )
+
+
+CONTEXT = context()
 # What the controller says is believed; what a client says must not matter.
 OF_CLIENTS = [
     (api, version)
     for api, version in strategies.SPOKEN
-    if api in EVENTS and (api in CLIENT_APIS or api is Api.OFFSET_FOR_LEADER_EPOCH)
+    if isinstance(TABLE[api].answered, AnsweredByCore) and api not in CONTROL_APIS
 ]
 
 
@@ -64,9 +92,9 @@ def leader() -> Broker:
     return broker
 
 
-def read_again(entity: Any) -> Any:
+def read_again(entity: Any) -> tuple[Header, Any]:
     frame = encode_request(entity, correlation_id=1, client_id="c")
-    return decode_request(frame[4:], REPLICATION_APIS)[1]
+    return decode_request(frame[4:], REPLICATION_APIS)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +104,22 @@ def read_again(entity: Any) -> Any:
 @given(data=st.data())
 def test_the_core_takes_whatever_a_client_asks(api: Api, version: int, data: st.DataObject) -> None:
     broker = leader()
-    entity = read_again(data.draw(strategies.requests(api, version)))
-    step(broker, EVENTS[api](9, entity), NOW_MS)
+    row = TABLE[api].answered
+    assert isinstance(row, AnsweredByCore)
+    header, entity = read_again(data.draw(strategies.requests(api, version)))
+    request = PendingRequest(9, CONNECTION, header)
+    event = row.decode(request, entity, CONTEXT)
+    assert type(event) is row.event
+    step(broker, event, NOW_MS)
+    # An error, whatever has failed, can be the response in every version.
+    response = row.encode(request, row.error(event, Error.UNKNOWN_SERVER_ERROR), CONTEXT)
+    if isinstance(response, SendResponse):
+        encode_response(response.entity, 1)
+    else:
+        assert api is Api.PRODUCE
+        assert isinstance(response, CloseConnection) or (
+            isinstance(response, NoResponse) and not event.partitions
+        )
 
 
 @settings(max_examples=100, deadline=None)

@@ -49,7 +49,7 @@ def test_p4_a_log_says_the_same_of_its_producers_after_a_restart(tmp_path: Path)
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     assert len(logs.logs[TP].segment_base_offsets) > 1
-    assert producers_of(logs.logs[TP]) == WHOLE
+    assert producers_of(logs.logs[TP].snapshot()) == WHOLE
     logs.shutdown()
     again = _opened(tmp_path)
     assert stored_replicas(again)[TP].log.producers == WHOLE
@@ -61,9 +61,9 @@ def test_p4_after_a_cut_the_core_hears_what_the_rest_says(tmp_path: Path) -> Non
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     heard: list[object] = []
-    handlers = LogEffects(logs, heard.append).handlers
+    performers = LogEffects(logs, heard.append).performers
     for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP)):
-        handlers[type(effect)](effect)
+        performers[type(effect)](effect)
     assert heard == [events.LogTruncated(TP, 8), events.ProducersRead(TP, CUT)]
     logs.shutdown()
 
@@ -72,7 +72,7 @@ def test_p4_deleted_batches_say_nothing_more(tmp_path: Path) -> None:
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
     logs.logs[TP].delete_records_before(4)
-    assert producers_of(logs.logs[TP]) == {7: WHOLE[7]}
+    assert producers_of(logs.logs[TP].snapshot()) == {7: WHOLE[7]}
     logs.shutdown()
 
 

@@ -55,7 +55,7 @@ def test_a1_logs_have_their_topics_settings_after_a_restart(tmp_path: Path) -> N
         config = again.log.config
         assert (config.retention_ms, config.flush_messages) == (-1, 1)
         assert (config.cleanup_policy, config) == ("compact", first)
-        assert again.shell._broker.partitions[T0].settings.min_insync_replicas == 2
+        assert again.shell.core.partitions[T0].settings.min_insync_replicas == 2
 
     asyncio.run(run())
 
@@ -83,7 +83,7 @@ def test_a1_a_setting_that_is_none_is_left_out_and_the_others_hold(tmp_path: Pat
         await leader.lead()
         assert not leader.failures
         assert leader.log.config.flush_messages == 1
-        assert leader.shell._broker.partitions[T0].settings.min_insync_replicas == 1
+        assert leader.shell.core.partitions[T0].settings.min_insync_replicas == 1
 
     asyncio.run(run())
 
@@ -118,7 +118,7 @@ def test_a9_with_log_append_time_records_have_the_time_of_their_append(
         records = batch(0, [b"a", b"b"], compression=compression)
         answer = await leader.answer(produce_request("t", records, acks=1))
         after = wall_clock_ms()
-        [header] = leader.log.headers()
+        [header] = leader.log.snapshot().headers()
         assert before <= header.max_timestamp <= after
         told = answer.responses[0].partition_responses[0].log_append_time
         assert round(told.timestamp() * 1000) == header.max_timestamp
@@ -132,7 +132,7 @@ def test_a9_with_create_time_records_keep_theirs(tmp_path: Path) -> None:
     async def run() -> None:
         leader = await Leader(tmp_path / "data").lead()
         answer = await leader.answer(produce_request("t", SOUND, acks=1))
-        [header] = leader.log.headers()
+        [header] = leader.log.snapshot().headers()
         assert header.max_timestamp == NOW_MS + 2
         assert answer.responses[0].partition_responses[0].log_append_time is None
 

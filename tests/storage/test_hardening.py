@@ -96,7 +96,7 @@ def test_a10_batches_eight_days_apart_do_not_use_up_the_files(
         log.append(*with_headers(data))
         assert _open_files(tmp_path) <= 8
     assert len(log.segment_base_offsets) == 40
-    assert [h.base_offset for h in log.headers()] == list(range(40))
+    assert [h.base_offset for h in log.snapshot().headers()] == list(range(40))
     assert all(parse_batches(log.read(number, 40, 1, True)) for number in range(40))
     assert log.truncate_to(20) == 20
     log.flush()
@@ -154,7 +154,7 @@ def test_a10_what_is_damaged_in_the_positions_of_groups_costs_itself_alone(
     ):
         buffer = bytearray(data)
         log.append(buffer, assign(buffer, log.log_end_offset, 0))
-    found = committed_offsets_of(log)
+    found = committed_offsets_of(log.snapshot())
     # Of a batch with fewer records than it counts those that are there are taken.
     assert {group: one.offset for (group, _), one in found.items()} == {
         "first": 1,
@@ -177,7 +177,7 @@ def test_a10_a_header_without_a_batch_is_an_error_that_says_so(
         opened.seek(8)
         opened.write(struct.pack(">i", length))
     with pytest.raises(RecordBatchError):
-        list(log.headers())
+        list(log.snapshot().headers())
     with pytest.raises(RecordBatchError):
         log.batch_for_timestamp(NOW_MS, 0)
     log.close()

@@ -261,12 +261,86 @@ def test_flush_ms_is_asked_for_by_a_timer(tmp_path: Path, open_log: OpenLog) -> 
     log._clock = lambda: now[0]
     fill(log, 1)
     now[0] += 99
-    assert not log.maybe_flush()
+    assert not log.is_flush_due
     now[0] += 1
-    assert log.maybe_flush()
+    assert log.is_flush_due
+    log.flush()
     assert log.recovery_point == 1
     now[0] += 1000
-    assert not log.maybe_flush()  # nothing to flush
+    assert not log.is_flush_due  # nothing to flush
+
+
+def test_what_comes_while_a_thread_flushes_is_not_on_disk_yet(open_log: OpenLog) -> None:
+    log = open_log(flush_messages=2)
+    for value in (b"a", b"b"):
+        log.append(*with_headers(batch(log.log_end_offset, [value])), flush=False)
+    assert log.needs_flush
+    assert log.recovery_point == 0
+    flush = log.begin_flush()
+    log.append(*with_headers(batch(2, [b"c"])), flush=False)
+    flush.sync()
+    log.end_flush(flush)
+    assert (log.recovery_point, log.needs_flush) == (2, False)
+
+
+def test_a_log_that_is_cut_while_a_thread_flushes_keeps_its_recovery_point(
+    open_log: OpenLog,
+) -> None:
+    """What was appended in place of the records that were cut off was not flushed."""
+    log = open_log()
+    fill(log, 5)
+    flush = log.begin_flush()
+    assert log.truncate_to(1) == 1
+    fill(log, 5)
+    assert log.log_end_offset > flush.end_offset - 1
+    flush.sync()
+    log.end_flush(flush)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == log.log_end_offset
+
+
+def test_indexes_that_were_written_are_flushed_once(
+    open_log: OpenLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(index_interval_bytes=1)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", synced.append)
+    fill(log, 3)
+    log.flush()
+    assert len(synced) == 3
+    log.append(*with_headers(batch(log.log_end_offset, [b"a"])))
+    log._segments[-1].save_indexes()
+    log.flush()
+    assert len(synced) == 5  # no new time
+    log.flush()
+    assert len(synced) == 6
+
+
+# --- removing ------------------------------------------------------------------------------------
+
+
+def test_deleted_segments_are_renamed_and_removed_later_or_at_the_next_start(
+    tmp_path: Path, open_log: OpenLog
+) -> None:
+    log = open_log(segment_bytes=200)
+    fill(log, 6)
+    doomed: list[Path] = []
+    log._remove = doomed.extend
+    assert log.delete_records_before(log.log_end_offset)
+    directory = tmp_path / "t-0"
+    assert {path.name for path in doomed} >= {
+        f"{0:020d}.log.deleted",
+        f"{0:020d}.index.deleted",
+        f"{0:020d}.timeindex.deleted",
+    }
+    assert all(path.exists() for path in doomed)
+    left = [int(path.stem) for path in directory.glob("*.log")]
+    assert left == list(log.segment_base_offsets)
+    log.close()
+    again = open_log(segment_bytes=200)
+    assert not list(directory.glob("*.deleted"))
+    assert again.segment_base_offsets == tuple(left)
 
 
 def test_a_full_disk_is_one_sentence_that_names_the_directory(

@@ -136,3 +136,19 @@ def test_a_topics_settings_reach_its_logs(tmp_path: Path) -> None:
     again.reconfigure("t", {"retention.ms": "6"})
     assert again.logs[T0].config.retention_ms == 6
     again.shutdown()
+
+
+def test_a_log_is_deleted_again_before_the_first_one_is_removed(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, 0, {})
+    doomed: list[Path] = []
+    directory.remove = doomed.extend
+    for _ in range(2):
+        directory.create_log(T0)
+        directory.delete_log(T0)
+    assert [path.name for path in doomed] == [f"{T0}.{n}-delete" for n in (0, 1)]
+    assert all(path.is_dir() for path in doomed)
+    directory.shutdown()
+    again = LogDirectory.open(tmp_path, 0, {})
+    assert not again.logs
+    assert not any(path.exists() for path in doomed)
+    again.shutdown()

@@ -27,7 +27,7 @@ def _log(open_log: OpenLog, *committed: OffsetCommitRecord) -> dict[object, obje
     for offset, one in enumerate(committed):
         data = bytearray(record_batch([encode(one, NOW_MS, with_epoch=True)], NOW_MS))
         log.append(data, assign(data, offset, 0))
-    return dict(committed_offsets_of(log))
+    return dict(committed_offsets_of(log.snapshot()))
 
 
 @pytest.mark.parametrize("with_epoch", [True, False])

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 from kio.static.primitive import Records, i64Timedelta
 
-from neaptide.clusters.broker.wire.apis import Api, client_apis, replication_apis
+from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
+from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import request_class, response_class
 from tests.storage.batches import batch
 

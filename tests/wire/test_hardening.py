@@ -13,8 +13,11 @@ from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i32, i64
 
+from neaptide.clusters.broker.replication.interface.events import TopicWanted
 from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX
 from neaptide.clusters.broker.wire.codec import (
@@ -258,7 +261,7 @@ def test_a10_the_largest_time_of_a_batch_is_that_of_its_records(tmp_path: Path) 
     async def run() -> None:
         leader = await Leader(tmp_path / "data").lead()
         assert await leader.produce(sealed(SOUND, max_timestamp=NOW_MS + 10**9)) == ("none", 0)
-        assert leader.log.headers().__next__().max_timestamp == NOW_MS + 2
+        assert leader.log.snapshot().headers().__next__().max_timestamp == NOW_MS + 2
         assert await leader.look_up(NOW_MS + 3) == ("none", -1, -1)
 
     play(run())
@@ -398,32 +401,28 @@ def test_a11_while_many_answers_are_not_read_a_fetch_gets_one_batch(tmp_path: Pa
         size = len(batch(0, [b"x"]))
         for offset in range(5):
             assert await leader.produce(batch(0, [b"x"])) == ("none", offset)
-        leader.shell._crowd.keep_unread(1 << 27)
+        leader.crowd.keep_unread(1 << 27)
         assert len(bytes((await leader.read()).records)) == size
-        leader.shell._crowd.keep_unread(-(1 << 27))
+        leader.crowd.keep_unread(-(1 << 27))
         assert len(bytes((await leader.read()).records)) == 5 * size
 
     play(run())
 
 
-def test_a11_names_of_topics_being_created_do_not_pile_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a11_names_of_topics_being_created_do_not_pile_up() -> None:
     """Those that came to nothing are forgotten; as many as are waited for are enough."""
+    wanted: list[str] = []
+    now = 1_000.0
 
-    async def run() -> None:
-        leader = await Leader(tmp_path / "data").lead()
-        wanted: list[str] = []
-        monkeypatch.setattr(leader.shell, "tell", lambda event: wanted.append(event.topic))
-        now = 1_000.0
-        monkeypatch.setattr(leader.shell._loop, "time", lambda: now)
-        for number in range(3_000):
-            leader.shell._want(f"t{number}")
-            leader.shell._want(f"t{number}")
-        assert len(leader.shell._being_created) == len(wanted) == 1_000
-        now += 31.0
-        leader.shell._want("another")
-        assert list(leader.shell._being_created) == ["another"]
+    def submit(event: object) -> None:
+        assert isinstance(event, TopicWanted)
+        wanted.append(event.topic)
 
-    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
-        runner.run(run())
+    creation = AutoTopicCreation(True, MetadataCache, submit, lambda: now)
+    for number in range(3_000):
+        creation.want(f"t{number}")
+        creation.want(f"t{number}")
+    assert len(creation.being_created) == len(wanted) == 1_000
+    now += 31.0
+    creation.want("another")
+    assert list(creation.being_created) == ["another"]

@@ -16,10 +16,14 @@ _SHORTEST_S: Final = 0.01
 
 
 async def keep_flushed(logs: LogDirectory, scheduler_interval_ms: int | None) -> None:
-    """Until it is cancelled. Raises StorageError."""
+    """Until it is cancelled. A thread does it, and nobody waits. Raises StorageError."""
     while True:
         await asyncio.sleep(_pause_s(logs, scheduler_interval_ms))
-        logs.flush_dirty_logs()
+        for log in tuple(logs.logs.values()):
+            if log.is_flush_due:
+                flush = log.begin_flush()
+                await asyncio.to_thread(flush.sync)
+                log.end_flush(flush)
 
 
 def _pause_s(logs: LogDirectory, scheduler_interval_ms: int | None) -> float:

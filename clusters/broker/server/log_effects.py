@@ -5,8 +5,9 @@ What may be appended or cut is the core's to say; bytes and files are storage's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import StoredReplica
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -14,19 +15,46 @@ from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.server.sequences import producers_of
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of
 from neaptide.clusters.broker.storage.record_batch import assign, parse_header
+
+READ_AT_ONCE_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class InThread:
+    """What is left of an effect: `work` by a thread, then `done` with its result by the event loop.
+
+    Until then no other effect is performed, and the core gets no event.
+    """
+
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
+
+
+Performer = Callable[[Any], InThread | None]
+
+
+def _read(
+    log: LogSnapshot, work: Callable[[], Any], done: Callable[[Any], None]
+) -> InThread | None:
+    """What is short is read at once."""
+    if log.size_bytes > READ_AT_ONCE_BYTES:
+        return InThread(work, done)
+    done(work())
+    return None
 
 
 class LogEffects:
     """May raise StorageError: the log directory cannot be used any more."""
 
-    def __init__(self, logs: LogDirectory, tell: Callable[[object], None]) -> None:
+    def __init__(self, logs: LogDirectory, submit_first: Callable[[object], None]) -> None:
         self.logs = logs
-        self._tell = tell
+        self._submit_first = submit_first
 
     @property
-    def handlers(self) -> dict[type, Callable[[Any], None]]:
+    def performers(self) -> Mapping[type, Performer]:
         return {
             effects.CreateLog: self._create_log,
             effects.DeleteLog: self._delete_log,
@@ -46,7 +74,7 @@ class LogEffects:
     def _delete_log(self, effect: effects.DeleteLog) -> None:
         self.logs.delete_log(effect.partition)
 
-    def _append(self, effect: effects.AppendToLog) -> None:
+    def _append(self, effect: effects.AppendToLog) -> InThread | None:
         log = self.logs.logs[effect.partition]
         data: bytes | bytearray
         if len(effect.batches) == 1 and isinstance(effect.batches[0].identity, bytes):
@@ -62,20 +90,32 @@ class LogEffects:
             for _ in effect.batches:
                 headers.append(parse_header(data, position))
                 position += headers[-1].size
-        log.append(data, headers)
+        log.append(data, headers, flush=False)
+        if not log.needs_flush:
+            return None
+        flush = log.begin_flush()
+        return InThread(flush.sync, lambda _: log.end_flush(flush))
 
     def _truncate(self, effect: effects.TruncateLog) -> None:
         end_offset = self.logs.logs[effect.partition].truncate_to(effect.offset)
         if end_offset != effect.offset:
-            self._tell(events.LogTruncated(effect.partition, end_offset))
+            self._submit_first(events.LogTruncated(effect.partition, end_offset))
 
-    def _read_producers(self, effect: effects.ReadProducers) -> None:
-        found = producers_of(self.logs.logs[effect.partition])
-        self._tell(events.ProducersRead(effect.partition, found))
+    def _read_producers(self, effect: effects.ReadProducers) -> InThread | None:
+        log = self.logs.logs[effect.partition].snapshot()
+        return _read(
+            log,
+            lambda: producers_of(log),
+            lambda found: self._submit_first(events.ProducersRead(effect.partition, found)),
+        )
 
-    def _read_committed_offsets(self, effect: effects.ReadCommittedOffsets) -> None:
-        found = committed_offsets_of(self.logs.logs[effect.partition])
-        self._tell(events.CommittedOffsetsRead(effect.partition, found))
+    def _read_committed_offsets(self, effect: effects.ReadCommittedOffsets) -> InThread | None:
+        log = self.logs.logs[effect.partition].snapshot()
+        return _read(
+            log,
+            lambda: committed_offsets_of(log),
+            lambda found: self._submit_first(events.CommittedOffsetsRead(effect.partition, found)),
+        )
 
     def _truncate_fully(self, effect: effects.TruncateFullyAndStartAt) -> None:
         self.logs.logs[effect.partition].truncate_fully_and_start_at(effect.offset)
@@ -100,7 +140,7 @@ def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
                 log.log_start_offset,
                 log.log_end_offset,
                 tuple(log.epochs.entries),
-                producers=producers_of(log),
+                producers=producers_of(log.snapshot()),
             ),
             high_watermarks.get(topic_partition, 0),
         )

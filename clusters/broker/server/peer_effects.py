@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.server import outgoing
+from neaptide.clusters.broker.server.apis.control import control_responded
+from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
 
@@ -28,13 +29,13 @@ class PeerEffects:
     def __init__(
         self,
         config: ServerConfig,
-        tell: Callable[[object], None],
+        submit: Callable[[object], None],
         spawn: Spawn,
         follower_address: Callable[[int], Address | None],
         controlled_address: Callable[[int], Address | None],
     ) -> None:
         self._config = config
-        self._tell = tell
+        self._submit = submit
         self._spawn = spawn
         self._address_of = follower_address
         self._controlled_address = controlled_address
@@ -50,11 +51,11 @@ class PeerEffects:
         )
 
     @property
-    def handlers(self) -> dict[type, Callable[[Any], None]]:
+    def performers(self) -> Mapping[type, Callable[[Any], None]]:
         return {
-            effects.SendFetch: self._send_fetch,
-            effects.SendOffsetForLeaderEpoch: self._send_epochs,
-            effects.SendListOffsets: self._send_list_offsets,
+            effects.SendFetch: self._send,
+            effects.SendOffsetForLeaderEpoch: self._send,
+            effects.SendListOffsets: self._send,
             effects.CloseFetcher: self._close_fetcher,
             effects.SendControl: self._send_control,
             effects.StopSendingControl: self._stop_sending_control,
@@ -67,20 +68,6 @@ class PeerEffects:
 
     # --- of a follower ---------------------------------------------------------------------------
 
-    def _send_fetch(self, effect: effects.SendFetch) -> None:
-        config = self._config
-        entity = outgoing.fetch(config.broker_id, config.generation.fetch_version, effect)
-        self._ask(effect, entity, lambda answer: outgoing.fetch_responded(effect, answer))
-
-    def _send_epochs(self, effect: effects.SendOffsetForLeaderEpoch) -> None:
-        entity = outgoing.offset_for_leader_epoch(effect)
-        self._ask(effect, entity, lambda answer: outgoing.epochs_responded(effect, answer))
-
-    def _send_list_offsets(self, effect: effects.SendListOffsets) -> None:
-        version = self._config.generation.list_offsets_version
-        entity = outgoing.list_offsets(self._config.broker_id, version, effect)
-        self._ask(effect, entity, lambda answer: outgoing.offsets_responded(effect, answer))
-
     def _connection(self, fetcher: events.FetcherId) -> PeerConnection:
         entry = self._fetchers.get(fetcher)
         if entry is not None:
@@ -89,12 +76,13 @@ class PeerEffects:
         timeout_s = self._config.replica_socket_timeout_ms / 1000
         return PeerConnection(name, timeout_s, self._response_max_bytes)
 
-    def _ask(
-        self,
-        effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets,
-        entity: Any,
-        event: Callable[[Any], object],
+    def _send(
+        self, effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
     ) -> None:
+        sent = SENT[type(effect)]
+        entity = sent.encode(effect, self._config)
+        decode = sent.decode
+        assert decode is not None
         fetcher = effect.fetcher
         connection = self._connection(fetcher)
 
@@ -106,14 +94,14 @@ class PeerEffects:
                 response = await connection.request(address, entity)
             except PeerError as error:
                 _log.info("fetcher of %s: %s", fetcher.leader, error)
-                self._tell(events.FetcherRequestFailed(fetcher, effect.sequence))
+                self._submit(events.FetcherRequestFailed(fetcher, effect.sequence))
                 return
             try:
-                told_event = event(response)
+                event = decode(effect, response)
             except Exception as error:
                 _log.warning("fetcher of %s: not understood: %s", fetcher.leader, error)
-                told_event = events.FetcherRequestFailed(fetcher, effect.sequence)
-            self._tell(told_event)
+                event = events.FetcherRequestFailed(fetcher, effect.sequence)
+            self._submit(event)
 
         self._fetchers[fetcher] = (connection, self._spawn(exchange()))
 
@@ -136,13 +124,11 @@ class PeerEffects:
                 self._config.replica_socket_timeout_ms / 1000,
                 self._response_max_bytes,
                 lambda: self._controlled_address(broker),
-                lambda epoch, response: self._tell(
-                    outgoing.control_responded(broker, epoch, response)
-                ),
+                lambda epoch, response: self._submit(control_responded(broker, epoch, response)),
                 self._spawn,
             )
             self._control[broker] = channel
-        entity = outgoing.control_request(effect.message, self._config.inter_broker_listener)
+        entity = SENT[type(effect.message)].encode(effect.message, self._config)
         channel.send(entity, effect.message.controller_epoch)
 
     def _stop_sending_control(self, effect: effects.StopSendingControl) -> None:

@@ -125,7 +125,7 @@ async def serve(config: ServerConfig) -> int:
         config.zookeeper_connect,
         config.zookeeper_session_timeout_ms,
         registration(config, logs),
-        shell.tell,
+        shell.submit,
         loop,
         on_topic_settings=shell.on_topic_settings,
     )
@@ -143,8 +143,16 @@ async def serve(config: ServerConfig) -> int:
             config.producer_id_expiration_check_interval_ms,
         )
     )
-    interval_ms = config.log_retention_check_interval_ms
-    shell.spawn(keep_retention(logs, shell.high_watermarks, shell.tell, interval_ms, wall_clock_ms))
+    shell.spawn(
+        keep_retention(
+            logs,
+            shell.high_watermarks,
+            shell.submit,
+            shell.when_free,
+            config.log_retention_check_interval_ms,
+            wall_clock_ms,
+        )
+    )
     # What was imported and built so far stays for ever: the collector need not look at it again.
     gc.freeze()
     error = await ended
@@ -208,7 +216,7 @@ async def _forget_producers(shell: BrokerShell, after_ms: int, interval_ms: int)
     """producer.id.expiration.ms"""
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        shell.tell(ProducerExpiration(after_ms))
+        shell.submit(ProducerExpiration(after_ms))
 
 
 def raise_file_limit() -> None:

@@ -1,6 +1,6 @@
 """Deletes the oldest segments of each log, every log.retention.check.interval.ms (R9).
 
-By time and by size, as Kafka's log manager does it; the core is told where each log starts now.
+By time and by size, as Kafka's log manager does it; the core learns where each log starts now.
 Replicas that no controller has named yet are left alone: their high watermark is not known.
 """
 
@@ -17,7 +17,7 @@ from neaptide.clusters.broker.storage.log_directory import LogDirectory
 def apply_retention(
     logs: LogDirectory,
     high_watermarks: Mapping[TopicPartition, int],
-    tell: Callable[[object], None],
+    submit: Callable[[object], None],
     now_ms: int,
 ) -> None:
     """One look at all logs. Raises StorageError."""
@@ -26,16 +26,17 @@ def apply_retention(
         before = log.log_start_offset
         after = log.apply_retention(now_ms, high_watermark)
         if after != before:
-            tell(LogStartAdvanced(topic_partition, after))
+            submit(LogStartAdvanced(topic_partition, after))
 
 
 async def keep_retention(
     logs: LogDirectory,
     high_watermarks: Callable[[], Mapping[TopicPartition, int]],
-    tell: Callable[[object], None],
+    submit: Callable[[object], None],
+    when_free: Callable[[Callable[[], None]], None],
     interval_ms: int,
     clock: Callable[[], int],
 ) -> None:
     while True:
         await asyncio.sleep(interval_ms / 1000)
-        apply_retention(logs, high_watermarks(), tell, clock())
+        when_free(lambda: apply_retention(logs, high_watermarks(), submit, clock()))

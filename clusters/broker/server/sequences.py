@@ -12,7 +12,7 @@ from neaptide.clusters.broker.replication.model import Batch, ProducerSequence
 from neaptide.clusters.broker.replication.partition import producer_state_manager
 from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
 from neaptide.clusters.broker.storage.errors import RecordBatchError
-from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import BatchHeader
 
 _log = logging.getLogger("broker")
@@ -25,7 +25,7 @@ def sequence_of(header: BatchHeader) -> ProducerSequence | None:
     return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
-def producers_of(log: Log) -> Producers:
+def producers_of(log: LogSnapshot) -> Producers:
     """Reads every header of the log."""
     return producer_state_manager.of_batches(
         Batch(
@@ -39,7 +39,7 @@ def producers_of(log: Log) -> Producers:
     )
 
 
-def _readable_headers(log: Log) -> Iterator[BatchHeader]:
+def _readable_headers(log: LogSnapshot) -> Iterator[BatchHeader]:
     """Behind what is damaged nothing can be found: reading there is an error, starting is not."""
     try:
         yield from log.headers()

@@ -43,6 +43,7 @@ class OffsetIndex:
         self._offsets = array("q")
         self._positions = array("q")
         self._saved = 0
+        self.is_synced = True  # what was saved
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -84,10 +85,11 @@ class OffsetIndex:
         del self._offsets[keep:], self._positions[keep:]
         self._saved = _shrink(self.path, self._saved, keep, self.ENTRY.size)
 
-    def save(self, sync: bool = False) -> None:
+    def save(self) -> None:
         fresh = zip(self._offsets[self._saved :], self._positions[self._saved :], strict=True)
         data = b"".join(self.ENTRY.pack(o - self._base_offset, p) for o, p in fresh)
-        _append(self.path, self._saved * self.ENTRY.size, data, sync)
+        if _append(self.path, self._saved * self.ENTRY.size, data):
+            self.is_synced = False
         self._saved = len(self._offsets)
 
     def load(self) -> bool:
@@ -117,6 +119,7 @@ class TimeIndex:
         self._timestamps = array("q")
         self._offsets = array("q")
         self._saved = 0
+        self.is_synced = True  # what was saved
 
     def __len__(self) -> int:
         return len(self._timestamps)
@@ -154,10 +157,11 @@ class TimeIndex:
         del self._timestamps[keep:], self._offsets[keep:]
         self._saved = _shrink(self.path, self._saved, keep, self.ENTRY.size)
 
-    def save(self, sync: bool = False) -> None:
+    def save(self) -> None:
         fresh = zip(self._timestamps[self._saved :], self._offsets[self._saved :], strict=True)
         data = b"".join(self.ENTRY.pack(t, o - self._base_offset) for t, o in fresh)
-        _append(self.path, self._saved * self.ENTRY.size, data, sync)
+        if _append(self.path, self._saved * self.ENTRY.size, data):
+            self.is_synced = False
         self._saved = len(self._timestamps)
 
     def load(self) -> bool:
@@ -189,17 +193,17 @@ def _read(path: Path, entry: struct.Struct) -> list[tuple[int, int]] | None:
     return pairs if whole == len(data) or not any(data[whole:]) else None
 
 
-def _append(path: Path, position: int, data: bytes, sync: bool) -> None:
+def _append(path: Path, position: int, data: bytes) -> bool:
+    """Whether the file was written."""
     if not data and path.exists():
-        return
+        return False
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         os.truncate(descriptor, position)  # zeros that were preallocated
         os.pwrite(descriptor, data, position)
-        if sync:
-            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    return True
 
 
 def _shrink(path: Path, saved: int, keep: int, entry_size: int) -> int:

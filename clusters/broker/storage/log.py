@@ -11,10 +11,10 @@ Source: "Log" in the implementation part of Kafka's documentation, KIP-101 (epoc
 
 from __future__ import annotations
 
-import shutil
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,10 @@ from neaptide.clusters.broker.storage.errors import (
     StorageError,
     UnexpectedAppendOffsetError,
 )
+from neaptide.clusters.broker.storage.flush import Flush
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import BatchHeader, Bytes, first_at_or_after
+from neaptide.clusters.broker.storage.removal import Remove, remove_now
 from neaptide.clusters.broker.storage.segment import LOG_SUFFIX, Segment
 
 DELETED_SUFFIX: Final = "-delete"
@@ -50,6 +53,7 @@ class Log:
         config: LogConfig,
         clock: Clock,
         on_truncation: Callable[[], None],
+        remove: Remove,
     ) -> None:
         self.directory = directory
         self.topic_partition = topic_partition
@@ -59,6 +63,8 @@ class Log:
         self.epochs = EpochCache(directory)
         self._clock = clock
         self._on_truncation = on_truncation
+        self._remove = remove
+        self._cuts = 0
         self._segments: list[Segment] = []
         self._last_flush_ms = clock()
 
@@ -74,9 +80,10 @@ class Log:
         log_start_offset: int = 0,
         clock: Clock = wall_clock_ms,
         on_truncation: Callable[[], None] = lambda: None,
+        remove: Remove = remove_now,
     ) -> Log:
         """Open or create a log; what lies behind the recovery point is checked unless clean."""
-        log = cls(directory, topic_partition, config, clock, on_truncation)
+        log = cls(directory, topic_partition, config, clock, on_truncation, remove)
         try:
             is_new = not directory.exists()
             directory.mkdir(exist_ok=True)
@@ -104,7 +111,7 @@ class Log:
             epochs += found
             if cut:
                 for later in bases[number + 1 :]:
-                    self._open_segment(later).delete()
+                    self._remove(self._open_segment(later).delete())
                 break
         if not self._segments:
             self._segments.append(self._open_segment(log_start_offset))
@@ -142,8 +149,11 @@ class Log:
 
     # --- appending -----------------------------------------------------------------------------
 
-    def append(self, batches: Bytes, headers: Sequence[BatchHeader]) -> None:
-        """Append sound batches that carry their offsets and epochs; flush where it is due."""
+    def append(self, batches: Bytes, headers: Sequence[BatchHeader], *, flush: bool = True) -> None:
+        """Append sound batches that carry their offsets and epochs; flush where it is due.
+
+        Not `flush`: then `needs_flush` says whether it is, by flush.messages.
+        """
         if not headers:
             return
         end_offset = self._segments[-1].next_offset
@@ -161,8 +171,13 @@ class Log:
             active.append(batches, headers)
         except OSError as error:
             raise self._failed(error) from error
-        if active.next_offset - self.recovery_point >= self.config.flush_messages:
+        if flush and self.needs_flush:
             self.flush()
+
+    @property
+    def needs_flush(self) -> bool:
+        """By flush.messages: before anything else is appended, or acknowledged."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def _roll(self, base_offset: int) -> Segment:
         """Close the active segment for appends, flushed, and begin a new one."""
@@ -178,25 +193,35 @@ class Log:
 
     def flush(self) -> None:
         """fsync all that was not; then the recovery point is the log end offset."""
+        flush = self.begin_flush()
+        flush.sync()
+        self.end_flush(flush)
+
+    def begin_flush(self) -> Flush:
+        """A flush of all that there is. Its `sync` may be done by another thread meanwhile."""
+        descriptors: list[int] = []
         try:
             for segment in self._segments[self._segment_number(self.recovery_point) :]:
-                segment.flush()
+                descriptors += segment.open_to_flush()
         except OSError as error:
             raise self._failed(error) from error
-        self.recovery_point = self.log_end_offset
         self._last_flush_ms = self._clock()
+        return Flush(self.directory.parent, tuple(descriptors), self.log_end_offset, self._cuts)
+
+    def end_flush(self, flush: Flush) -> None:
+        """It is on disk. Where the log was cut meanwhile, what is behind that may not be."""
+        if flush.cuts == self._cuts:
+            self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     @property
     def flush_due_in_ms(self) -> int:
         """Until `flush.ms` has passed; negative: it has."""
         return self._last_flush_ms + self.config.flush_ms - self._clock()
 
-    def maybe_flush(self) -> bool:
-        """For a timer: flush what `flush.ms` says may not wait longer."""
-        if self.flush_due_in_ms > 0 or self.recovery_point == self.log_end_offset:
-            return False
-        self.flush()
-        return True
+    @property
+    def is_flush_due(self) -> bool:
+        """For a timer: `flush.ms` says that what is not on disk may not wait longer."""
+        return self.flush_due_in_ms <= 0 and self.recovery_point != self.log_end_offset
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -223,15 +248,10 @@ class Log:
         except OSError as error:
             raise self._failed(error) from error
 
-    def headers(self) -> Iterator[BatchHeader]:
-        """Of every batch, from the log's start to its end; those alone are read."""
-        try:
-            for segment in self._segments:
-                for _, header in segment.headers_from(0):
-                    if header.next_offset > self.log_start_offset:
-                        yield header
-        except OSError as error:
-            raise self._failed(error) from error
+    def snapshot(self) -> LogSnapshot:
+        """To be read to the end, also by another thread, before the log is cut."""
+        segments = tuple((segment.path, segment.size) for segment in self._segments)
+        return LogSnapshot(self.topic_partition, self.log_start_offset, segments)
 
     def bytes_from(self, offset: int) -> int:
         """Bytes from the batch that contains `offset` to the end of the log."""
@@ -293,7 +313,7 @@ class Log:
             return self.truncate_fully_and_start_at(offset)
         try:
             while self._segments[-1].base_offset > offset:
-                self._segments.pop().delete()
+                self._remove(self._segments.pop().delete())
             end_offset = self._segments[-1].truncate_to(offset)
         except OSError as error:
             raise self._failed(error) from error
@@ -305,7 +325,7 @@ class Log:
         """Drop everything; the log is empty and begins at `offset`."""
         try:
             while self._segments:
-                self._segments.pop().delete()
+                self._remove(self._segments.pop().delete())
             self._segments.append(self._open_segment(offset))
             sync_directory(self.directory)
         except OSError as error:
@@ -316,6 +336,7 @@ class Log:
         return offset
 
     def _cut_at(self, end_offset: int) -> None:
+        self._cuts += 1
         self.epochs.truncate_from_end(end_offset)
         if self.recovery_point > end_offset:
             self.recovery_point = end_offset
@@ -388,7 +409,7 @@ class Log:
     def _delete_first_segments(self, count: int) -> None:
         try:
             for segment in self._segments[:count]:
-                segment.delete()
+                self._remove(segment.delete())
         except OSError as error:
             raise self._failed(error) from error
         del self._segments[:count]
@@ -406,15 +427,16 @@ class Log:
             raise self._failed(error) from error
 
     def delete(self) -> None:
-        """Close the log and remove its directory; the name goes first."""
+        """Close the log and rename its directory, which is then removed with all in it."""
         self.close()
-        doomed = self.directory.with_name(f"{self.directory.name}{DELETED_SUFFIX}")
+        names = (f"{self.directory.name}.{n}{DELETED_SUFFIX}" for n in count())
+        doomed = next(path for path in map(self.directory.with_name, names) if not path.exists())
         try:
             self.directory.rename(doomed)
             sync_directory(doomed.parent)
-            shutil.rmtree(doomed)
         except OSError as error:
             raise self._failed(error) from error
+        self._remove((doomed,))
 
     def _failed(self, error: OSError) -> StorageError:
         return StorageError(self.directory.parent, str(error))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from neaptide.clusters.broker.storage.config import log_config
 from neaptide.clusters.broker.storage.directory_lock import DirectoryLock
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log import DELETED_SUFFIX, Clock, Log, wall_clock_ms
+from neaptide.clusters.broker.storage.removal import Remove, remove_now
 
 _PARTITION_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
 _KRAFT_METADATA: Final = "__cluster_metadata"
@@ -46,6 +47,7 @@ class LogDirectory:
         self._lock = lock
         self._settings = settings
         self._clock = clock
+        self.remove: Remove = remove_now  # what was deleted
 
     @classmethod
     def open(
@@ -91,6 +93,7 @@ class LogDirectory:
                 log_start_offset=start_offsets.get(tp, 0),
                 clock=self._clock,
                 on_truncation=self.checkpoint_recovery_points,
+                remove=self._remove,
             )
         # From here on a crash is a crash.
         (self.path / checkpoints.CLEAN_SHUTDOWN).unlink(missing_ok=True)
@@ -110,6 +113,7 @@ class LogDirectory:
                 log_config(self._settings, topic_settings),
                 clock=self._clock,
                 on_truncation=self.checkpoint_recovery_points,
+                remove=self._remove,
             )
             self.logs[topic_partition] = log
         return log
@@ -152,10 +156,8 @@ class LogDirectory:
         }
         checkpoints.write_offsets(self.path / checkpoints.LOG_START_OFFSETS, offsets)
 
-    def flush_dirty_logs(self) -> None:
-        """For a timer: flush the logs whose `flush.ms` has passed."""
-        for log in self.logs.values():
-            log.maybe_flush()
+    def _remove(self, doomed: Sequence[Path]) -> None:
+        self.remove(doomed)
 
     # --- ending --------------------------------------------------------------------------------
 

@@ -20,10 +20,9 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 )
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBatchError
-from neaptide.clusters.broker.storage.log import Log
+from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.record_batch import (
     BatchHeader,
-    parse_header,
     records,
     validate_checksum,
 )
@@ -34,7 +33,6 @@ _KEY_VERSION: Final = 1
 _KEYS_OF_POSITIONS: Final = (0, 1)
 _WITH_EXPIRY, _WITH_EPOCH = 1, 3
 _EXPIRES_AFTER_MS: Final = 24 * 3_600_000  # offsets.retention.minutes of before 2.0
-_READ_BYTES: Final = 1 << 20
 _UNCOMPRESSED_BYTES_MAX: Final = 1 << 24  # of one batch: what brokers write here is small
 
 
@@ -89,37 +87,20 @@ def _read_text(data: bytes, at: int) -> tuple[str, int]:
     return data[at + 2 : end].decode(), end
 
 
-def committed_offsets_of(log: Log) -> CommittedOffsets:
+def committed_offsets_of(log: LogSnapshot) -> CommittedOffsets:
     """What a log says of groups, from its start to its end, as far as it can be read."""
     return with_committed({}, _committed_in(log))
 
 
-def _committed_in(log: Log) -> Iterator[OffsetCommitRecord]:
+def _committed_in(log: LogSnapshot) -> Iterator[OffsetCommitRecord]:
     """A record that nobody understands, or a batch that is damaged, costs itself alone."""
-    offset, end = log.log_start_offset, log.log_end_offset
-    while offset < end:
-        try:
-            data = log.read(offset, end, _READ_BYTES, True)
-            headers = _headers(data)
-        except RecordBatchError as error:
-            _log.warning("%s cannot be read from %s on: %s", log.topic_partition, offset, error)
-            return
-        if not headers:
-            return
-        at = 0
-        for header in headers:
+    offset = log.log_start_offset
+    try:
+        for header, data, at in log.batches():
             yield from _committed_by(log.topic_partition, data, at, header)
-            at += header.size
             offset = header.next_offset
-
-
-def _headers(data: bytes) -> list[BatchHeader]:
-    headers = []
-    at = 0
-    while at < len(data):
-        headers.append(parse_header(data, at))
-        at += headers[-1].size
-    return headers
+    except RecordBatchError as error:
+        _log.warning("%s cannot be read from %s on: %s", log.topic_partition, offset, error)
 
 
 def _committed_by(

@@ -1,4 +1,4 @@
-"""Walking through the bytes of a log file, batch by batch, in large reads.
+"""Walking through a log file, batch by batch: all of its bytes in large reads, or headers alone.
 
 What a batch is, is the caller's `parse`: format v2 for the broker's own recovery, any format for a
 replica's log. It raises RecordBatchError at the first bytes that are no sound batch; where to cut
@@ -10,11 +10,16 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final, Protocol, TypeVar
+
+from neaptide.clusters.broker.storage.errors import CorruptBatchError
+from neaptide.clusters.broker.storage.record_batch import HEADER_SIZE, BatchHeader, read_header
 
 _LENGTH: Final = struct.Struct(">8xi")
 _SIZE_OVERHEAD: Final = 12
 _CHUNK_BYTES: Final = 1 << 20
+_WALK_BYTES: Final = 8192
 
 
 class Sized(Protocol):
@@ -39,6 +44,24 @@ def scan(
         parsed = parse(buffer, at)
         yield position, parsed, buffer, at
         position += parsed.size
+
+
+def headers_from(
+    descriptor: Callable[[], int], path: Path, position: int, end: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from a batch boundary on; little more is read."""
+    chunk = b""
+    start = position
+    while position < end:
+        at = position - start
+        if at + HEADER_SIZE > len(chunk):
+            start, at = position, 0
+            chunk = os.pread(descriptor(), _WALK_BYTES, position)
+        header = read_header(chunk, at)
+        if position + header.size > end:
+            raise CorruptBatchError(f"{path} ends inside of a batch")
+        yield position, header
+        position += header.size
 
 
 def _holds_batch(buffer: bytes, at: int) -> bool:

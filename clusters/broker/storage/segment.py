@@ -8,6 +8,7 @@ Rule: an index entry is due when more than `index.interval.bytes` were appended 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,20 +20,18 @@ from neaptide.clusters.broker.storage.errors import CorruptBatchError, RecordBat
 from neaptide.clusters.broker.storage.indexes import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from neaptide.clusters.broker.storage.open_files import OPEN_SEGMENTS
 from neaptide.clusters.broker.storage.record_batch import (
-    HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
     Bytes,
     parse_header,
-    read_header,
     validate_checksum,
 )
-from neaptide.clusters.broker.storage.scan import scan
+from neaptide.clusters.broker.storage.scan import headers_from, scan
 from neaptide.clusters.broker.storage.tail_index import TailIndex
 
 LOG_SUFFIX: Final = ".log"
+DELETED_SUFFIX: Final = ".deleted"  # until the file is removed; also after a crash
 _OTHER_SUFFIXES: Final = (".txnindex", ".snapshot")  # left by a real Kafka
-_WALK_BYTES: Final = 8192
 
 
 def segment_name(base_offset: int) -> str:
@@ -171,18 +170,7 @@ class Segment:
 
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from a batch boundary on."""
-        chunk = b""
-        start = position
-        while position < self.size:
-            at = position - start
-            if at + HEADER_SIZE > len(chunk):
-                start, at = position, 0
-                chunk = os.pread(self._file(), _WALK_BYTES, position)
-            header = read_header(chunk, at)
-            if position + header.size > self.size:
-                raise CorruptBatchError(f"{self.path} ends inside of a batch")
-            yield position, header
-            position += header.size
+        return headers_from(self._file, self.path, position, self.size)
 
     def position_of(self, offset: int) -> tuple[int, int]:
         """Position and base offset of the batch that contains `offset`, or of the next one."""
@@ -259,23 +247,35 @@ class Segment:
         if self.size:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
 
-    def flush(self) -> None:
-        os.fdatasync(self._file())
-        self.save_indexes(sync=True)
+    def open_to_flush(self) -> list[int]:
+        """Writes the indexes out, and opens all that is not on disk: for fsync by any thread."""
+        self.save_indexes()
+        descriptors = [os.dup(self._file())]
+        for index in (self.offset_index, self.time_index):
+            if not index.is_synced:
+                descriptors.append(os.open(index.path, os.O_RDONLY))
+                index.is_synced = True
+        return descriptors
 
-    def save_indexes(self, sync: bool = False) -> None:
-        self.offset_index.save(sync)
-        self.time_index.save(sync)
+    def save_indexes(self) -> None:
+        self.offset_index.save()
+        self.time_index.save()
 
     def close(self) -> None:
         OPEN_SEGMENTS.discard(self)
         self.release()
 
-    def delete(self) -> None:
+    def delete(self) -> list[Path]:
+        """Closes and renames its files, as Kafka does; to remove them is the caller's."""
         self.close()
         others = (self.path.with_suffix(suffix) for suffix in _OTHER_SUFFIXES)
+        doomed = []
         for path in (self.path, self.offset_index.path, self.time_index.path, *others):
-            path.unlink(missing_ok=True)
+            deleted = path.with_name(path.name + DELETED_SUFFIX)
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(deleted)
+                doomed.append(deleted)
+        return doomed
 
 
 def _parse_sound(buffer: bytes, position: int) -> BatchHeader:

@@ -6,6 +6,7 @@ Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; n
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -25,30 +26,9 @@ from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
 
 LENGTH_BYTES: Final = 4
-_MODULES_OF_OUR_OWN: Final = {Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA}
-_OWN_REQUESTS: Final = {
-    Api.LEADER_AND_ISR: control.LeaderAndIsrRequest,
-    Api.STOP_REPLICA: control.StopReplicaRequest,
-    Api.UPDATE_METADATA: control.UpdateMetadataRequest,
-}
-_OWN_RESPONSES: Final = {
-    Api.LEADER_AND_ISR: control.LeaderAndIsrResponse,
-    Api.STOP_REPLICA: control.StopReplicaResponse,
-    Api.UPDATE_METADATA: control.UpdateMetadataResponse,
-}
-_NAMES: Final = {
-    Api.PRODUCE: "Produce",
-    Api.FETCH: "Fetch",
-    Api.LIST_OFFSETS: "ListOffsets",
-    Api.METADATA: "Metadata",
-    Api.OFFSET_COMMIT: "OffsetCommit",
-    Api.OFFSET_FETCH: "OffsetFetch",
-    Api.FIND_COORDINATOR: "FindCoordinator",
-    Api.API_VERSIONS: "ApiVersions",
-    Api.CREATE_TOPICS: "CreateTopics",
-    Api.INIT_PRODUCER_ID: "InitProducerId",
-    Api.OFFSET_FOR_LEADER_EPOCH: "OffsetForLeaderEpoch",
-}
+_CORRELATION_ID: Final = struct.Struct(">i")
+# Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
+CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
 
 
 class MalformedMessageError(Exception):
@@ -75,7 +55,7 @@ class Header:
 
 @cache
 def _module(api: Api, version: int, kind: EntityType) -> ModuleType:
-    if api in _MODULES_OF_OUR_OWN:
+    if api in CONTROL_APIS:
         return control
     return load_payload_module(int(api), version, kind)  # type: ignore[arg-type]
 
@@ -89,16 +69,12 @@ def entity_class(api: Api, version: int, kind: EntityType, name: str) -> type[An
 
 @cache
 def request_class(api: Api, version: int) -> type[Any]:
-    if api in _OWN_REQUESTS:
-        return _OWN_REQUESTS[api]
-    return entity_class(api, version, EntityType.request, f"{_NAMES[api]}Request")
+    return entity_class(api, version, EntityType.request, f"{api.message_name}Request")
 
 
 @cache
 def response_class(api: Api, version: int) -> type[Any]:
-    if api in _OWN_RESPONSES:
-        return _OWN_RESPONSES[api]
-    return entity_class(api, version, EntityType.response, f"{_NAMES[api]}Response")
+    return entity_class(api, version, EntityType.response, f"{api.message_name}Response")
 
 
 @cache
@@ -148,7 +124,7 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
         if cls.__header_schema__ is not RequestHeaderV1:
             _, size = _reader(cls.__header_schema__)(frame, 0)
         # A controller speaks of all partitions that there are, a client does not.
-        check_arrays(cls, frame, size, None if api in _MODULES_OF_OUR_OWN else ELEMENTS_MAX)
+        check_arrays(cls, frame, size, None if api in CONTROL_APIS else ELEMENTS_MAX)
         entity, body_size = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"{api.name} v{version}: {error}") from error
@@ -172,6 +148,8 @@ def encode_request(entity: Any, *, correlation_id: int, client_id: str) -> bytes
 def encode_response(entity: Any, correlation_id: int) -> bytes:
     """A frame with its length prefix."""
     header_class = getattr(type(entity), "__header_schema__", ResponseHeaderV0)
+    if header_class is ResponseHeaderV0:  # nothing else is in it, and most have it
+        return _frame(_CORRELATION_ID.pack(correlation_id), write(entity))
     header = header_class(correlation_id=i32(correlation_id))
     return _frame(write(header), write(entity))
 

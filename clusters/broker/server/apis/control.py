@@ -1,0 +1,259 @@
+"""LeaderAndIsr, StopReplica and UpdateMetadata: of the controller, to and from brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32, i64
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    TopicPartition,
+    is_topic_name,
+)
+from neaptide.clusters.broker.server.apis.entities import by_topic, code, error_of
+from neaptide.clusters.broker.server.apis.row import (
+    ApiContext,
+    PendingRequest,
+    Response,
+    SendResponse,
+)
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.wire import control
+from neaptide.clusters.broker.wire.codec import MalformedMessageError
+
+# --- requests, from the controller ----------------------------------------------------------------
+
+
+def decode_leader_and_isr(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.LeaderAndIsrRequested:
+    """Without the topics' settings, which the request does not have."""
+    listener = context.config.inter_broker_listener
+    return events.LeaderAndIsrRequested(
+        request.id,
+        int(entity.controller_id),
+        int(entity.controller_epoch),
+        _partition_states(entity.topic_states),
+        tuple(
+            BrokerRegistration(
+                int(live.broker_id), (Endpoint(listener, str(live.host), int(live.port)),)
+            )
+            for live in entity.live_leaders
+        ),
+        broker_epoch=int(entity.broker_epoch),
+    )
+
+
+def decode_update_metadata(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.UpdateMetadataRequested:
+    return events.UpdateMetadataRequested(
+        request.id,
+        int(entity.controller_id),
+        int(entity.controller_epoch),
+        _partition_states(entity.topic_states),
+        tuple(
+            BrokerRegistration(
+                int(live.broker_id),
+                tuple(
+                    Endpoint(str(end.listener), str(end.host), int(end.port))
+                    for end in live.endpoints
+                ),
+                live.rack,
+            )
+            for live in entity.live_brokers
+        ),
+        broker_epoch=int(entity.broker_epoch),
+    )
+
+
+def decode_stop_replica(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.StopReplicaRequested:
+    return events.StopReplicaRequested(
+        request.id,
+        int(entity.controller_id),
+        int(entity.controller_epoch),
+        bool(entity.delete_partitions),
+        tuple(
+            _replica(topic.topic, partition)
+            for topic in entity.topics
+            for partition in topic.partitions
+        ),
+        broker_epoch=int(entity.broker_epoch),
+    )
+
+
+def _replica(topic: Any, partition: Any) -> TopicPartition:
+    """A replica has a directory of its name: what is no topic's name must not become one."""
+    if not is_topic_name(str(topic)) or int(partition) < 0:
+        raise MalformedMessageError(f"no partition is called {topic}-{partition}")
+    return TopicPartition(str(topic), int(partition))
+
+
+def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionState, ...]:
+    return tuple(
+        events.PartitionState(
+            _replica(topic.topic, partition.partition),
+            LeaderAndIsr(
+                int(partition.leader),
+                int(partition.leader_epoch),
+                tuple(int(b) for b in partition.isr),
+                int(partition.controller_epoch),
+                int(partition.zk_version),
+            ),
+            tuple(int(b) for b in partition.replicas),
+            {},
+        )
+        for topic in topic_states
+        for partition in topic.partitions
+    )
+
+
+def handle_leader_and_isr(context: ApiContext, event: events.LeaderAndIsrRequested) -> None:
+    context.controller_requests.leader_and_isr(event)
+
+
+def handle_update_metadata(context: ApiContext, event: events.UpdateMetadataRequested) -> None:
+    context.controller_requests.update_metadata(event)
+
+
+def handle_stop_replica(context: ApiContext, event: events.StopReplicaRequested) -> None:
+    context.controller_requests.stop_replica(event)
+
+
+# --- responses ------------------------------------------------------------------------------------
+
+
+def encode_leader_and_isr(
+    request: PendingRequest, effect: effects.RespondControl, context: ApiContext
+) -> Response:
+    partitions = _partition_errors(effect)
+    return SendResponse(
+        control.LeaderAndIsrResponse(error_code=code(effect.error), partitions=partitions)
+    )
+
+
+def encode_stop_replica(
+    request: PendingRequest, effect: effects.RespondControl, context: ApiContext
+) -> Response:
+    partitions = _partition_errors(effect)
+    return SendResponse(
+        control.StopReplicaResponse(error_code=code(effect.error), partitions=partitions)
+    )
+
+
+def encode_update_metadata(
+    request: PendingRequest, effect: effects.RespondControl, context: ApiContext
+) -> Response:
+    return SendResponse(control.UpdateMetadataResponse(error_code=code(effect.error)))
+
+
+def _partition_errors(effect: effects.RespondControl) -> tuple[control.PartitionError, ...]:
+    return tuple(
+        control.PartitionError(
+            topic=TopicName(partition.topic),
+            partition=i32(partition.partition),
+            error_code=code(error),
+        )
+        for partition, error in effect.partitions
+    )
+
+
+def control_error(event: effects.ControlRequest, error: Error) -> effects.RespondControl:
+    return effects.RespondControl(event.request, error)
+
+
+# --- requests, of this controller -----------------------------------------------------------------
+
+
+def encode_leader_and_isr_request(
+    message: events.LeaderAndIsrRequested, config: ServerConfig
+) -> control.LeaderAndIsrRequest:
+    return control.LeaderAndIsrRequest(
+        controller_id=BrokerId(message.controller_id),
+        controller_epoch=i32(message.controller_epoch),
+        broker_epoch=i64(message.broker_epoch),
+        topic_states=by_topic(
+            message.partitions,
+            lambda name, partitions: control.LeaderAndIsrTopic(topic=name, partitions=partitions),
+            lambda state: control.LeaderAndIsrPartition(**_common(state), is_new=False),
+        ),
+        live_leaders=tuple(
+            control.LiveLeader(
+                broker_id=BrokerId(live.broker_id), host=endpoint.host, port=i32(endpoint.port)
+            )
+            for live in message.live_leaders
+            for endpoint in live.endpoints
+            if endpoint.listener == config.inter_broker_listener
+        ),
+    )
+
+
+def encode_update_metadata_request(
+    message: events.UpdateMetadataRequested, config: ServerConfig
+) -> control.UpdateMetadataRequest:
+    return control.UpdateMetadataRequest(
+        controller_id=BrokerId(message.controller_id),
+        controller_epoch=i32(message.controller_epoch),
+        broker_epoch=i64(message.broker_epoch),
+        topic_states=by_topic(
+            message.partitions,
+            lambda name, partitions: control.UpdateMetadataTopic(topic=name, partitions=partitions),
+            lambda state: control.UpdateMetadataPartition(**_common(state), offline_replicas=()),
+        ),
+        live_brokers=tuple(
+            control.UpdateMetadataBroker(
+                broker_id=BrokerId(live.broker_id),
+                endpoints=tuple(
+                    control.UpdateMetadataEndpoint(
+                        port=i32(endpoint.port),
+                        host=endpoint.host,
+                        listener=endpoint.listener,
+                        security_protocol=control.SECURITY_PROTOCOL_PLAINTEXT,
+                    )
+                    for endpoint in live.endpoints
+                ),
+                rack=live.rack,
+            )
+            for live in message.live_brokers
+        ),
+    )
+
+
+def _common(state: events.PartitionState) -> dict[str, Any]:
+    return {
+        "partition": i32(state.partition.partition),
+        "controller_epoch": i32(state.state.controller_epoch),
+        "leader": BrokerId(state.state.leader),
+        "leader_epoch": i32(state.state.leader_epoch),
+        "isr": tuple(BrokerId(b) for b in state.state.isr),
+        "zk_version": i32(state.state.version),
+        "replicas": tuple(BrokerId(b) for b in state.replicas),
+    }
+
+
+def encode_stop_replica_request(
+    message: events.StopReplicaRequested, config: ServerConfig
+) -> control.StopReplicaRequest:
+    return control.StopReplicaRequest(
+        controller_id=BrokerId(message.controller_id),
+        controller_epoch=i32(message.controller_epoch),
+        broker_epoch=i64(message.broker_epoch),
+        delete_partitions=message.delete_partitions,
+        topics=tuple(
+            control.StopReplicaTopic(topic=TopicName(tp.topic), partitions=(i32(tp.partition),))
+            for tp in message.partitions
+        ),
+    )
+
+
+def control_responded(broker: int, controller_epoch: int, response: Any) -> events.ControlResponded:
+    return events.ControlResponded(broker, controller_epoch, error_of(response.error_code))

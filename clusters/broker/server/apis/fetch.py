@@ -1,0 +1,193 @@
+"""Fetch, as a leader answers it and as a follower sends it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32, i64
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.server.apis.entities import (
+    NO_THROTTLE,
+    READ_UNCOMMITTED,
+    by_topic,
+    code,
+    duration,
+    error_of,
+    in_request,
+    in_response,
+    milliseconds,
+)
+from neaptide.clusters.broker.server.apis.row import (
+    ApiContext,
+    PendingRequest,
+    Response,
+    SendResponse,
+)
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.sequences import sequence_of
+from neaptide.clusters.broker.storage.errors import RecordBatchError
+from neaptide.clusters.broker.storage.record_batch import parse_batches
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import make, request_class, response_class
+
+# --- of a leader ----------------------------------------------------------------------------------
+
+
+def decode_fetch(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.FetchRequested:
+    min_bytes = int(entity.min_bytes)
+    bytes_available = context.reader.bytes_available
+    asked = []
+    for topic in entity.topics:
+        for partition in topic.partitions:
+            topic_partition = TopicPartition(str(topic.topic), int(partition.partition))
+            offset = int(partition.fetch_offset)
+            # Measured only where it matters: one byte is there, or nothing is.
+            available = bytes_available(topic_partition, offset) if min_bytes > 1 else 0
+            asked.append(
+                events.FetchedPartition(
+                    topic_partition,
+                    offset,
+                    int(partition.partition_max_bytes),
+                    bytes_available=available,
+                    log_start_offset=int(getattr(partition, "log_start_offset", -1)),
+                    current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
+                )
+            )
+    return events.FetchRequested(
+        request.id,
+        int(entity.replica_id),
+        milliseconds(entity.max_wait),
+        min_bytes,
+        tuple(asked),
+    )
+
+
+def encode_fetch(
+    request: PendingRequest, effect: effects.RespondFetch, context: ApiContext
+) -> Response:
+    """Reads the records, as many as the request and fetch.max.bytes allow."""
+    version = request.header.version
+    partition_class = in_response(Api.FETCH, version, "PartitionData")
+    topic_class = in_response(Api.FETCH, version, "FetchableTopicResponse")
+    budget = min(request.max_bytes, context.config.fetch_max_bytes)
+    if not context.crowd.may_answer_at_length:
+        budget = 0
+    nothing_yet = True
+
+    def partition(result: effects.FetchedResult) -> Any:
+        nonlocal budget, nothing_yet
+        wanted = result.records
+        records = b""
+        if wanted is not None:
+            # The first partition with records may exceed its limit by one batch, no other may.
+            limit = max(0, min(wanted.max_bytes, budget))
+            if limit or nothing_yet:
+                records, error = context.reader.read(result.partition, wanted, limit, nothing_yet)
+                budget -= len(records)
+                nothing_yet = nothing_yet and not records
+                result = result if error is Error.NONE else replace(result, error=error)
+        return make(
+            partition_class,
+            partition_index=i32(result.partition.partition),
+            error_code=code(result.error),
+            high_watermark=i64(result.high_watermark),
+            last_stable_offset=i64(result.high_watermark),
+            log_start_offset=i64(result.log_start_offset),
+            aborted_transactions=None,
+            records=records,
+        )
+
+    return SendResponse(
+        make(
+            response_class(Api.FETCH, version),
+            throttle_time=NO_THROTTLE,
+            error_code=code(Error.NONE),
+            responses=by_topic(
+                effect.results,
+                lambda name, partitions: topic_class(topic=name, partitions=partitions),
+                partition,
+            ),
+        )
+    )
+
+
+def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFetch:
+    failed = (effects.FetchedResult(one.partition, error, -1, -1, None) for one in event.partitions)
+    return effects.RespondFetch(event.request, tuple(failed))
+
+
+# --- of a follower --------------------------------------------------------------------------------
+
+
+def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any:
+    version = config.generation.fetch_version
+    partition_class = in_request(Api.FETCH, version, "FetchPartition")
+    topic_class = in_request(Api.FETCH, version, "FetchTopic")
+    return make(
+        request_class(Api.FETCH, version),
+        replica_id=BrokerId(config.broker_id),
+        max_wait=duration(effect.max_wait_ms),
+        min_bytes=i32(effect.min_bytes),
+        max_bytes=i32(effect.max_bytes),
+        isolation_level=READ_UNCOMMITTED,
+        topics=by_topic(
+            effect.partitions,
+            lambda name, partitions: topic_class(topic=name, partitions=partitions),
+            lambda one: make(
+                partition_class,
+                partition=i32(one.partition.partition),
+                current_leader_epoch=i32(one.current_leader_epoch),
+                fetch_offset=i64(one.fetch_offset),
+                log_start_offset=i64(one.log_start_offset),
+                partition_max_bytes=i32(one.max_bytes),
+            ),
+        ),
+        forgotten_topics_data=(),
+    )
+
+
+def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.FetchResponded:
+    """Batches have their own bytes as identity. A corrupt batch is an error of its partition."""
+    results = []
+    for topic in response.responses:
+        for partition in topic.partitions:
+            error = error_of(partition.error_code)
+            batches: tuple[Batch, ...] = ()
+            try:
+                batches = _batches(bytes(partition.records or b""))
+            except RecordBatchError:
+                error = Error.CORRUPT_MESSAGE
+            results.append(
+                events.FetchResult(
+                    TopicPartition(str(topic.topic), int(partition.partition_index)),
+                    error,
+                    int(partition.high_watermark),
+                    int(getattr(partition, "log_start_offset", -1)),
+                    batches,
+                )
+            )
+    return events.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
+
+
+def _batches(records: bytes) -> tuple[Batch, ...]:
+    batches, position = [], 0
+    for header in parse_batches(records):
+        batches.append(
+            Batch(
+                header.base_offset,
+                header.offset_count,
+                header.leader_epoch,
+                header.size,
+                records[position : position + header.size],
+                sequence_of(header),
+            )
+        )
+        position += header.size
+    return tuple(batches)

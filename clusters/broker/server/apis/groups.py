@@ -1,0 +1,187 @@
+"""FindCoordinator, OffsetCommit and OffsetFetch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32, i64
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.committed_offsets import (
+    OffsetAndMetadata,
+    OffsetCommitRecord,
+)
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.server.apis.entities import NO_THROTTLE, by_topic, code, in_response
+from neaptide.clusters.broker.server.apis.row import (
+    ApiContext,
+    PendingRequest,
+    Response,
+    SendResponse,
+)
+from neaptide.clusters.broker.storage import offset_commits
+from neaptide.clusters.broker.storage.log import wall_clock_ms
+from neaptide.clusters.broker.storage.record_writer import record_batch
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import make, response_class
+
+# --- FindCoordinator ------------------------------------------------------------------------------
+
+
+def decode_find_coordinator(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.FindCoordinatorRequested:
+    is_transaction = bool(getattr(entity, "key_type", 0))
+    return events.FindCoordinatorRequested(
+        request.id, str(entity.key), is_transaction=is_transaction
+    )
+
+
+def encode_find_coordinator(
+    request: PendingRequest, effect: effects.RespondFindCoordinator, context: ApiContext
+) -> Response:
+    host, port = "", -1
+    registration = context.metadata().brokers.get(effect.coordinator)
+    for endpoint in registration.endpoints if registration else ():
+        if endpoint.listener == request.connection.listener:
+            host, port = endpoint.host, endpoint.port
+    return SendResponse(
+        make(
+            response_class(Api.FIND_COORDINATOR, request.header.version),
+            throttle_time=NO_THROTTLE,
+            error_code=code(effect.error),
+            error_message=None,
+            node_id=BrokerId(effect.coordinator),
+            host=host,
+            port=i32(port),
+        )
+    )
+
+
+def find_coordinator_error(
+    event: events.FindCoordinatorRequested, error: Error
+) -> effects.RespondFindCoordinator:
+    return effects.RespondFindCoordinator(event.request, error, -1)
+
+
+# --- OffsetCommit ---------------------------------------------------------------------------------
+
+
+def decode_offset_commit(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.OffsetCommitRequested:
+    """The record batch of `__consumer_offsets` is made here: the core knows no bytes."""
+    group = str(entity.group_id)
+    committed = tuple(
+        OffsetCommitRecord(
+            group,
+            TopicPartition(str(topic.name), int(partition.partition_index)),
+            OffsetAndMetadata(
+                int(partition.committed_offset),
+                int(getattr(partition, "committed_leader_epoch", -1)),
+                str(partition.committed_metadata or ""),
+            ),
+        )
+        for topic in entity.topics
+        for partition in topic.partitions
+    )
+    return events.OffsetCommitRequested(
+        request.id,
+        group,
+        int(entity.generation_id_or_member_epoch),
+        committed,
+        _batch(committed, wall_clock_ms(), context.config.generation.fences_leader_epochs),
+    )
+
+
+def _batch(
+    committed: tuple[OffsetCommitRecord, ...], now_ms: int, with_epoch: bool
+) -> events.ProducedBatch:
+    if not committed:
+        return events.ProducedBatch(0, 0, b"", Error.CORRUPT_MESSAGE)
+    encoded = [offset_commits.encode(one, now_ms, with_epoch=with_epoch) for one in committed]
+    data = record_batch(encoded, now_ms)
+    return events.ProducedBatch(len(committed), len(data), data)
+
+
+def encode_offset_commit(
+    request: PendingRequest, effect: effects.RespondOffsetCommit, context: ApiContext
+) -> Response:
+    version = request.header.version
+    partition_class = in_response(Api.OFFSET_COMMIT, version, "OffsetCommitResponsePartition")
+    topic_class = in_response(Api.OFFSET_COMMIT, version, "OffsetCommitResponseTopic")
+    return SendResponse(
+        make(
+            response_class(Api.OFFSET_COMMIT, version),
+            throttle_time=NO_THROTTLE,
+            topics=by_topic(
+                effect.results,
+                lambda name, partitions: topic_class(name=name, partitions=partitions),
+                lambda result: partition_class(
+                    partition_index=i32(result[0].partition), error_code=code(result[1])
+                ),
+                lambda result: result[0],
+            ),
+        )
+    )
+
+
+def offset_commit_error(
+    event: events.OffsetCommitRequested, error: Error
+) -> effects.RespondOffsetCommit:
+    failed = tuple((one.partition, error) for one in event.committed)
+    return effects.RespondOffsetCommit(event.request, failed)
+
+
+# --- OffsetFetch ----------------------------------------------------------------------------------
+
+
+def decode_offset_fetch(
+    request: PendingRequest, entity: Any, context: ApiContext
+) -> events.OffsetFetchRequested:
+    partitions = None
+    if entity.topics is not None:
+        partitions = tuple(
+            TopicPartition(str(topic.name), int(partition))
+            for topic in entity.topics
+            for partition in topic.partition_indexes
+        )
+    return events.OffsetFetchRequested(request.id, str(entity.group_id), partitions)
+
+
+def encode_offset_fetch(
+    request: PendingRequest, effect: effects.RespondOffsetFetch, context: ApiContext
+) -> Response:
+    """Before v2 an error has its place in each partition alone."""
+    version = request.header.version
+    partition_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponsePartition")
+    topic_class = in_response(Api.OFFSET_FETCH, version, "OffsetFetchResponseTopic")
+    return SendResponse(
+        make(
+            response_class(Api.OFFSET_FETCH, version),
+            throttle_time=NO_THROTTLE,
+            error_code=code(effect.error),
+            topics=by_topic(
+                effect.results,
+                lambda name, partitions: topic_class(name=name, partitions=partitions),
+                lambda result: make(
+                    partition_class,
+                    partition_index=i32(result[0].partition),
+                    committed_offset=i64(result[1].offset),
+                    committed_leader_epoch=i32(result[1].leader_epoch),
+                    metadata=result[1].metadata,
+                    error_code=code(effect.error),
+                ),
+                lambda result: result[0],
+            ),
+        )
+    )
+
+
+def offset_fetch_error(
+    event: events.OffsetFetchRequested, error: Error
+) -> effects.RespondOffsetFetch:
+    asked = tuple((one, OffsetAndMetadata(-1)) for one in event.partitions or ())
+    return effects.RespondOffsetFetch(event.request, error, asked)

@@ -1,0 +1,151 @@
+"""What the table of APIs says of each of them, and what its functions work with.
+
+Divided as in Kafka: the key (ApiKeys), a request and a response with what decodes and encodes them
+(AbstractRequest, AbstractResponse), and who handles the request (KafkaApis).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.controller_requests import ControllerRequests
+from neaptide.clusters.broker.server.crowd import Crowd
+from neaptide.clusters.broker.server.listener import Connection
+from neaptide.clusters.broker.server.log_reader import LogReader
+from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
+from neaptide.clusters.broker.wire.apis import Api, Versions
+from neaptide.clusters.broker.wire.codec import Header
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRequest:
+    """A request that has no response yet. `id` names it in events and effects."""
+
+    id: int
+    connection: Connection
+    header: Header
+    max_bytes: int = 0  # of a whole Fetch response
+    # The times that the records of a Produce request got, where they do not keep their own.
+    append_times: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    """What decoding, handling and encoding use of the broker."""
+
+    config: ServerConfig
+    crowd: Crowd
+    reader: LogReader
+    topic_creation: AutoTopicCreation
+    controller_requests: ControllerRequests
+    submit: Callable[[object], None]  # an event, to the core
+    metadata: Callable[[], MetadataCache]
+    cluster_id: Callable[[], str | None]
+    # What is answered on the listener of this name.
+    apis_on: Callable[[str], Mapping[Api, Versions]]
+
+
+# --- responses, as in Kafka's RequestChannel ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendResponse:
+    entity: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NoResponse:
+    """The client does not wait for one (acks=0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """With acks=0 a closed connection is the only way to report an error."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseLater:
+    """What must be looked up first takes long; the entity is what it returns."""
+
+    work: Coroutine[Any, Any, Any]
+
+
+Response = SendResponse | NoResponse | CloseConnection | ResponseLater
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeInThread:
+    """To decode the request takes long: a thread does it, and nobody else waits."""
+
+    work: Callable[[], object]
+
+
+# --- a row ----------------------------------------------------------------------------------------
+
+
+def submit(context: ApiContext, event: object) -> None:
+    """The handler of most APIs: the core gets the event, and answers by an effect."""
+    context.submit(event)
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredByCore:
+    """Request → event → core → effect → response."""
+
+    event: type
+    # (request, entity) → event. Whatever it raises is the fault of the request.
+    decode: Callable[[PendingRequest, Any, ApiContext], Any]
+    effect: type
+    encode: Callable[[PendingRequest, Any, ApiContext], Response]
+    # The effect that answers this event with an error, whatever has failed (getErrorResponse).
+    error: Callable[[Any, Error], Any]
+    handle: Callable[[ApiContext, Any], None] = submit
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredByServer:
+    """Request → response: the server knows the answer."""
+
+    answer: Callable[[PendingRequest, Any, ApiContext], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SentToBrokers:
+    """A request that this broker sends to others.
+
+    `message` is what the core says: an effect of a fetcher, or the message of a SendControl. A
+    fetcher's response becomes an event; that of a control request does for all APIs alike.
+    """
+
+    message: type
+    encode: Callable[[Any, ServerConfig], Any]
+    decode: Callable[[Any, Any], object] | None = None  # (message, response) → event
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRow:
+    """`versions` for clients, each from that generation on; `between_brokers` for brokers."""
+
+    api: Api
+    versions: Mapping[str, Versions]
+    answered: AnsweredByCore | AnsweredByServer
+    between_brokers: Versions | None = None
+    sent: SentToBrokers | None = None
+
+    def client_versions(self, generation: str) -> Versions | None:
+        """None: a broker of this generation does not offer it to clients."""
+        found = None
+        for name in GENERATIONS:
+            found = self.versions.get(name, found)
+            if name == generation:
+                return found
+        raise KeyError(generation)

@@ -1,0 +1,225 @@
+"""The table of APIs: a row for each that this broker answers or sends.
+
+The versions are those of the Kafka of each generation where kio can still speak them (its lowest
+are the lowest that KIP-896 left, so 0.8 and 0.10 speak as 0.11 does); ApiVersions goes higher so
+that newer clients need not ask twice. Each counts from its generation on. Followers and the
+controller use the replication listener, on which requests of brokers to brokers are answered too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.server.apis import cluster, control, fetch, groups, offsets, produce
+from neaptide.clusters.broker.server.apis.row import (
+    AnsweredByCore,
+    AnsweredByServer,
+    ApiRow,
+    SentToBrokers,
+)
+from neaptide.clusters.broker.wire.apis import Api, Versions
+
+_ROWS: Final = (
+    ApiRow(
+        Api.PRODUCE,
+        {"0.8": Versions(3, 5), "2.0": Versions(3, 6), "2.1": Versions(3, 7)},
+        AnsweredByCore(
+            events.ProduceRequested,
+            produce.decode_produce,
+            effects.RespondProduce,
+            produce.encode_produce,
+            produce.produce_error,
+        ),
+    ),
+    ApiRow(
+        Api.FETCH,
+        # Sessions (KIP-227, v7) are never given, which a client must live with.
+        {"0.8": Versions(4, 6), "2.0": Versions(4, 8), "2.1": Versions(4, 10)},
+        AnsweredByCore(
+            events.FetchRequested,
+            fetch.decode_fetch,
+            effects.RespondFetch,
+            fetch.encode_fetch,
+            fetch.fetch_error,
+        ),
+        sent=SentToBrokers(
+            effects.SendFetch, fetch.encode_fetch_request, fetch.decode_fetch_response
+        ),
+    ),
+    ApiRow(
+        Api.LIST_OFFSETS,
+        {"0.8": Versions(1, 2), "2.0": Versions(1, 3), "2.1": Versions(1, 4)},
+        AnsweredByCore(
+            events.ListOffsetsRequested,
+            offsets.decode_list_offsets,
+            effects.RespondListOffsets,
+            offsets.encode_list_offsets,
+            offsets.list_offsets_error,
+        ),
+        sent=SentToBrokers(
+            effects.SendListOffsets,
+            offsets.encode_list_offsets_request,
+            offsets.decode_list_offsets_response,
+        ),
+    ),
+    ApiRow(
+        Api.METADATA,
+        # As Kafka 2.1. librdkafka believes leader epochs from Metadata v9 on only (KAFKA-9212), so
+        # it does not validate its position there.
+        {"0.8": Versions(0, 5), "2.0": Versions(0, 6), "2.1": Versions(0, 7)},
+        AnsweredByServer(cluster.answer_metadata),
+    ),
+    ApiRow(
+        Api.LEADER_AND_ISR,
+        {},
+        AnsweredByCore(
+            events.LeaderAndIsrRequested,
+            control.decode_leader_and_isr,
+            effects.RespondControl,
+            control.encode_leader_and_isr,
+            control.control_error,
+            control.handle_leader_and_isr,
+        ),
+        between_brokers=Versions(2, 2),
+        sent=SentToBrokers(events.LeaderAndIsrRequested, control.encode_leader_and_isr_request),
+    ),
+    ApiRow(
+        Api.STOP_REPLICA,
+        {},
+        AnsweredByCore(
+            events.StopReplicaRequested,
+            control.decode_stop_replica,
+            effects.RespondControl,
+            control.encode_stop_replica,
+            control.control_error,
+            control.handle_stop_replica,
+        ),
+        between_brokers=Versions(1, 1),
+        sent=SentToBrokers(events.StopReplicaRequested, control.encode_stop_replica_request),
+    ),
+    ApiRow(
+        Api.UPDATE_METADATA,
+        {},
+        AnsweredByCore(
+            events.UpdateMetadataRequested,
+            control.decode_update_metadata,
+            effects.RespondControl,
+            control.encode_update_metadata,
+            control.control_error,
+            control.handle_update_metadata,
+        ),
+        between_brokers=Versions(5, 5),
+        sent=SentToBrokers(events.UpdateMetadataRequested, control.encode_update_metadata_request),
+    ),
+    ApiRow(
+        Api.OFFSET_COMMIT,
+        {
+            "0.8": Versions(2, 2),
+            "0.11": Versions(2, 3),
+            "2.0": Versions(2, 4),
+            "2.1": Versions(2, 6),
+        },
+        AnsweredByCore(
+            events.OffsetCommitRequested,
+            groups.decode_offset_commit,
+            effects.RespondOffsetCommit,
+            groups.encode_offset_commit,
+            groups.offset_commit_error,
+        ),
+    ),
+    ApiRow(
+        Api.OFFSET_FETCH,
+        {
+            "0.8": Versions(1, 2),
+            "0.11": Versions(1, 3),
+            "2.0": Versions(1, 4),
+            "2.1": Versions(1, 5),
+        },
+        AnsweredByCore(
+            events.OffsetFetchRequested,
+            groups.decode_offset_fetch,
+            effects.RespondOffsetFetch,
+            groups.encode_offset_fetch,
+            groups.offset_fetch_error,
+        ),
+    ),
+    ApiRow(
+        Api.FIND_COORDINATOR,
+        {"0.8": Versions(0, 0), "0.11": Versions(0, 1), "2.0": Versions(0, 2)},
+        AnsweredByCore(
+            events.FindCoordinatorRequested,
+            groups.decode_find_coordinator,
+            effects.RespondFindCoordinator,
+            groups.encode_find_coordinator,
+            groups.find_coordinator_error,
+        ),
+    ),
+    ApiRow(
+        Api.API_VERSIONS,
+        {"0.8": Versions(0, 3)},
+        AnsweredByServer(cluster.answer_api_versions),
+    ),
+    ApiRow(
+        Api.CREATE_TOPICS,
+        {"0.8": Versions(2, 3)},
+        AnsweredByCore(
+            events.CreateTopicsRequested,
+            cluster.decode_create_topics,
+            effects.RespondCreateTopics,
+            cluster.encode_create_topics,
+            cluster.create_topics_error,
+        ),
+    ),
+    ApiRow(
+        Api.INIT_PRODUCER_ID,
+        # Idempotent producers (KIP-98). What else 4.0 offers to clients is not there.
+        {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "4.0": Versions(0, 5)},
+        AnsweredByCore(
+            events.InitProducerIdRequested,
+            produce.decode_init_producer_id,
+            effects.RespondInitProducerId,
+            produce.encode_init_producer_id,
+            produce.init_producer_id_error,
+        ),
+    ),
+    ApiRow(
+        Api.OFFSET_FOR_LEADER_EPOCH,
+        {"2.1": Versions(2, 2)},  # leader epochs for clients (KIP-320)
+        AnsweredByCore(
+            events.OffsetForLeaderEpochRequested,
+            offsets.decode_offset_for_leader_epoch,
+            effects.RespondOffsetForLeaderEpoch,
+            offsets.encode_offset_for_leader_epoch,
+            offsets.offset_for_leader_epoch_error,
+        ),
+        between_brokers=Versions(2, 2),
+        sent=SentToBrokers(
+            effects.SendOffsetForLeaderEpoch,
+            offsets.encode_offset_for_leader_epoch_request,
+            offsets.decode_offset_for_leader_epoch_response,
+        ),
+    ),
+)
+
+TABLE: Final[Mapping[Api, ApiRow]] = {row.api: row for row in _ROWS}
+# By the event that a request becomes, and by what the core sends.
+BY_EVENT: Final[Mapping[type, AnsweredByCore]] = {
+    row.answered.event: row.answered for row in _ROWS if isinstance(row.answered, AnsweredByCore)
+}
+SENT: Final[Mapping[type, SentToBrokers]] = {
+    row.sent.message: row.sent for row in _ROWS if row.sent is not None
+}
+
+
+def client_apis(generation: str) -> Mapping[Api, Versions]:
+    """What a broker of this generation answers to clients."""
+    offered = {row.api: row.client_versions(generation) for row in _ROWS}
+    return {api: versions for api, versions in offered.items() if versions is not None}
+
+
+def replication_apis(generation: str) -> Mapping[Api, Versions]:
+    """What it answers to brokers: the same, and what only brokers ask."""
+    between = {row.api: row.between_brokers for row in _ROWS if row.between_brokers is not None}
+    return {**client_apis(generation), **between}

@@ -1,0 +1,127 @@
+"""What a controller's request lacks, and the server adds before the core gets it.
+
+A topic's settings, and the number of partitions of `__consumer_offsets`, are in the coordination
+service. The lock keeps the order in which the requests came, whichever has to wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
+from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
+from neaptide.clusters.broker.replication.settings import InvalidSettingError, topic_settings
+from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
+from neaptide.clusters.broker.storage.config import SettingError, log_config
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+
+_log = logging.getLogger("broker")
+
+
+class ControllerRequests:
+    """`coordination` is set before the first request can come."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        logs: LogDirectory,
+        topic_creation: AutoTopicCreation,
+        metadata: Callable[[], MetadataCache],
+        submit: Callable[[object], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], object],
+    ) -> None:
+        self.coordination: ZooKeeperCoordination | None = None
+        self._config = config
+        self._logs = logs
+        self._topic_creation = topic_creation
+        self._metadata = metadata
+        self._submit = submit
+        self._spawn = spawn
+        self._topic_settings: dict[str, Mapping[str, str]] = {}
+        self._order = asyncio.Lock()
+
+    def stop_replica(self, event: events.StopReplicaRequested) -> None:
+        if event.delete_partitions:
+            for partition in event.partitions:
+                self._topic_settings.pop(partition.topic, None)
+        self._submit(event)
+
+    # --- UpdateMetadata ---------------------------------------------------------------------------
+
+    def update_metadata(self, event: events.UpdateMetadataRequested) -> None:
+        names_offsets = any(one.partition.topic == OFFSETS_TOPIC for one in event.partitions)
+        if names_offsets and not self._metadata().offsets_partitions:
+            self._spawn(self._count_offsets_partitions(event))
+        else:
+            self._take_metadata(event)
+
+    async def _count_offsets_partitions(self, event: events.UpdateMetadataRequested) -> None:
+        """Groups belong to one of all partitions; the request names those that have a state."""
+        assert self.coordination is not None
+        async with self._order:
+            try:
+                partitions = await self.coordination.topic_partitions(OFFSETS_TOPIC)
+            except MalformedZnodeError as error:
+                _log.warning("no group has a coordinator: %s", error)
+                partitions = 0
+            self._take_metadata(replace(event, offsets_partitions=partitions))
+
+    def _take_metadata(self, event: events.UpdateMetadataRequested) -> None:
+        self._submit(event)
+        self._topic_creation.forget_created()
+
+    # --- LeaderAndIsr -----------------------------------------------------------------------------
+
+    def leader_and_isr(self, event: events.LeaderAndIsrRequested) -> None:
+        self._spawn(self._leader_and_isr(event))
+
+    async def _leader_and_isr(self, event: events.LeaderAndIsrRequested) -> None:
+        """A topic's settings are read when the first of its replicas comes here.
+
+        They are given to the logs that were there before, too: a broker that has just started knows
+        its logs, not their settings.
+        """
+        async with self._order:
+            for topic in dict.fromkeys(state.partition.topic for state in event.partitions):
+                if topic not in self._topic_settings:
+                    self._take_settings(topic, await self._read_settings(topic))
+            partitions = tuple(
+                replace(state, settings=self._topic_settings[state.partition.topic])
+                for state in event.partitions
+            )
+            self._submit(replace(event, partitions=partitions))
+
+    async def _read_settings(self, topic: str) -> Mapping[str, str]:
+        assert self.coordination is not None
+        try:
+            return await self.coordination.topic_settings(topic)
+        except MalformedZnodeError as error:
+            _log.warning("topic %s has the broker's settings: %s", topic, error)
+            return {}
+
+    def on_topic_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """They have changed while this broker runs."""
+        if topic in self._topic_settings:
+            self._take_settings(topic, settings)
+            self._submit(events.TopicSettingsChanged(topic, self._topic_settings[topic]))
+
+    def _take_settings(self, topic: str, settings: Mapping[str, str]) -> None:
+        """What is no setting is left out, with a line in the log: others of its topic are good."""
+        usable = dict(settings)
+        for name in settings:
+            try:
+                log_config(self._config.settings, {name: settings[name]})
+                topic_settings({name: settings[name]}, self._config.replication)
+            except (SettingError, InvalidSettingError) as error:
+                _log.warning("topic %s: %s", topic, error)
+                del usable[name]
+        self._topic_settings[topic] = usable
+        self._logs.reconfigure(topic, usable)

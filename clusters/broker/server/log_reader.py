@@ -1,0 +1,107 @@
+"""What responses need of the logs: records, sizes, look-ups by time. Nothing is changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE
+from neaptide.clusters.broker.storage.compression import NONE
+from neaptide.clusters.broker.storage.config import LOG_APPEND_TIME
+from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, RecordBatchError
+from neaptide.clusters.broker.storage.log_directory import LogDirectory
+from neaptide.clusters.broker.storage.record_batch import first_at_or_after
+
+_log = logging.getLogger("broker")
+
+
+class Found(NamedTuple):
+    """What a look-up by time came to: a record's timestamp and offset; -1: there is none."""
+
+    error: Error = Error.NONE
+    timestamp: int = -1
+    offset: int = -1
+
+
+class LogReader:
+    """What is damaged on disk is an error of its partition. May raise StorageError."""
+
+    def __init__(
+        self, logs: LogDirectory, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> None:
+        self._logs = logs
+        self._in_thread = in_thread
+
+    def has_append_time(self, topic_partition: TopicPartition) -> bool:
+        """Whether records get the time of their append (message.timestamp.type)."""
+        log = self._logs.logs.get(topic_partition)
+        return log is not None and log.config.message_timestamp_type == LOG_APPEND_TIME
+
+    def bytes_available(self, topic_partition: TopicPartition, offset: int) -> int:
+        log = self._logs.logs.get(topic_partition)
+        if log is None or not log.log_start_offset <= offset <= log.log_end_offset:
+            return 0
+        try:
+            return log.bytes_from(offset)
+        except RecordBatchError:  # who reads there is answered with an error
+            return 0
+
+    def read(
+        self,
+        topic_partition: TopicPartition,
+        wanted: effects.LogSlice,
+        limit: int,
+        at_least_one: bool,
+    ) -> tuple[bytes, Error]:
+        """Whole batches of at most `limit` bytes, but one where `at_least_one`."""
+        try:
+            log = self._logs.logs[topic_partition]
+            return log.read(wanted.offset, wanted.end, limit, at_least_one), Error.NONE
+        except OffsetOutOfRangeError:
+            return b"", Error.NONE
+        except RecordBatchError as error:
+            _log.warning(
+                "%s cannot be read at offset %s: %s", topic_partition, wanted.offset, error
+            )
+            return b"", Error.CORRUPT_MESSAGE
+
+    async def look_up_all(
+        self, wanted: Iterable[effects.OffsetResult]
+    ) -> dict[TopicPartition, Found]:
+        """By partition; others have their turn in between."""
+        found = {}
+        for asked in wanted:
+            await asyncio.sleep(0)
+            found[asked.partition] = await self._look_up(asked)
+        return found
+
+    async def _look_up(self, asked: effects.OffsetResult) -> Found:
+        """The first record that is not older."""
+        assert asked.look_up is not None
+        offset = -1
+        try:
+            while True:
+                log = self._logs.logs.get(asked.partition)
+                if log is None:
+                    return Found(Error.UNKNOWN_TOPIC_OR_PARTITION)
+                start = log.log_start_offset
+                candidate = log.batch_for_timestamp(asked.look_up, max(offset, start))
+                if candidate is None:
+                    return Found()
+                batch, header = candidate
+                find = partial(first_at_or_after, batch, header, asked.look_up, start)
+                is_short = header.compression == NONE and header.record_count <= RECORDS_AT_ONCE
+                record = find() if is_short else await self._in_thread(find)
+                if record is not None:
+                    timestamp, found = record
+                    return Found(Error.NONE, timestamp, found) if found < asked.end else Found()
+                offset = header.next_offset
+        except RecordBatchError as error:
+            _log.warning("%s cannot be searched from %s on: %s", asked.partition, offset, error)
+            return Found(Error.CORRUPT_MESSAGE)
