@@ -60,6 +60,7 @@ MANY_PARTITIONS: Final = 1_000
 RECORD_BYTES: Final = (100, 1_000)
 LATENCY_RECORD_BYTES: Final = 1_000
 LATENCY_RATE: Final = 500
+IN_FLIGHT: Final = 5  # requests of a connection, as Kafka's own client has; what waits is batched
 WARM_LOAD_S: Final = 3.0
 RISE: Final = 1.03  # a load that is faster by less than this is as fast as the best before
 STEADY_LOADS: Final = 2  # so many in a row
@@ -222,7 +223,7 @@ class Client:
 
     def latencies_ms(self, seconds: float) -> list[float]:
         """From the call that sends each record to its acknowledgement, at LATENCY_RATE."""
-        producer = self.producer({})
+        producer = self.producer({"max.in.flight": IN_FLIGHT})
         value, taken_ms, failures = b"v" * LATENCY_RECORD_BYTES, list[float](), list[str]()
 
         def delivered(error: Any, message: Any) -> None:
@@ -276,7 +277,10 @@ class Survivors:
         asking = itertools.cycle(self._producers)
         for partition in self._partitions:
             producer = self._producers[partition % len(self._producers)]
-            producer.produce(TOPIC, b"v", partition=partition, on_delivery=delivered)
+            try:
+                producer.produce(TOPIC, b"v", partition=partition, on_delivery=delivered)
+            except KafkaException as error:
+                raise NotMeasuredError(f"partition {partition} is not known: {error}") from error
         deadline = time.monotonic() + FAILOVER_WITHIN_S
         while len(acknowledged) + len(failures) < len(self._partitions):
             if time.monotonic() > deadline:
@@ -302,6 +306,7 @@ class Survivors:
             except NotMeasuredError:  # not all brokers know the new topic yet
                 if rates or time.monotonic() > now + FAILOVER_WITHIN_S:
                     raise
+                time.sleep(ASK_AGAIN_S)
         return _told(rates)
 
 
