@@ -66,8 +66,9 @@ def lines(operations: DataFrame) -> DataFrame:
     ours = operations.join(F.broadcast(keys), ["topic", "partition"], "left").selectExpr(
         "*", f"process + IF(phase = 'final', {FINAL_PROCESSES}, 0) AS at_process"
     )
-    ours = _one_at_a_time(ours)
-    rows = _of_clients(ours).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
+    rows = (
+        _of_clients(_one_at_a_time(ours)).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
+    )
     return rows.orderBy("at_ns", "operation", "turn").select("line")
 
 
@@ -90,19 +91,9 @@ def _one_at_a_time(ours: DataFrame) -> DataFrame:
     lanes = operations.groupBy("at_process").applyInPandas(
         _with_lanes, "at_process INT, operation LONG, lane INT"
     )
-    further = lanes.where("lane > 0")
     highest = ours.agg(F.expr("max(at_process) AS highest"))
-    numbers = (
-        further.select("at_process", "lane")
-        .distinct()
-        .crossJoin(highest)
-        .selectExpr(
-            "at_process",
-            "lane",
-            "CAST(highest + row_number() OVER (ORDER BY at_process, lane) AS INT) AS number",
-        )
-    )
-    moved = further.join(F.broadcast(numbers), ["at_process", "lane"]).select("operation", "number")
+    number = "CAST(highest + dense_rank() OVER (ORDER BY at_process, lane) AS INT) AS number"
+    moved = lanes.where("lane > 0").crossJoin(F.broadcast(highest)).selectExpr("operation", number)
     return (
         ours.join(moved, "operation", "left")
         .withColumn("at_process", F.expr("coalesce(number, at_process)"))
@@ -168,15 +159,14 @@ def _of_clients(ours: DataFrame) -> DataFrame:
         F.expr(f"{_joined(f'struct(mop_number, {_INVOKED} AS text)')} AS invoked"),
         F.expr(f"{_joined(f'struct(mop_number, {completed} AS text)')} AS completed"),
     )
-    invocation = whole.selectExpr(
-        "invoked_ns AS at_ns", "operation", "0 AS turn",
-        _line("':invoke'", "f", "invoked", "invoked_ns"),
-    )  # fmt: skip
-    completion = whole.selectExpr(
-        "coalesce(completed_ns, invoked_ns) AS at_ns", "operation", "1 AS turn",
-        _line(_COMPLETED_AS, "f", "completed", "coalesce(completed_ns, invoked_ns)"),
-    )  # fmt: skip
-    return invocation.unionAll(completion)
+    ended_ns = "coalesce(completed_ns, invoked_ns)"
+    invocation = _line("':invoke'", "f", "invoked", "invoked_ns")
+    completion = _line(_COMPLETED_AS, "f", "completed", ended_ns)
+    return whole.selectExpr(
+        "operation",
+        f"inline(array(struct(invoked_ns AS at_ns, 0 AS turn, {invocation}),"
+        f" struct({ended_ns} AS at_ns, 1 AS turn, {completion})))",
+    ).select("at_ns", "operation", "turn", "line")
 
 
 def _assignments(ours: DataFrame) -> DataFrame:
