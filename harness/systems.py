@@ -23,6 +23,7 @@ from neaptide.clusters.kafka.cluster import KafkaCluster
 from neaptide.clusters.kafka.home import Home, read_home
 from neaptide.clusters.kafka.image import read_image
 from neaptide.clusters.kafka.kraft import KraftCluster
+from neaptide.clusters.kafka.properties import SMALL_JAVA
 from neaptide.clusters.kafka.versions import Mode, kafka_class_path, parse_release, row_of
 from neaptide.clusters.own.model import Managed, OwnSystem, Used
 from neaptide.clusters.own.parsing import SUFFIX, check_managed_on, load_system
@@ -183,7 +184,14 @@ def check_system_on(system: System, place: Place) -> None:
         )
 
 
-def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec) -> PlacedCluster:
+def make_cluster(
+    system: System,
+    host: Host,
+    directory: Path,
+    spec: ClusterSpec,
+    java: tuple[str, ...] = SMALL_JAVA,
+) -> PlacedCluster:
+    """`java`: what the Java of Apache Kafka is started with, where neaptide starts it."""
     if isinstance(system.own, Used):
         from neaptide.clusters.own.used import UsedCluster
 
@@ -196,7 +204,7 @@ def make_cluster(system: System, host: Host, directory: Path, spec: ClusterSpec)
         return BrokerCluster(host, directory, system.version, spec)
     in_zookeeper = parse_release(system.version).mode is Mode.ZOOKEEPER
     kind = KafkaCluster if in_zookeeper else KraftCluster
-    return kind(host, directory, system.version, spec, system.home)
+    return kind(host, directory, system.version, spec, system.home, java)
 
 
 def client_settings(system: System) -> Mapping[str, str]:

@@ -2,21 +2,29 @@
 
 One line an invocation, one a completion, in the order of time, so that `jepsen.tests.kafka` can
 judge the same history. Keys are the topic partitions, numbered from 0 in the order of their names.
+A transaction is one operation, `:txn`, with its sends and polls in their order; a send names its
+offset wherever one came back, also where the transaction was aborted.
 
 What Jepsen has no word for: a seek becomes an `assign` to all other keys of its process (its
 checker then expects nothing of that key's next poll); the reads after healing are done by processes
-of their own, numbered from `FINAL_PROCESSES`; committed positions are left out.
+of their own, numbered from `FINAL_PROCESSES`; committed positions are left out. A process of Jepsen
+does one operation at a time, and none after one of unknown end: what a producer sends before it has
+all earlier answers is of further processes, numbered from the highest one on. An operation without
+a completion (its client was killed) gets one of type `:info`.
 
 The rule: Spark makes and sorts the text; the driver only puts files one behind the other.
 """
 
 from __future__ import annotations
 
+import heapq
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+import pandas as pd
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -25,6 +33,7 @@ from neaptide.checkers.pipeline.tables import read
 from neaptide.results.errors import RunUnreadableError
 
 FINAL_PROCESSES: Final = 1_000_000
+_NEVER: Final = 2**63 - 1  # the end of what nobody knows the end of
 _OPERATION: Final = ("operation", "at_process", "type", "invoked_ns", "completed_ns")
 
 
@@ -57,8 +66,66 @@ def lines(operations: DataFrame) -> DataFrame:
     ours = operations.join(F.broadcast(keys), ["topic", "partition"], "left").selectExpr(
         "*", f"process + IF(phase = 'final', {FINAL_PROCESSES}, 0) AS at_process"
     )
-    rows = _of_clients(ours).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
+    rows = (
+        _of_clients(_one_at_a_time(ours)).unionAll(_assignments(ours)).unionAll(_of_nemesis(ours))
+    )
     return rows.orderBy("at_ns", "operation", "turn").select("line")
+
+
+# --- one operation of a process at a time ---------------------------------------------------------
+
+
+def _one_at_a_time(ours: DataFrame) -> DataFrame:
+    """What begins before its process has ended all else is of a further process."""
+    operations = (
+        ours.where("process >= 0 AND f IN ('send', 'poll')")
+        .groupBy("at_process", "operation")
+        .agg(
+            F.expr("min(invoked_ns) AS invoked_ns"),
+            F.expr(
+                f"max(IF(type IN ('ok', 'fail'), coalesce(completed_ns, invoked_ns), {_NEVER}))"
+                " AS ended_ns"
+            ),
+        )
+    )
+    lanes = operations.groupBy("at_process").applyInPandas(
+        _with_lanes, "at_process INT, operation LONG, lane INT"
+    )
+    highest = ours.agg(F.expr("max(at_process) AS highest"))
+    number = "CAST(highest + dense_rank() OVER (ORDER BY at_process, lane) AS INT) AS number"
+    moved = lanes.where("lane > 0").crossJoin(F.broadcast(highest)).selectExpr("operation", number)
+    return (
+        ours.join(moved, "operation", "left")
+        .withColumn("at_process", F.expr("coalesce(number, at_process)"))
+        .drop("number")
+    )
+
+
+def _with_lanes(operations: pd.DataFrame) -> pd.DataFrame:
+    ordered = operations.sort_values(["invoked_ns", "operation"])
+    times = zip(*(ordered[n] for n in ("invoked_ns", "ended_ns", "operation")), strict=True)
+    return ordered[["at_process", "operation"]].assign(lane=lanes_of(times))
+
+
+def lanes_of(operations: Iterable[tuple[int, int, int]]) -> list[int]:
+    """For each (begun, ended, number), in the order in which they begin: which of the processes
+    from 0 on does it, the least one that does nothing else then.
+
+    Of one moment, what has the lower number comes first.
+    """
+    busy: list[tuple[int, int, int]] = []  # until when, with which operation, which process
+    free: list[int] = []
+    lanes: list[int] = []
+    for begun, ended, number in operations:
+        while busy and busy[0][:2] < (begun, number):
+            heapq.heappush(free, heapq.heappop(busy)[2])
+        lane = heapq.heappop(free) if free else len(busy)
+        lanes.append(lane)
+        heapq.heappush(busy, (ended, number, lane))
+    return lanes
+
+
+# --- lines ----------------------------------------------------------------------------------------
 
 
 def _of_clients(ours: DataFrame) -> DataFrame:
@@ -74,31 +141,32 @@ def _of_clients(ours: DataFrame) -> DataFrame:
         F.expr("max(mop IS NOT NULL) AS transaction"),
         F.expr(f"{_joined(f'struct(row, {pair} AS text)')} AS pairs"),
         F.expr("min(quoted) AS quoted"),
+        F.expr("min(offset IS NOT NULL) AS has_offset"),
     )
     by_mop = by_key.groupBy(*_OPERATION, "mop_number", "f").agg(
         F.expr("max(transaction) AS transaction"),
         F.expr("concat('[:send ', min(key_number), ' ', min(quoted), ']') AS sent"),
-        F.expr("concat('[:send ', min(key_number), ' ', min(pairs), ']') AS acked"),
+        F.expr("concat('[:send ', min(key_number), ' ', min(pairs), ']') AS placed"),
+        F.expr("min(has_offset) AS has_offset"),
         F.expr(f"{_joined(_POLLED, ', ')} AS polled"),
     )
     completed = (
         "CASE WHEN f = 'poll' THEN concat('[:poll {', polled, '}]')"
-        " WHEN type = 'ok' THEN acked ELSE sent END"
+        " WHEN type = 'ok' OR has_offset THEN placed ELSE sent END"
     )
     whole = by_mop.groupBy(*_OPERATION).agg(
         F.expr("IF(max(transaction), ':txn', concat(':', min(f))) AS f"),
         F.expr(f"{_joined(f'struct(mop_number, {_INVOKED} AS text)')} AS invoked"),
         F.expr(f"{_joined(f'struct(mop_number, {completed} AS text)')} AS completed"),
     )
-    invocation = whole.selectExpr(
-        "invoked_ns AS at_ns", "operation", "0 AS turn",
-        _line("':invoke'", "f", "invoked", "invoked_ns"),
-    )  # fmt: skip
-    completion = whole.where("type <> 'invoke'").selectExpr(
-        "coalesce(completed_ns, invoked_ns) AS at_ns", "operation", "1 AS turn",
-        _line("concat(':', type)", "f", "completed", "coalesce(completed_ns, invoked_ns)"),
-    )  # fmt: skip
-    return invocation.unionAll(completion)
+    ended_ns = "coalesce(completed_ns, invoked_ns)"
+    invocation = _line("':invoke'", "f", "invoked", "invoked_ns")
+    completion = _line(_COMPLETED_AS, "f", "completed", ended_ns)
+    return whole.selectExpr(
+        "operation",
+        f"inline(array(struct(invoked_ns AS at_ns, 0 AS turn, {invocation}),"
+        f" struct({ended_ns} AS at_ns, 1 AS turn, {completion})))",
+    ).select("at_ns", "operation", "turn", "line")
 
 
 def _assignments(ours: DataFrame) -> DataFrame:
@@ -170,4 +238,5 @@ def _line(kind: str, f: str, value: str, at_ns: str) -> str:
 _POLLED: Final = (
     "IF(key_number IS NULL, NULL, struct(row, concat(key_number, ' [', pairs, ']') AS text))"
 )
+_COMPLETED_AS: Final = "concat(':', IF(type = 'invoke', 'info', type))"
 _INVOKED: Final = "IF(f = 'poll', '[:poll]', sent)"

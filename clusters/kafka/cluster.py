@@ -17,7 +17,7 @@ from neaptide.clusters.broker.server.config import write_properties
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.hosts.host import Host, LocalNodeProcess
 from neaptide.clusters.kafka.home import Home
-from neaptide.clusters.kafka.properties import LOG4J, command, properties
+from neaptide.clusters.kafka.properties import LOG4J, SMALL_JAVA, command, properties
 from neaptide.clusters.kafka.versions import Addressing, kafka_class_path, row_of
 from neaptide.clusters.placed_cluster import PlacedCluster
 
@@ -34,10 +34,13 @@ class KafkaCluster(PlacedCluster):
         version: str,
         spec: ClusterSpec,
         home: Home | None = None,
+        java: tuple[str, ...] = SMALL_JAVA,
     ) -> None:
+        """`java`: options of Java's for its heap and compilers; USUAL_JAVA are Kafka's own."""
         super().__init__(host, directory, spec)
         self._version = version
         self._home = home
+        self._java = java
         self._row = row_of(version)
         self._class_paths: dict[int, str] = {}
 
@@ -97,7 +100,7 @@ class KafkaCluster(PlacedCluster):
 
     def _java_options(self, broker: int) -> tuple[str, ...]:
         archive = self._archive(broker)
-        return () if archive is None else shared_archive.options(archive)
+        return (*self._java, *(() if archive is None else shared_archive.options(archive)))
 
     async def remember(self) -> None:
         for broker, process in self._processes.items():

@@ -28,7 +28,7 @@ from neaptide.clusters.kafka.kraft_storage import (
     bootstrap_checkpoint,
     write_meta_properties,
 )
-from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER
+from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER, SMALL_JAVA
 from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.clusters.observer import Observer, OnChange
 from neaptide.clusters.observer_kraft import KraftObserver
@@ -46,8 +46,9 @@ class KraftCluster(KafkaCluster):
         version: str,
         spec: ClusterSpec,
         home: Home | None = None,
+        java: tuple[str, ...] = SMALL_JAVA,
     ) -> None:
-        super().__init__(host, directory, version, spec, home)
+        super().__init__(host, directory, version, spec, home, java)
         self._release = parse_release(version)
         combined = self._release.mode is Mode.COMBINED
         own = range(FIRST_CONTROLLER, FIRST_CONTROLLER + spec.controllers)

@@ -32,13 +32,25 @@ DEFAULTS: Final = {
     "zookeeper.session.timeout.ms": "10000",
     "zookeeper.connection.timeout.ms": "60000",
 }
-_JAVA_OPTIONS: Final = (
+# What a run needs: brokers that start soon and leave memory to the others.
+SMALL_JAVA: Final = (
     "-Xmx256m",
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-Dzookeeper.jmx.log4j.disable=true",
 )
+# What Kafka's own bin/kafka-server-start.sh and bin/kafka-run-class.sh give to Java.
+USUAL_JAVA: Final = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+)
+_JAVA_OPTIONS: Final = ("-Xshare:auto", "-Dzookeeper.jmx.log4j.disable=true")
 LOG4J: Final = """\
 log4j.rootLogger=INFO, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
@@ -123,9 +135,9 @@ def command(
     class_path: str,
     log4j: Path,
     server_properties: Path,
-    options: tuple[str, ...] = (),
+    options: tuple[str, ...] = SMALL_JAVA,
 ) -> tuple[str, ...]:
-    """`options`: further ones of Java's."""
+    """`options`: Java's, such as its heap and its compilers."""
     return (
         java,
         *_JAVA_OPTIONS,

@@ -1,6 +1,7 @@
 """Tiny histories: one line per operation, named by content, written as run directories.
 
-Operation n is invoked at 10 n and completed at 10 n + 5; partition is t-0 unless told otherwise.
+Operation n is invoked at 10 n and completed at 10 n + 5, or at times of its own; partition is
+t-0 unless told otherwise.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Op:
     type: str
     rows: tuple[dict[str, Any], ...]
     phase: str = "main"
+    at: tuple[int, int] | None = None  # invoked, completed
 
 
 def send(
@@ -215,13 +217,14 @@ class Story:
 
 
 def operation_rows(n: int, op: Op) -> list[dict[str, Any]]:
+    invoked_ns, completed_ns = op.at or (10 * n, 10 * n + 5)
     shared = {
         "operation": n,
         "process": op.process,
         "f": op.f,
         "type": op.type,
-        "invoked_ns": 10 * n,
-        "completed_ns": None if op.type == "invoke" else 10 * n + 5,
+        "invoked_ns": invoked_ns,
+        "completed_ns": None if op.type == "invoke" else completed_ns,
         "phase": op.phase,
     }
     return [shared | {"row": i} | row for i, row in enumerate(op.rows)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
 from neaptide.checkers.histories.reader import import_history
-from neaptide.checkers.histories.writer import export_history
+from neaptide.checkers.histories.writer import FINAL_PROCESSES, export_history
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.schema import OPERATIONS_READ
-from tests.checkers.histories import Op, Story, nemesis, poll, seek, send, txn
+from tests.checkers.histories import Op, Story, final, nemesis, poll, seek, send, txn
 from tests.checkers.reading import Judged, judged
 
 pytestmark = pytest.mark.spark
@@ -112,6 +114,7 @@ ROUND_TRIP: tuple[Op, ...] = (
     txn(("send", 2, "e"), ("poll", 1, "b"), ("send", 0, "f", 1), process=5),
     send("g", None, type="invoke", process=6),
 )
+UNKNOWN_END = {"invoke": "info"}  # Jepsen's histories complete each invocation
 KEPT = ("process", "f", "type", "offset", "value", "mop")
 TIMES = ("invoked_ns", "completed_ns")
 
@@ -127,19 +130,89 @@ def kept(run: Path, *more: str) -> list[tuple[object, ...]]:
     ]
 
 
+def _completed(row: tuple[object, ...]) -> tuple[object, ...]:
+    process, f, kind, *others = row
+    return process, f, UNKNOWN_END.get(str(kind), kind), *others
+
+
 def test_a_run_written_as_edn_reads_back_the_same(spark: SparkSession, tmp_path: Path) -> None:
     run = Story(ROUND_TRIP).write(tmp_path / "run")
     path = tmp_path / "exported.edn"
     export_history(spark, run, path)
     back = imported(spark, path)
-    wanted = [row for row in kept(run) if row[1] != "seek"]
+    wanted = [_completed(row) for row in kept(run) if row[1] != "seek"]
     assert [row for row in kept(back) if row[1] != "seek"] == wanted
     assert [row[:2] for row in kept(back) if row[1] == "seek"] == [(1, "seek")]
 
 
+def exported(spark: SparkSession, tmp_path: Path, *ops: Op) -> list[str]:
+    """Each line without its :time."""
+    path = tmp_path / "exported.edn"
+    export_history(spark, Story(ops).write(tmp_path / "run"), path)
+    return [re.sub(r" :time \d+,", "", line) for line in path.read_text().splitlines()]
+
+
+def test_a_transaction_is_one_operation_however_it_ended(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Offsets 2 and 4 are of markers; what an aborted send was told of its place is kept."""
+    assert exported(
+        spark,
+        tmp_path,
+        txn(("send", 0, "a"), ("poll", 1, "p", 1), ("poll", 0, "o"), ("send", 1, "b")),
+        txn(("send", 3, "c"), ("poll", 1, "b"), ("send", None, "d", 1), type="fail"),
+        txn(("send", 5, "e"), ("send", None, "f"), type="info"),
+        txn(("send", None, "g"), process=2, type="invoke"),
+        poll((0, "a"), (1, "b"), (5, "e")),
+    ) == [
+        '{:type :invoke, :f :txn, :value [[:send 0 "a"] [:poll] [:send 0 "b"]], :process 0}',
+        '{:type :ok, :f :txn, :value [[:send 0 [0 "a"]] [:poll {1 [[1 "p"]], 0 [[0 "o"]]}]'
+        ' [:send 0 [1 "b"]]], :process 0}',
+        '{:type :invoke, :f :txn, :value [[:send 0 "c"] [:poll] [:send 1 "d"]], :process 0}',
+        '{:type :fail, :f :txn, :value [[:send 0 [3 "c"]] [:poll {0 [[1 "b"]]}] [:send 1 "d"]],'
+        " :process 0}",
+        '{:type :invoke, :f :txn, :value [[:send 0 "e"] [:send 0 "f"]], :process 0}',
+        '{:type :info, :f :txn, :value [[:send 0 [5 "e"]] [:send 0 "f"]], :process 0}',
+        '{:type :invoke, :f :txn, :value [[:send 0 "g"]], :process 2}',
+        '{:type :info, :f :txn, :value [[:send 0 "g"]], :process 2}',
+        "{:type :invoke, :f :poll, :value [[:poll]], :process 1}",
+        '{:type :ok, :f :poll, :value [[:poll {0 [[0 "a"] [1 "b"] [5 "e"]]}]], :process 1}',
+    ]
+
+
+def test_what_a_producer_sends_before_its_last_answer_is_of_further_processes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def at(invoked: int, completed: int, op: Op) -> Op:
+        return replace(op, at=(invoked, completed))
+
+    lines = exported(
+        spark,
+        tmp_path,
+        at(0, 30, send("a", 0)),
+        at(0, 20, send("b", 1)),
+        at(10, 40, send("c", type="info")),
+        at(30, 50, send("d", 2)),  # "a" has ended, in the line before
+        at(45, 60, send("e", 3)),  # "c" may never end
+        at(61, 70, poll((0, "a"), process=7)),
+        at(70, 80, final((0, "a"), process=7)),
+    )
+    of_sends = [re.search(r'"(.)".* :process (\d+)', line) for line in lines if ":send" in line]
+    processes = {(match[1], int(match[2])) for match in of_sends if match}
+    first = FINAL_PROCESSES + 7  # the highest one
+    assert processes == {("a", 0), ("b", first + 1), ("c", first + 2), ("d", 0), ("e", first + 1)}
+    reads = [line.rpartition(" ")[2] for line in lines if ":poll" in line]
+    assert reads == ["7}", "7}", f"{first}}}", f"{first}}}"]
+    back = imported(spark, tmp_path / "exported.edn")  # every completion finds its invocation
+    assert {(row[4], row[2], row[3]) for row in kept(back) if row[1] == "send"} == {
+        ("a", "ok", 0), ("b", "ok", 1), ("c", "info", None), ("d", "ok", 2), ("e", "ok", 3),
+    }  # fmt: skip
+
+
 def test_times_that_rise_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     """A seek is several lines at one moment; without it each line has a moment of its own."""
-    run = Story([op for op in ROUND_TRIP if op.f != "seek"]).write(tmp_path / "run")
+    ended = [op for op in ROUND_TRIP if op.f != "seek" and op.type != "invoke"]
+    run = Story(ended).write(tmp_path / "run")
     path = tmp_path / "exported.edn"
     export_history(spark, run, path)
     assert kept(imported(spark, path), *TIMES) == kept(run, *TIMES)

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.cluster import Listeners
-from neaptide.clusters.kafka.properties import properties, spelled_out
+from neaptide.clusters.kafka.properties import (
+    SMALL_JAVA,
+    USUAL_JAVA,
+    command,
+    properties,
+    spelled_out,
+)
 from neaptide.clusters.kafka.versions import row_of
 
 OWN = (10_001, 10_002)
@@ -66,3 +72,14 @@ def test_an_address_is_spelled_out_where_every_reader_reads_it_alike(
 ) -> None:
     assert spelled_out(address) == longer
     assert socket.inet_ntoa(socket.inet_aton(longer)) == address  # which reads base 8
+
+
+def test_java_is_small_unless_it_is_to_be_as_kafka_starts_it() -> None:
+    files = (Path("/log4j.properties"), Path("/server.properties"))
+    small = command("java", "a.jar", *files)
+    usual = command("java", "a.jar", *files, USUAL_JAVA)
+    assert set(SMALL_JAVA) <= set(small)
+    assert not set(USUAL_JAVA) & set(small)
+    assert set(USUAL_JAVA) <= set(usual)
+    assert "-XX:TieredStopAtLevel=1" not in usual  # both compilers
+    assert small[-4:] == usual[-4:] == ("-cp", "a.jar", "kafka.Kafka", "/server.properties")

@@ -84,3 +84,33 @@ def test_a10_many_alike_are_walked_over_to_the_last() -> None:
         wrong = record(index + 1, index, 10, 3, 0)
         other = data[:begin] + wrong + data[begin + len(record(index, index, 10, 3, 0)) :]
         assert outcome(other, count, together=True) is None, index
+
+
+def test_a10_records_that_are_all_wrong_in_the_same_way_are_found_wrong() -> None:
+    """Every byte of a record but its offset, with every value, in all of them."""
+    size = len(record(0, 0, 3, 2, 0))
+    data, count = written([(40, 3, 2, 0, 0)])
+    accepted = 0
+    for field_at in range(size):
+        for byte in range(256):
+            other = bytearray(data)
+            other[field_at::size] = bytes([byte]) * count
+            expected = outcome(bytes(other), count, together=False)
+            assert outcome(bytes(other), count, together=True) == expected, (field_at, byte)
+            accepted += expected is not None
+    assert accepted > 256  # attributes, times, keys and values may be anything
+
+
+def test_a10_the_least_and_the_largest_time_are_anywhere() -> None:
+    for times in ([70, 9, 200, 65, 199] * 40, [5, 63, 0, 7] * 40, [64, 8191, 128, 8190] * 40):
+        data = b"".join(record(n, time, 3, None, 0) for n, time in enumerate(times))
+        assert walk(data, 0, len(data), len(times)) == (len(data), min(times), max(times))
+
+
+def test_a10_offsets_of_one_two_and_three_bytes_follow_each_other() -> None:
+    for count in (63, 64, 65, 8191, 8192, 8193, 65_535, 65_537):
+        data = b"".join(record(n, 0, 0, None, 0) for n in range(count))
+        assert walk(data, 0, len(data), count) == (len(data), 0, 0)
+        last = record(count, 0, 0, None, 0)
+        wrong = data[: -len(record(count - 1, 0, 0, None, 0))] + last
+        assert outcome(wrong, count, together=True) is None

@@ -2,26 +2,33 @@
 
 What is asked of each is what Kafka's DefaultRecord asks; keys and values are passed over. Records
 that are laid out alike, as most of a batch are, are looked at together: where the fields of the
-first are, all of them have theirs, so one slice has a byte of each. The others are walked over one
-by one, with the varints of one and of two bytes, which most are, read in place.
+first are, all of them have theirs, so one slice has a byte of each. How many begin with the same
+byte is how many are alike. The others are walked over one by one, with the varints of one and of
+two bytes, which most are, read in place.
 """
 
 from __future__ import annotations
 
-import struct
+from itertools import compress
 from typing import Final, NamedTuple
 
 _VARINT_BYTES_MAX: Final = 10
-_FEW: Final = 16  # of which it is tried whether they are alike
-_MANY: Final = (2048, 256, 64)  # how many then; the next where these are not all alike
+_FEW: Final = 16  # fewer that are alike are walked over one by one
+_MANY: Final = 4096  # are looked at together, at most
+_APART_MAX: Final = 256  # how many one by one before it is tried again: 16, then twice as many
 _NO_SIZE: Final = 1 << 62  # of a record with headers, or of one that is wrong: none is alike
-_APART: Final = 64  # how many one by one, before it is tried again
 _PLAIN: Final = bytes(range(0, 0x80, 2))  # a varint of one byte that is not negative
 _PLAIN_LOW: Final = bytes(range(0x80, 0x100, 2))  # the first of two such bytes
-# The varints of offset deltas: of one byte up to 63, of two up to 8191 (low bits first).
-_ONE_BYTE: Final = bytes(range(0, 128, 2))
-_LOW: Final = bytes(2 * delta & 0x7F | 0x80 for delta in range(8192))
-_HIGH: Final = bytes(2 * delta >> 7 for delta in range(8192))
+_LAST: Final = bytes(range(0x80))  # the last byte of a varint
+# The bytes of the varints of offset deltas, low bits first: of one byte up to 63, of two up to
+# 8191, and of three as far as they are listed.
+_LOW: Final = _PLAIN_LOW * 1024
+_SEVEN_BITS: Final = b"".join(bytes([high]) * 64 for high in range(0x80))
+_MIDDLE: Final = b"".join(bytes([0x80 | high]) * 64 for high in range(0x80)) * 8
+_HIGH: Final = b"".join(bytes([high]) * 8192 for high in range(8))
+_OFFSETS: Final = ((64, (_PLAIN,)), (8192, (_LOW, _SEVEN_BITS)), (65536, (_LOW, _MIDDLE, _HIGH)))
+_BELOW: Final = tuple(bytes(range(value)) for value in range(0x100))
+_INVERTED: Final = bytes(range(0xFF, -1, -1))
 
 
 class Walked(NamedTuple):
@@ -39,13 +46,16 @@ def walk(data: bytes, at: int, end: int, count: int) -> Walked:
     """
     if count < _FEW:
         return _walk_apart(data, at, end, 0, count)
-    index = 0
+    index, apart = 0, _FEW
     times: list[int] = []
     while index < count:
         walked, many = _walk_alike(data, at, end, index, count)
-        if not many:
-            many = min(count - index, _APART)
+        if many:
+            apart = _FEW
+        else:
+            many = min(count - index, apart)
             walked = _walk_apart(data, at, end, index, many)
+            apart = min(2 * apart, _APART_MAX)
         index += many
         at = walked.at
         times += (walked.earliest, walked.latest)
@@ -166,28 +176,27 @@ class _Layout(NamedTuple):
 def _walk_alike(data: bytes, at: int, end: int, index: int, count: int) -> tuple[Walked, int]:
     """As many records as are laid out as the first one; 0 where those are too few."""
     nothing = Walked(at, 0, 0), 0
-    if count - index < _FEW or index >= len(_LOW):
+    expected = next((one for one in _OFFSETS if index < one[0]), None)
+    if expected is None or count - index < _FEW:
         return nothing
+    behind, offsets = expected
     layout = _layout(data, at)
-    # An offset delta takes one byte up to 63, and two up to 8191.
-    most = (len(_ONE_BYTE) if index < len(_ONE_BYTE) else len(_LOW)) - index
-    most = min(most, count - index, (end - at) // layout.size)
-    if most < _FEW:
+    many = min(behind - index, count - index, (end - at) // layout.size, _MANY)
+    if many < _FEW or layout.key - layout.offset != len(offsets):
         return nothing
-    few = _together(data, at, index, _FEW, layout)
-    if few is None:
+    many, times = _count_alike(data, at, many, layout)
+    if many < _FEW:
         return nothing
-    for many in _MANY:
-        walked = _together(data, at, index, min(many, most), layout)
-        if walked is not None:
-            return walked, min(many, most)
-    return few, _FEW
+    for place, bytes_of_deltas in enumerate(offsets, layout.offset):
+        if _column(data, at + place, many, layout.size) != bytes_of_deltas[index : index + many]:
+            return nothing
+    return Walked(at + layout.size * many, *_extremes([column[:many] for column in times])), many
 
 
 def _layout(data: bytes, first: int) -> _Layout:
     """Of one record; what is wrong with it is found when it is walked over by itself."""
-    raw, at = raw_varint(data, first)
-    size = at - first + max(1, raw >> 1)
+    length, at = raw_varint(data, first)
+    size = at - first + max(1, length >> 1)
     timestamp = at + 1
     _, offset = raw_varint(data, timestamp)
     _, key = raw_varint(data, offset)
@@ -195,7 +204,7 @@ def _layout(data: bytes, first: int) -> _Layout:
     value = behind_key + (0 if raw & 1 else raw >> 1)
     raw, behind_value = raw_varint(data, value)
     last = behind_value + (0 if raw & 1 else raw >> 1) - first
-    is_sound = last + 1 == size and data[first + last] == 0
+    is_sound = not length & 1 and last + 1 == size and data[first + last] == 0
     return _Layout(
         timestamp - first,
         offset - first,
@@ -207,50 +216,70 @@ def _layout(data: bytes, first: int) -> _Layout:
     )
 
 
-def _together(data: bytes, at: int, index: int, many: int, layout: _Layout) -> Walked | None:
-    """None where a record is laid out in another way, or is anything but plain."""
-    size = layout.size
-    behind = at + size * (many - 1) + 1
+def _column(data: bytes, first: int, many: int, size: int) -> bytes:
+    """The same byte of each of so many records."""
+    return data[first : first + size * (many - 1) + 1 : size]
 
-    def bytes_of_all(field: int) -> bytes:
-        return data[at + field : behind + field : size]
 
+def _count_alike(data: bytes, at: int, many: int, layout: _Layout) -> tuple[int, list[bytes]]:
+    """How many of the first records are laid out as the first, with times of as many bytes that are
+    not negative; and the bytes of these times. Less than _FEW: too few."""
     # The lengths of records, of keys and of values, and the number of headers, which is none.
     alike = (
         *range(layout.timestamp - 1),
         *range(layout.key, layout.behind_key),
         *range(layout.value, layout.behind_value),
-        size - 1,
+        layout.size - 1,
     )
-    if any(bytes_of_all(field).count(data[at + field]) != many for field in alike):
-        return None
-    offsets = [bytes_of_all(field) for field in range(layout.offset, layout.key)]
-    if index < len(_ONE_BYTE):
-        expected = [_ONE_BYTE[index : index + many]]
-    else:
-        expected = [_LOW[index : index + many], _HIGH[index : index + many]]
-    times = [bytes_of_all(field) for field in range(layout.timestamp, layout.offset)]
-    extremes = _extremes(times)
-    if offsets != expected or extremes is None:
-        return None
-    return Walked(at + size * many, *extremes)
+    for field in alike:
+        column = _column(data, at + field, many, layout.size)
+        many -= len(column.lstrip(column[:1]))
+        if many < _FEW:
+            return 0, []
+    width = layout.offset - layout.timestamp
+    if width > 2:
+        return 0, []
+    times = []
+    for place, may_be in enumerate(((_PLAIN,), (_PLAIN_LOW, _LAST))[width - 1], layout.timestamp):
+        column = _column(data, at + place, many, layout.size)
+        many -= len(column.lstrip(may_be))
+        times.append(column)
+        if many < _FEW:
+            return 0, []
+    return many, times
 
 
-def _extremes(times: list[bytes]) -> tuple[int, int] | None:
+def _extremes(times: list[bytes]) -> tuple[int, int]:
     """The least and the largest of varints of one byte, or of two, that are not negative."""
     if len(times) == 1:
         [low] = times
-        return None if low.translate(None, _PLAIN) else (min(low) >> 1, max(low) >> 1)
-    if len(times) > 2:
-        return None
+        return _least(low) >> 1, _most(low) >> 1
     low, high = times
-    if low.translate(None, _PLAIN_LOW) or max(high) > 0x7F:
-        return None
-    both = bytearray(2 * len(low))
-    both[::2], both[1::2] = low, high
-    pairs = struct.unpack(f"<{len(low)}H", both)  # in the order of the varints
-    return _of_pair(min(pairs)), _of_pair(max(pairs))
+    least, most = _least(high), _most(high)
+    least_low, most_low = _least(_where(high, least, low)), _most(_where(high, most, low))
+    return (least << 7 | least_low & 0x7F) >> 1, (most << 7 | most_low & 0x7F) >> 1
 
 
-def _of_pair(pair: int) -> int:
-    return (pair & 0x7F | pair >> 8 << 7) >> 1
+def _where(column: bytes, value: int, other: bytes) -> bytes:
+    """The bytes of `other` where the column has the value, which is there."""
+    first, behind = column.index(value), column.rindex(value) + 1
+    if column.count(value) == behind - first:  # times rise, mostly
+        return other[first:behind]
+    return bytes(compress(other, [one == value for one in column]))
+
+
+def _most(column: bytes) -> int:
+    """Its largest byte, a bit at a time: max() makes a number of every byte."""
+    if column.count(column[0]) == len(column):
+        return column[0]
+    most = 0
+    for bit in (128, 64, 32, 16, 8, 4, 2, 1):
+        kept = column.translate(None, _BELOW[most + bit])
+        if kept:
+            column = kept
+            most += bit
+    return most
+
+
+def _least(column: bytes) -> int:
+    return 0xFF - _most(column.translate(_INVERTED))
