@@ -92,9 +92,9 @@ class Exchange:
     def response(self, frame: bytes, now_ns: int) -> Message | None:
         """Read a response; None: not to a request that was read."""
         if self.controls:
-            answer = self._control_answered(frame)
-            if answer is not None:
-                return answer
+            message = self._control_answered(frame)
+            if message is not None:
+                return message
         if self.others is not None and self.others.waiting:
             message = self.others.answered(frame, CLIENT if self.is_client else self.source)
             if message is not None:
