@@ -286,7 +286,8 @@ class Story:
             self.moments.append(Line(at_ns, "the partition has no leader", "bad"))
         else:
             self.moments.append(Badge(at_ns, name, f"leader, epoch {row['leader_epoch']}"))
-            self._show(at_ns, name)
+            if row["leader_epoch"] == 0 or self._replicas[name].log_end_offset:
+                self._show(at_ns, name)  # else rows are left out: its log is not known
 
     # --- logs ---
 
