@@ -24,7 +24,7 @@ def summary_of(night: Path, state: State, fail_on: Sequence[str], stopped: str) 
     rows = last_words(state.rows)
     verdicts = Counter(_verdict(row) for row in rows)
     reasons = Counter(
-        reason for row in rows if _verdict(row) == "unknown" for reason in row["reasons"][:1]
+        telling(row["reasons"]) for row in rows if _verdict(row) == "unknown" and row["reasons"]
     )
     return {
         "night": str(night),
@@ -156,6 +156,11 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {left} s" if minutes else f"{left} s"
+
+
+def telling(reasons: Sequence[str]) -> str:
+    """Of a run that did not finish the last reason says why; of any other, the first."""
+    return reasons[-1] if reasons[0].startswith("The run did not finish") else reasons[0]
 
 
 def _cell(text: str) -> str:
