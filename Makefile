@@ -8,8 +8,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Test processes at once. A file of tests is in one of them; in the order of their names, for the
-# largest files come early.
+# Test processes at once; a file of tests is in one of them.
 JOBS   ?= 2
 
 .PHONY: demo test venv dev lint types imports unit fix bench clean reference site release dist image
@@ -50,7 +49,7 @@ imports: dev
 
 unit: dev
 	$(BIN)/python -m tests.environment run -- \
-		$(BIN)/pytest $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder)
+		$(BIN)/pytest $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
 
 fix: dev
 	$(BIN)/ruff check --fix .

@@ -42,6 +42,7 @@ PLAYED = {
         "not-enough-after-append",
         "retry-reorder-plain",
         "consumer-truncation",
+        "obeys-earlier-controller",
     ),
     "neaptide:4.0": (
         *_KIP_101,
@@ -51,6 +52,7 @@ PLAYED = {
         "not-enough-after-append",
         "unclean-election-false",
         "out-of-range-a",
+        "obeys-earlier-controller",
     ),
 }
 

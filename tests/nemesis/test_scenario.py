@@ -49,6 +49,13 @@ def parse(steps: str, head: str = HEAD) -> object:
     return parse_scenario("mine", head + steps, "mine.toml")
 
 
+# A follower that is ahead of its leader gives up there: then nothing is level, and nothing follows.
+UNPREDICTED = {
+    ("obeys-earlier-controller", "neaptide:0.10"),
+    ("obeys-earlier-controller", "kafka:0.10.2.2"),
+}
+
+
 def test_every_documented_scenario_can_be_read_and_says_what_to_expect() -> None:
     for path, scenario in documented([]):
         assert path.stem == scenario.name
@@ -57,7 +64,8 @@ def test_every_documented_scenario_can_be_read_and_says_what_to_expect() -> None
         assert scenario.steps
         for system in ("neaptide:0.10", "neaptide:0.11", "kafka:0.10.2.2", "kafka:3.9.1"):
             said = expected_outcome(scenario, system), lacks(scenario, system)
-            assert said.count(None) == 1, (scenario.name, system)
+            unsaid = 2 if (scenario.name, system) in UNPREDICTED else 1
+            assert said.count(None) == unsaid, (scenario.name, system)
 
 
 def test_the_documented_loss_reads_as_the_document_does() -> None:
