@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
 from neaptide.clusters.broker.replication.model import LeaderAndIsr
 from neaptide.clusters.simulation import faults
@@ -19,9 +23,16 @@ from neaptide.clusters.simulation.network import (
     Link,
 )
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
 from neaptide.nemesis.gate.apis import CONTROLLER_NAMES
+from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
+from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.explore import Episode
+from neaptide.nemesis.search.moves import Drawing, draw_moves
 from neaptide.nemesis.search.observed import WorldObserved
-from neaptide.nemesis.search.perform import where_of
+from neaptide.nemesis.search.perform import Performer, where_of
+from neaptide.nemesis.search.play import simulate
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 
@@ -225,3 +236,81 @@ def test_a_broker_registers_by_the_answer_of_the_service() -> None:
     until(world, lambda: B in world.service.sessions)
     link = Link(SERVICE, B, COORDINATION)
     assert any(e.link == link and isinstance(e.body, SessionStarted) for e in world.messages)
+
+
+# --- the search draws it -------------------------------------------------------------------------
+
+
+def _control_search(generation: str, schedules: int) -> Search:
+    faults_of = ("kill", "control", "power_off")
+    return Search(GENERATIONS[generation], ("all",), faults_of, SETTINGS, TOPIC_SETTINGS, schedules)
+
+
+def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> None:
+    loss = explore_seed(_control_search("2.1", 3_000), 1).loss
+    assert loss is not None
+    assert loss.portable
+    [hold] = [step for step in loss.shrunk if isinstance(step, steps.Hold)]
+    assert (hold.message, hold.api) == ("request", "leader_and_isr")
+    assert "hold leader_and_isr B→C" in loss.document
+    assert "(log_end_offset(B) == 0 or refused(B))" in loss.document
+    scenario = parse_scenario("found", loss.document, "found.toml")
+    today = GENERATIONS["4.0"]
+    unfenced = replace(today, checks_broker_epochs=False)
+    played = [
+        simulate(scenario, rules).judged.outcome for rules in (GENERATIONS["2.1"], today, unfenced)
+    ]
+    assert played == ["lost", "held", "lost"]
+
+
+def test_the_same_seed_draws_the_same_and_only_control_holds_what_controllers_send() -> None:
+    first, second = (Episode(_control_search("4.0", 300).target(), 3) for _ in range(2))
+    other = Episode(replace(_control_search("4.0", 300).target(), faults=("kill", "hold")), 3)
+    assert [episode.explore(300) for episode in (first, second, other)] == [None] * 3
+    assert first.states == second.states
+    held = [_held(episode) for episode in (first, second, other)]
+    assert held[0] == held[1]
+    assert {"leader_and_isr", "update_metadata"} <= held[0] <= set(CONTROL_APIS.values())
+    assert held[2] <= {"fetch", "offset_for_leader_epoch"}
+
+
+def _held(episode: Episode) -> set[str]:
+    nodes = [node for shelf in episode.shelves.values() for node in shelf]
+    return {step.api for n in nodes for step in n.schedule if isinstance(step, steps.Hold)}
+
+
+def test_a_controller_is_blinded_once() -> None:
+    world, target = ready("2.1"), _control_search("2.1", 1).target()
+    drawing = Drawing(target.names, ("all",), {"blind": 1.0}, ())
+    [cut] = draw_moves(Random(0), world, (), drawing)
+    assert cut == steps.Cut("A", "coordination", "coordination", both=True)
+    Performer(world, target.names).do(cut)
+    assert draw_moves(Random(0), world, (), drawing) == ()
+
+
+def test_beside_control_a_power_failure_takes_no_last_copy() -> None:
+    world, target = ready("2.1", min_insync_replicas="1"), _control_search("2.1", 1).target()
+    performer = Performer(world, target.names)
+
+    def drawn(held: tuple[str, ...]) -> set[str]:
+        drawing = Drawing(target.names, ("all",), {"power_off": 1.0}, held)
+        moves = [draw_moves(Random(seed), world, (), drawing) for seed in range(40)]
+        return {step.broker for move in moves for step in move if isinstance(step, steps.PowerOff)}
+
+    performer.do(steps.Produce(("m1",)))
+    until(world, lambda: "m1" in world.clients.acked)
+    assert drawn((CONTROL,)) == {"A", "B", "C"}
+    performer.do(steps.Kill("C", "discarded"))
+    performer.do(steps.Kill("B", "discarded"))
+    until(world, lambda: set(_state(world).isr) == {A})
+    assert drawn((CONTROL,)) == set()
+    assert drawn(()) == {"A"}
+    failed = (steps.PowerOff("B"),)
+    for held, so_far, killed in (
+        ((CONTROL,), failed, ()),
+        ((), failed, ("A",)),
+        ((CONTROL,), (), ("A",)),
+    ):
+        drawing = Drawing(target.names, ("all",), {"kill": 1.0}, held)
+        move = draw_moves(Random(0), world, so_far, drawing)
+        assert tuple(s.broker for s in move if isinstance(s, steps.Kill)) == killed
