@@ -241,8 +241,8 @@ def _kill(
     """Half of the time the leader: what its death decides is what replication is about."""
     state = world.service.states.get(world.partition)
     live = _brokers(drawing, world, lambda number: number in world.brokers)
-    if any(isinstance(step, steps.PowerOff) for step in so_far):
-        live = _spared(live, world, drawing)
+    after_power_off = any(isinstance(step, steps.PowerOff) for step in so_far)
+    live = _spared(live, world, drawing, last_copies=after_power_off)
     if not live:
         return None
     leading = [name for name in live if state and drawing.names[name] == state.leader]
@@ -253,7 +253,8 @@ def _kill(
 def _power_off(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    live = _spared(_brokers(drawing, world, lambda n: n in world.brokers), world, drawing)
+    live = _brokers(drawing, world, lambda number: number in world.brokers)
+    live = _spared(live, world, drawing, last_copies=True)
     done = sum(isinstance(step, steps.PowerOff) for step in so_far)
     if not live or done >= POWER_OFFS_MAX:
         return None
@@ -262,12 +263,16 @@ def _power_off(
     return steps.PowerOff(rng.choice(live), survives)
 
 
-def _spared(live: list[str], world: World, drawing: Drawing) -> list[str]:
+def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: bool) -> list[str]:
     """Beside `control` no power failure takes the last copy, nor does a kill after one: what is
-    lost is to be the controller's doing."""
+    lost is to be the controller's doing. The controller lives: which broker is the next one is a
+    race between real brokers."""
     if CONTROL not in drawing.held:
         return live
-    return [name for name in live if _is_safe_without(world, drawing.names[name])]
+    others = [name for name in live if drawing.names[name] != world.service.controller]
+    if not last_copies:
+        return others
+    return [name for name in others if _is_safe_without(world, drawing.names[name])]
 
 
 def _is_safe_without(world: World, broker_id: int) -> bool:

@@ -136,6 +136,7 @@ class WorldObserved:
             link is not None
             and (link.source, link.target) == (source, destination)
             and link.channel in REPLICATION
+            and destination in world.brokers  # else its connection is broken, and nothing on it
             and any(is_matched(world, rule, link, body) for rule in world.holds.values())
             for _, _, link, body in world.waiting
         )

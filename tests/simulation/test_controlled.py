@@ -247,13 +247,13 @@ def _control_search(generation: str, schedules: int) -> Search:
 
 
 def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> None:
-    loss = explore_seed(_control_search("2.1", 3_000), 1).loss
+    loss = explore_seed(_control_search("2.1", 3_000), 3).loss
     assert loss is not None
     assert loss.portable
     [hold] = [step for step in loss.shrunk if isinstance(step, steps.Hold)]
     assert (hold.message, hold.api) == ("request", "leader_and_isr")
-    assert "hold leader_and_isr B→C" in loss.document
-    assert "(log_end_offset(B) == 0 or refused(B))" in loss.document
+    assert "hold leader_and_isr A→B" in loss.document
+    assert "(log_end_offset(A) == 0 or refused(A))" in loss.document
     scenario = parse_scenario("found", loss.document, "found.toml")
     today = GENERATIONS["4.0"]
     unfenced = replace(today, checks_broker_epochs=False)
@@ -297,20 +297,19 @@ def test_beside_control_a_power_failure_takes_no_last_copy() -> None:
         moves = [draw_moves(Random(seed), world, (), drawing) for seed in range(40)]
         return {step.broker for move in moves for step in move if isinstance(step, steps.PowerOff)}
 
+    def killed(held: tuple[str, ...], *so_far: steps.Step) -> set[str]:
+        drawing = Drawing(target.names, ("all",), {"kill": 1.0}, held)
+        moves = [draw_moves(Random(seed), world, so_far, drawing) for seed in range(40)]
+        return {str(s.broker) for move in moves for s in move if isinstance(s, steps.Kill)}
+
     performer.do(steps.Produce(("m1",)))
     until(world, lambda: "m1" in world.clients.acked)
-    assert drawn((CONTROL,)) == {"A", "B", "C"}
+    assert drawn((CONTROL,)) == killed((CONTROL,)) == {"B", "C"}  # A is the controller
     performer.do(steps.Kill("C", "discarded"))
-    performer.do(steps.Kill("B", "discarded"))
-    until(world, lambda: set(_state(world).isr) == {A})
-    assert drawn((CONTROL,)) == set()
-    assert drawn(()) == {"A"}
-    failed = (steps.PowerOff("B"),)
-    for held, so_far, killed in (
-        ((CONTROL,), failed, ()),
-        ((), failed, ("A",)),
-        ((CONTROL,), (), ("A",)),
-    ):
-        drawing = Drawing(target.names, ("all",), {"kill": 1.0}, held)
-        move = draw_moves(Random(0), world, so_far, drawing)
-        assert tuple(s.broker for s in move if isinstance(s, steps.Kill)) == killed
+    until(world, lambda: _leads(world, B))
+    assert drawn((CONTROL,)) == {"B"}  # A has m1, and is in the ISR
+    performer.do(steps.Cut("A", "B", "replication", both=True))
+    until(world, lambda: set(_state(world).isr) == {B})
+    assert drawn((CONTROL,)) == killed((CONTROL,), steps.PowerOff("C")) == set()
+    assert killed((CONTROL,)) == {"B"}
+    assert drawn(()) == killed((), steps.PowerOff("C")) == {"A", "B"}
