@@ -60,7 +60,7 @@ def why_not(scenario: Scenario, system: str) -> str | None:
     if not is_simulated(scenario):
         return (
             f"The simulation cannot play {scenario.name}: it has no clients that are driven, no"
-            " messages of clients and controllers, no clocks and no toxics."
+            " messages of clients and of KRaft's controllers, no clocks and no toxics."
         )
     return None
 

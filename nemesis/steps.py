@@ -15,7 +15,10 @@ from neaptide.clusters.hosts.toxiproxy import Toxic
 
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
-Api = Literal["fetch", "offset_for_leader_epoch", "any"]  # of what replicas ask each other
+# Of what replicas ask each other, any of it, and of what a controller sends to brokers.
+Api = Literal[
+    "fetch", "offset_for_leader_epoch", "any", "leader_and_isr", "stop_replica", "update_metadata"
+]
 Purpose = Literal["client", "replication", "coordination"]
 Acks = Literal["0", "1", "all"]
 

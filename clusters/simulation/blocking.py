@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def is_blocked(world: World, link: Link, entry: Entry) -> bool:
     if world.paused and link.target in world.paused:
         return True
-    if link.channel == CONTROL and link.target not in world.brokers:
-        return True  # tried again until that broker answers, or is given up
+    if link.channel == CONTROL and (link.target not in world.brokers or link in world.unanswered):
+        return True  # tried again until that broker answers, or is given up; one at a time
     if world.blocked_links and link in world.blocked_links:
         return True
     if world.cuts and link.source != link.target and any(c.covers(link) for c in world.cuts):
@@ -28,13 +28,16 @@ def is_blocked(world: World, link: Link, entry: Entry) -> bool:
 
 
 def _is_held(world: World, link: Link, entry: Entry) -> bool:
+    """What is held already is not counted again."""
     for hold in world.holds.values():
         if hold.drops or not is_matched(world, hold, link, entry.body):
             continue
-        count = world.hold_counts.get(hold.name, 0)
-        if hold.times is not None and count >= hold.times:
+        if hold.times is not None and world.held_by.get(entry.sequence) == hold.name:
+            return True
+        if not _counts(world, hold):
             continue
-        world.hold_counts[hold.name] = count + 1
+        if hold.times is not None:
+            world.held_by = {**world.held_by, entry.sequence: hold.name}
         world.ever_held |= {hold.name}
         if world.recorder is not None:
             world.recorder.blocked(world, entry)
@@ -42,9 +45,16 @@ def _is_held(world: World, link: Link, entry: Entry) -> bool:
     return False
 
 
+def _counts(world: World, hold: Hold) -> bool:
+    """Whether a rule takes one more message."""
+    count = world.hold_counts.get(hold.name, 0)
+    world.hold_counts[hold.name] = count + 1
+    return hold.times is None or count < hold.times
+
+
 def is_dropped(world: World, link: Link, entry: Entry) -> bool:
     for hold in world.holds.values():
-        if hold.drops and is_matched(world, hold, link, entry.body):
+        if hold.drops and is_matched(world, hold, link, entry.body) and _counts(world, hold):
             return True
     noise = world.spec.noise
     return (
@@ -69,6 +79,8 @@ def is_matched(world: World, hold: Hold, link: Link, body: object) -> bool:
 def _facts(world: World, link: Link, body: object) -> Mapping[str, int | None]:
     """What conditions may ask of a message; an answer is of the round of its request."""
     facts = facts_of(body, world.partition)
+    if link.channel != FETCH:
+        return facts
     is_request = hasattr(body, "request")
     position = world.positions.get(link.source if is_request else link.target)
     if position is not None:

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any, Final
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.simulation import fetching, producing
+from neaptide.clusters.simulation import controlling, fetching, producing
 from neaptide.clusters.simulation.ending import die
-from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE, Entry
+from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE
 from neaptide.clusters.simulation.parts import TimerDue
 
 if TYPE_CHECKING:
     from neaptide.clusters.simulation.world import World
 
 
-def carry_out(world: World, broker_id: int, done: tuple[Effect, ...]) -> Error | None:
-    """Returns the error with which a controller was refused, if so."""
-    refusal: Error | None = None
+def carry_out(world: World, broker_id: int, done: tuple[Effect, ...]) -> tuple[Error, ...]:
+    """Returns what controllers' requests are answered with, in their order."""
+    answers: tuple[Error, ...] = ()
     for effect in done:
         if isinstance(effect, effects.Halt):
             die(world, broker_id)
-            return refusal
+            return answers
         handler = _EFFECTS.get(type(effect))
         if handler is not None:
             handler(world, broker_id, effect)
         elif isinstance(effect, effects.RespondControl):
-            refusal = None if effect.error is Error.NONE else effect.error
+            answers = (*answers, effect.error)
         elif not isinstance(effect, effects.Note | effects.RespondCreateTopics):
             end_offset = world.own_disk(broker_id).carry_out(effect)
             if end_offset is not None and isinstance(effect, effects.TruncateLog):
                 world.tell(broker_id, events.LogTruncated(effect.partition, end_offset))
-    return refusal
+    return answers
 
 
 def _read_producers(world: World, broker_id: int, effect: effects.ReadProducers) -> None:
@@ -77,17 +77,7 @@ def _send_control(world: World, broker_id: int, effect: effects.SendControl) -> 
 
 
 def _stop_sending(world: World, broker_id: int, effect: effects.StopSendingControl) -> None:
-    def is_stopped(entry: Entry) -> bool:
-        link = entry.link
-        return (
-            link is not None
-            and link.source == broker_id
-            and link.channel == CONTROL
-            and not isinstance(entry.body, events.ControlResponded)
-            and (effect.brokers is None or link.target in effect.brokers)
-        )
-
-    world.remove(is_stopped)
+    controlling.stop_sending(world, broker_id, effect.brokers)
 
 
 _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {

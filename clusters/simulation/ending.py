@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.simulation import fetching, producing
+from neaptide.clusters.simulation import controlling, fetching, producing
 from neaptide.clusters.simulation.network import CONTROL, Entry
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def die(world: World, broker_id: int) -> None:
         if broker_id in (asked.broker, asked.leader):
             fetching.fail_request(world, number)
     gone = world.remove(lambda entry: _dies_with(entry, broker_id))
+    controlling.forget_answers(world, broker_id)
     if world.recorder is not None:
         for entry in gone:
             world.recorder.dropped(world, entry)

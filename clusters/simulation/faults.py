@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from neaptide.clusters.broker.replication.step import shut_down
-from neaptide.clusters.simulation import fetching, producing, sessions
+from neaptide.clusters.simulation import controlling, fetching, producing, sessions
 from neaptide.clusters.simulation.blocking import is_matched
 from neaptide.clusters.simulation.effect_handlers import carry_out
 from neaptide.clusters.simulation.ending import die
-from neaptide.clusters.simulation.network import CLIENTS, FETCH, SERVICE, Cut, Entry, Hold
+from neaptide.clusters.simulation.network import (
+    CLIENTS,
+    CONTROL,
+    CONTROL_ANSWERS,
+    FETCH,
+    SERVICE,
+    Cut,
+    Entry,
+    Hold,
+)
 from neaptide.clusters.simulation.world import World, start_broker
 
 __all__ = [
@@ -163,6 +172,8 @@ def slow(
 def hold(world: World, rule: Hold) -> None:
     """From now on; what is on its way already is held too when it arrives."""
     world.holds[rule.name] = rule
+    world.hold_counts.pop(rule.name, None)
+    world.held_by = {n: name for n, name in world.held_by.items() if name != rule.name}
 
 
 def release(world: World, name: str) -> None:
@@ -172,7 +183,7 @@ def release(world: World, name: str) -> None:
 
 
 def discard(world: World, name: str) -> int:
-    """What was held is thrown away: its connections break."""
+    """What was held is thrown away: its connections break. A controller sends it again."""
     rule = world.holds.pop(name)
     held = [
         entry
@@ -181,6 +192,10 @@ def discard(world: World, name: str) -> int:
     ]
     for entry in held:
         assert entry.link is not None
-        fetching.break_connection(world, entry.link, entry)
+        if entry.link.channel not in (CONTROL, CONTROL_ANSWERS):
+            fetching.break_connection(world, entry.link, entry)
+        else:
+            world.waiting.remove(entry)
+            controlling.lose(world, entry)
     world.unblock()
     return len(held)

@@ -2,6 +2,7 @@
 
 A link is (from, to, channel); messages on one link never overtake each other. A channel has the
 purpose by which schedules name it: fetches and the controller's requests are both "replication".
+Rules name what replicas ask each other, and what a controller sends to brokers.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ CLIENT: Final = -2  # producer and consumer
 
 FETCH: Final = "fetch"
 CONTROL: Final = "control"
+CONTROL_ANSWERS: Final = "control answers"  # where a rule is about them; others arrive at once
 COORDINATION: Final = "coordination"
 CLIENTS: Final = "client"
 PURPOSES: Final = {
     FETCH: "replication",
     CONTROL: "replication",
+    CONTROL_ANSWERS: "replication",
     COORDINATION: "coordination",
     CLIENTS: "client",
 }
+REPLICATION: Final = (FETCH, CONTROL, CONTROL_ANSWERS)
 
 Facts = Mapping[str, int | None]
 
@@ -63,11 +67,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Lets no such message pass; what is behind it on its link waits too."""
+    """Lets no such message pass; what is behind it on its link waits too.
+
+    `api`: one of `APIS`, or "any": of what replicas ask each other, never of a controller.
+    """
 
     name: str
     message: Literal["request", "response"]
-    api: Literal["fetch", "offset_for_leader_epoch", "any"]
+    api: str
     source: int
     target: int
     where: Callable[[Facts], bool] | None = None
@@ -77,10 +84,21 @@ class Hold:
 
     def matches(self, link: Link, body: object) -> bool:
         """Whether it is such a message; `where` is asked by whoever knows its numbers."""
-        if link.source != self.source or link.target != self.target or link.channel != FETCH:
+        if link.source != self.source or link.target != self.target:
             return False
-        kind = _KINDS.get(type(body))
-        return kind is not None and kind[0] == self.message and self.api in (kind[1], "any")
+        if link.channel == FETCH:
+            kind = _KINDS.get(type(body))
+            return kind is not None and kind[0] == self.message and self.api in (kind[1], "any")
+        return (self.message, self.api) == kind_of_control(body)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAnswered:
+    """A broker's answer to its controller. Until it arrives, no other request is sent there."""
+
+    api: str
+    request: Entry
+    answer: events.ControlResponded
 
 
 _KINDS: Final[Mapping[type, tuple[str, str]]] = {
@@ -91,6 +109,20 @@ _KINDS: Final[Mapping[type, tuple[str, str]]] = {
     events.ListOffsetsRequested: ("request", "list_offsets"),
     events.ListOffsetsResponded: ("response", "list_offsets"),
 }
+CONTROL_APIS: Final[Mapping[type, str]] = {
+    events.LeaderAndIsrRequested: "leader_and_isr",
+    events.StopReplicaRequested: "stop_replica",
+    events.UpdateMetadataRequested: "update_metadata",
+}
+APIS: Final = ("fetch", "offset_for_leader_epoch", *CONTROL_APIS.values())
+
+
+def kind_of_control(body: object) -> tuple[str, str] | None:
+    """Whether it is a controller's request or the answer to one, and of which API."""
+    if isinstance(body, ControlAnswered):
+        return "response", body.api
+    api = CONTROL_APIS.get(type(body))
+    return None if api is None else ("request", api)
 
 
 def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
@@ -113,6 +145,9 @@ def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
             for asked_epoch in epochs:
                 if asked_epoch.partition == partition:
                     return {"leader_epoch": asked_epoch.leader_epoch}
+        case events.LeaderAndIsrRequested(partitions=states):
+            epochs_of = {one.partition: one.state.leader_epoch for one in states}
+            return {"leader_epoch": epochs_of.get(partition)}
     return {}
 
 

@@ -18,16 +18,25 @@ from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS
 from neaptide.clusters.broker.replication.interface import coordination_service, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.step import begin, step
-from neaptide.clusters.simulation import blocking, fetching, producing, retaining, sessions
+from neaptide.clusters.simulation import (
+    blocking,
+    controlling,
+    fetching,
+    producing,
+    retaining,
+    sessions,
+)
 from neaptide.clusters.simulation.clients import Clients
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.effect_handlers import carry_out
 from neaptide.clusters.simulation.network import (
     CLIENTS,
     CONTROL,
+    CONTROL_ANSWERS,
     COORDINATION,
     FETCH,
     SERVICE,
+    ControlAnswered,
     Cut,
     Entry,
     Hold,
@@ -49,11 +58,6 @@ from neaptide.clusters.simulation.service import Service, Told
 
 ALL_TIME: Final = 1 << 62
 _OF_THE_DISK: Final = (events.LogTruncated, events.ProducersRead, events.CommittedOffsetsRead)
-CONTROL_REQUESTS: Final = (
-    events.LeaderAndIsrRequested,
-    events.StopReplicaRequested,
-    events.UpdateMetadataRequested,
-)
 
 
 class World:
@@ -69,6 +73,7 @@ class World:
         "ever_held",
         "expired",
         "fenced",
+        "held_by",
         "hold_counts",
         "holds",
         "marks_gone_back",
@@ -93,6 +98,7 @@ class World:
         "started_us",
         "steps",
         "timers",
+        "unanswered",
         "waiting",
         "watch",
     )
@@ -118,12 +124,14 @@ class World:
         self.cuts: frozenset[Cut] = frozenset()
         self.holds: dict[str, Hold] = {}
         self.hold_counts: dict[str, int] = {}
+        self.held_by: dict[int, str] = {}  # messages, by rules that take so many only
         self.ever_held: frozenset[str] = frozenset()
         self.silent_since: dict[int, int] = {}  # brokers that the service does not hear
         self.expired: frozenset[int] = frozenset()  # … whose session is over; they do not know
         self.refused: frozenset[int] = frozenset()  # controllers that were told of a later one
         self.obeyed: frozenset[int] = frozenset()  # controllers that were not
         self.fenced: frozenset[int] = frozenset()  # followers whose last answer said so
+        self.unanswered: dict[Link, Entry] = {}  # controllers' requests, where a rule is about it
         self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
         self.positions: dict[int, FetchPosition] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
@@ -199,7 +207,10 @@ class World:
             return False
         self.now_us = max(self.now_us, entry.due_us)
         if (self.holds or self.spec.noise) and blocking.is_dropped(self, link, entry):
-            fetching.break_connection(self, link, entry)
+            if link.channel in (CONTROL, CONTROL_ANSWERS):
+                controlling.lose(self, entry)
+            else:
+                fetching.break_connection(self, link, entry)
             return False
         self._deliver(entry, link)
         return True
@@ -236,6 +247,8 @@ class World:
                     return False
                 self.now_us = max(self.now_us, entry.due_us)
                 sessions.end_session(self, broker)
+            case controlling.ControlRetry() | controlling.ControlUnanswered():
+                return controlling.take(self, body, entry.due_us)
             case _:
                 self.now_us = max(self.now_us, entry.due_us)
                 return producing.take(self, body)
@@ -295,6 +308,8 @@ class World:
             self._serve(link.source, body)
         elif link.channel == CLIENTS:
             producing.deliver(self, link, body)
+        elif isinstance(body, ControlAnswered):
+            controlling.take_answer(self, body)
         elif link.target in self.brokers:
             if link.channel == COORDINATION and link.target in self.expired:
                 if body != coordination_service.SessionExpired():
@@ -305,7 +320,9 @@ class World:
                 if number is not None:
                     del self.asked[number]
                 fetching.note_answer(self, link.target, body)
-            self._tell_message(link, body)
+            requests = controlling.answered_by(self, entry, link)
+            for request, error in zip(requests, self.tell(link.target, body), strict=False):
+                controlling.answer(self, request, error)
 
     def deliver_now(self, entry: Entry) -> None:
         """A message that arrives whatever blocks its link."""
@@ -313,29 +330,19 @@ class World:
         if entry.link.target not in self.paused:
             self._deliver(entry, entry.link)
 
-    def _tell_message(self, link: Link, body: object) -> None:
-        refusal = self.tell(link.target, body)
-        if refusal is None and link.channel == CONTROL and isinstance(body, CONTROL_REQUESTS):
-            self.obeyed |= {link.source}
-        if refusal is not None and link.channel == CONTROL:
-            epoch = getattr(body, "controller_epoch", 0)
-            answer = events.ControlResponded(link.target, epoch, refusal)
-            self.send(link.target, link.source, CONTROL, answer)
-            self.refused |= {link.source}
-
-    def tell(self, broker_id: int, event: object) -> Error | None:
-        """One event for the core. Returns the error with which it refused a controller, if so."""
+    def tell(self, broker_id: int, event: object) -> tuple[Error, ...]:
+        """One event for the core. Returns what it answers to controllers, in their order."""
         if broker_id in self.shared_brokers:
             self.shared_brokers.discard(broker_id)
             self.brokers[broker_id] = self.brokers[broker_id].copy()
         self.steps += 1
         effects = step(self.brokers[broker_id], event, self.now_ms(broker_id))
-        refusal = carry_out(self, broker_id, effects)
+        answers = carry_out(self, broker_id, effects)
         has_halted = broker_id not in self.brokers
         if self.watch is not None and not has_halted and not isinstance(event, _OF_THE_DISK):
             # What the disk says is over with the step that asked for it.
             self.watch.told(self, broker_id, event, effects)
-        return refusal
+        return answers
 
     def now_ms(self, broker_id: int) -> int:
         clock = self.spec.clocks.get(broker_id)
@@ -389,6 +396,7 @@ _SHARED: Final = (
     "ever_held",
     "expired",
     "fenced",
+    "held_by",
     "marks_gone_back",
     "now_us",
     "partition",
@@ -399,6 +407,7 @@ _SHARED: Final = (
     "sequence",
     "spec",
     "steps",
+    "unanswered",
 )
 
 

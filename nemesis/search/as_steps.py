@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import chain, combinations, islice
 from typing import Final
 
+from neaptide.clusters.simulation.network import CONTROL, FETCH
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
@@ -45,8 +46,9 @@ def as_schedule(
 def _placed(done: Schedule, target: Target, ready: World) -> Iterator[Placed]:
     """A hold of each message that passes, from the step on in which it does."""
     world = ready.copy()
+    channels = (FETCH, CONTROL) if "control" in target.faults else (FETCH,)
     for place, step in enumerate(done):
-        trace = Trace(world.partition)
+        trace = Trace(world.partition, channels=channels)
         world.recorder = trace
         try:
             play_moves(world, target.names, (step,))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.simulation.asking import leaders_told, newest_leader
+from neaptide.clusters.simulation.network import CONTROL_APIS
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.explore import play_moves
@@ -105,8 +106,9 @@ def document_of(
     before = _Marks.of(world)
     for step in schedule:
         before = _Marks.of(world, before.doubtful | _doubtful(world, before))
+        released = _released_controller(world, step)
         play_moves(world, target.names, (step,))
-        lines += ["", "[[step]]", *_step_lines(target, world, step, before)]
+        lines += ["", "[[step]]", *_step_lines(target, world, step, before, released)]
     lines += ["", "[expect]"]
     for outcome in dict.fromkeys(expect.values()):
         systems = [system for system, one in expect.items() if one == outcome]
@@ -153,7 +155,15 @@ def _clients_lines(target: Target) -> Iterator[str]:
         yield f"max_in_flight = {options.max_in_flight}"
 
 
-def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) -> Iterator[str]:
+def _released_controller(world: World, step: steps.Step) -> int | None:
+    """Whose order goes on to its broker in this step."""
+    rule = world.holds.get(step.rule) if isinstance(step, steps.Release) else None
+    return rule.source if rule is not None and rule.api in CONTROL_APIS.values() else None
+
+
+def _step_lines(
+    target: Target, world: World, step: steps.Step, before: _Marks, released: int | None
+) -> Iterator[str]:
     verb = _VERBS.get(type(step), type(step).__name__.lower())
     if not isinstance(step, steps.Await):
         said = _to_the_leader(target, step, before)
@@ -163,6 +173,8 @@ def _step_lines(target: Target, world: World, step: steps.Step, before: _Marks) 
     conditions = list(_conditions(target, world, before))
     if getattr(step, "group", None) is not None and WorldObserved(world).commits_level():
         conditions.append("commits_level")
+    if released is not None:
+        conditions += _obeyed(target, world, before, released)
     yield f"until = {_quoted(' and '.join(conditions))}"
     if isinstance(step, steps.Await):
         waits_s = 3 * world.spec.settings.replica_lag_time_max_ms // 1_000
@@ -259,6 +271,21 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     there += [f"fenced({names[number]})" for number in fenced]
     there += [_answered(value) for value in new]
     yield f"({' and '.join(here)} or {' and '.join(there)})"
+
+
+def _obeyed(target: Target, world: World, before: _Marks, controller: int) -> list[str]:
+    """What an order did to logs, where it came to a process that it was not for.
+
+    Where brokers know which process is meant (KIP-380), they refuse it.
+    """
+    names = {number: name for name, number in target.names.items()}
+    observed = WorldObserved(world)
+    ends = {number: observed.log_end_offset_on_disk(number) or 0 for number in before.log_ends}
+    cut = [n for n, end in ends.items() if n in world.brokers and end < before.log_ends[n]]
+    if not cut:
+        return []
+    done = " and ".join(f"log_end_offset({names[number]}) == {ends[number]}" for number in cut)
+    return [f"({done} or refused({names[controller]}))"]
 
 
 def _answered(record: str) -> str:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
+from neaptide.clusters.simulation.network import CONTROL_APIS, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search import commits
@@ -30,7 +31,7 @@ from neaptide.nemesis.search.invariants import (
     allowed_to_break,
 )
 from neaptide.nemesis.search.judge import Judged, judge
-from neaptide.nemesis.search.moves import FAULTS, HOLD_PROBABILITY, Drawing, draw_moves
+from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest, sessions_end
@@ -43,7 +44,7 @@ DRAWN_OF_SHELF: Final = 3
 LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
-_ALWAYS: Final = ("kill", COMMITS)  # faults that no episode leaves out
+_ALWAYS: Final = ("kill", COMMITS, "control")  # faults that no episode leaves out
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
 
 
@@ -129,8 +130,8 @@ def _swarm(rng: Random, target: Target) -> Drawing:
     for fault in faults:
         for move, weight in FAULTS[fault].items():
             weights[move] = weights.get(move, 0.0) + weight
-    hold = HOLD_PROBABILITY if "hold" in faults else 0.0
-    return Drawing(target.names, target.acks, weights, hold)
+    held = tuple(HELD[fault] for fault in faults if fault in HELD)
+    return Drawing(target.names, target.acks, weights, held)
 
 
 def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> None:
@@ -251,14 +252,15 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 def danger(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
     records (or commits) is; two less where two logs hold different records at one offset, one less
-    where one that lives holds what its leader lacks, and where a follower does not know of its
-    epoch."""
+    where one that lives holds what its leader lacks, where a follower does not know of its epoch,
+    and where an order of a controller that sees nothing is held."""
     state = world.service.states.get(world.partition)
     logs = {broker_id: _contents(world, broker_id) for broker_id in world.spec.brokers}
     contradicts = any(len(set(values)) > 1 for values in _by_offset(logs.values()).values())
     if state is None:
         return len(logs) + 1 - contradicts
     nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
+    nearer += _is_on_its_way(world)
     of_commits = commits.copies(world)
     if not world.clients.acked:
         return len(logs) + 1 - nearer
@@ -286,6 +288,14 @@ def _is_stale(world: World, state: LeaderAndIsr) -> bool:
     return False
 
 
+def _is_on_its_way(world: World) -> bool:
+    """Whether what a controller sent is held, and it cannot know what became of its receiver."""
+    return any(
+        rule.api in CONTROL_APIS.values() and rule.source in world.silent_since
+        for rule in world.holds.values()
+    )
+
+
 def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
     held: dict[int, list[object]] = {}
     for log in logs:
@@ -306,12 +316,17 @@ def abstract(world: World) -> Hashable:
         (state.leader, state.isr) if state else None,
         min(end, 3),
         min(len(world.clients.sends) - len(world.clients.acked), 2),
-        frozenset((h.source, h.target, h.message, h.topic) for h in world.holds.values()),
+        frozenset(_rule(hold) for hold in world.holds.values()),
         world.cuts,
         world.paused,
         world.service.controller,
         commits.abstract(world),
     )
+
+
+def _rule(hold: Hold) -> Hashable:
+    rule = (hold.source, hold.target, hold.message, hold.topic)
+    return (*rule, hold.api) if hold.api in CONTROL_APIS.values() else rule
 
 
 def _replica(world: World, broker_id: int, end: int) -> Hashable:

@@ -1,8 +1,9 @@
 """What a search may do next to a world: the verbs of schedules, drawn by chance.
 
 A hold is aimed: the step that is to come is tried on a copy of the world, and one of the messages
-that passed between brokers is chosen to be held when it comes. So every move is a step that a
-scenario file can say, on any system. Which faults may be drawn, and how often, is a table.
+that passed between brokers is chosen to be held when it comes: one of replicas (`hold`), or one of
+the controller (`control`). So every move is a step that a scenario file can say, on any system.
+Which faults may be drawn, and how often, is a table.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
@@ -19,7 +20,14 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.clients import GroupOperation
-from neaptide.clusters.simulation.network import FETCH, Entry, Link, facts_of
+from neaptide.clusters.simulation.network import (
+    CONTROL,
+    CONTROL_APIS,
+    FETCH,
+    Entry,
+    Link,
+    facts_of,
+)
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
@@ -36,6 +44,9 @@ _PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
     events.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
     events.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
 }
+_CONTROL: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
+    kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +56,11 @@ class Drawing:
     names: Mapping[str, int]  # of brokers
     acks: tuple[str, ...]
     weights: Mapping[str, float]
-    hold_probability: float
+    held: tuple[str, ...]  # the channels of which messages are held
+
+    @property
+    def hold_probability(self) -> float:
+        return HOLD_PROBABILITY if self.held else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +75,28 @@ class Passed:
 
 
 class Trace:
-    """A recorder that keeps what passed between brokers."""
+    """A recorder that keeps what passed between brokers, on some of the channels."""
 
-    def __init__(self, partition: TopicPartition, topic: str | None = None) -> None:
+    def __init__(
+        self,
+        partition: TopicPartition,
+        topic: str | None = None,
+        channels: tuple[str, ...] = (FETCH,),
+    ) -> None:
         """`topic`: as a rule names it, where it is not the world's own."""
         self.passed: list[Passed] = []
+        self._channels = channels
         self._partition = partition
         self._topic = topic
 
     def event(self, world: World, entry: Entry) -> None:
-        kind = _PER_MESSAGE.get(type(entry.body))
-        if kind is not None and entry.link is not None and entry.link.channel == FETCH:
+        link = entry.link
+        if link is None or link.channel not in self._channels or link.source == link.target:
+            return
+        kind = (_PER_MESSAGE if link.channel == FETCH else _CONTROL).get(type(entry.body))
+        if kind is not None:
             numbers = facts_of(entry.body, self._partition)
-            self.passed.append(Passed(entry.link, kind[0], kind[1], numbers, self._topic))
+            self.passed.append(Passed(link, kind[0], kind[1], numbers, self._topic))
 
     def asked(self, world: World, entry: Entry) -> None: ...
     def answered(self, world: World, entry: Entry) -> None: ...
@@ -124,7 +148,8 @@ def _aim(
     # A commit writes to one topic alone: the numbers of the other do not change.
     is_commit = isinstance(step, steps.Consume)
     topic = OFFSETS_TOPIC if is_commit else None
-    trace = Trace(TopicPartition(OFFSETS_TOPIC, 0) if is_commit else world.partition, topic)
+    partition = TopicPartition(OFFSETS_TOPIC, 0) if is_commit else world.partition
+    trace = Trace(partition, topic, drawing.held)
     trial.recorder = trace
     is_watched, trial.watch = trial.watch is not None, None
     try:
@@ -138,7 +163,7 @@ def _aim(
         return None  # the step itself will show it
     if not trace.passed:
         return None
-    chosen = rng.choice(trace.passed)
+    chosen = _choose(rng, trace.passed)
     names = {number: name for name, number in drawing.names.items()}
     source, destination = names[chosen.link.source], names[chosen.link.target]
     count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
@@ -154,6 +179,15 @@ def _aim(
     )
 
 
+def _choose(rng: Random, passed: list[Passed]) -> Passed:
+    """A controller sends little: where it sends something, that is half of what is chosen."""
+    of_control = [one for one in passed if one.link.channel == CONTROL]
+    of_replicas = [one for one in passed if one.link.channel == FETCH]
+    if of_control and of_replicas:
+        return rng.choice(of_control if rng.random() < 0.5 else of_replicas)
+    return rng.choice(passed)
+
+
 def conditions_of(chosen: Passed) -> list[str]:
     """Of a hold: of all such messages from now on, or only from this one's numbers on."""
     conditions = [""]
@@ -165,6 +199,8 @@ def conditions_of(chosen: Passed) -> list[str]:
     fetch_offset = chosen.numbers.get("fetch_offset")
     if chosen.message == "request" and fetch_offset:
         conditions.append(f"fetch_offset >= {fetch_offset}")
+    if chosen.link.channel == CONTROL and chosen.numbers.get("leader_epoch") is not None:
+        conditions.append(f"leader_epoch >= {chosen.numbers['leader_epoch']}")
     return conditions
 
 
@@ -205,6 +241,8 @@ def _kill(
     """Half of the time the leader: what its death decides is what replication is about."""
     state = world.service.states.get(world.partition)
     live = _brokers(drawing, world, lambda number: number in world.brokers)
+    after_power_off = any(isinstance(step, steps.PowerOff) for step in so_far)
+    live = _spared(live, world, drawing, last_copies=after_power_off)
     if not live:
         return None
     leading = [name for name in live if state and drawing.names[name] == state.leader]
@@ -216,12 +254,34 @@ def _power_off(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
     live = _brokers(drawing, world, lambda number: number in world.brokers)
+    live = _spared(live, world, drawing, last_copies=True)
     done = sum(isinstance(step, steps.PowerOff) for step in so_far)
     if not live or done >= POWER_OFFS_MAX:
         return None
     known = sorted(name for name, at in world.clients.acked.items() if at is not None)
     survives = rng.choice([None, *known])
     return steps.PowerOff(rng.choice(live), survives)
+
+
+def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: bool) -> list[str]:
+    """Beside `control` no power failure takes the last copy, nor does a kill after one: what is
+    lost is to be the controller's doing. The controller lives: which broker is the next one is a
+    race between real brokers."""
+    if CONTROL not in drawing.held:
+        return live
+    others = [name for name in live if drawing.names[name] != world.service.controller]
+    if not last_copies:
+        return others
+    return [name for name in others if _is_safe_without(world, drawing.names[name])]
+
+
+def _is_safe_without(world: World, broker_id: int) -> bool:
+    """Whether another member of the ISR lives and has all that was acknowledged."""
+    state = world.service.states.get(world.partition)
+    acked = set(world.clients.acked)
+    others = () if state is None else set(state.isr) & set(world.brokers) - {broker_id}
+    logs = (world.disks[other].logs.get(world.partition) for other in others)
+    return any(log is not None and acked <= {value for _, _, value in log.values()} for log in logs)
 
 
 def _stop(
@@ -272,6 +332,15 @@ def _zombie(
     if len(known) < 2:
         return None
     return steps.Cut(rng.choice(known), COORDINATION, "coordination", both=True)
+
+
+def _blind(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """The controller does not learn who dies or comes back; what it sent is still on its way."""
+    seen = world.service.controller
+    active = _brokers(drawing, world, lambda n: n == seen and n not in world.silent_since)
+    return steps.Cut(active[0], COORDINATION, "coordination", both=True) if active else None
 
 
 def _heal(
@@ -330,6 +399,7 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "resume": _resume,
     "cut": _cut,
     "zombie": _zombie,
+    "blind": _blind,
     "heal": _heal,
     "release": _release,
     "wait": _wait,
@@ -346,8 +416,10 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "zombie": {"zombie": 1.0, "heal": 0.3},
     "stale": {"produce_to_stale": 1.0},
     "hold": {"release": 0.5},
+    "control": {"blind": 1.0, "release": 1.0},
     "wait": {"wait": 0.3},
     "consume": {"consume": 1.0},
     COMMITS: {"commit": 2.0},
 }
+HELD: Final[Mapping[str, str]] = {"hold": FETCH, "control": CONTROL}  # of which channel
 HOLD_PROBABILITY: Final = 0.5

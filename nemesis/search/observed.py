@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from neaptide.clusters.simulation.blocking import is_matched
-from neaptide.clusters.simulation.network import FETCH
+from neaptide.clusters.simulation.network import REPLICATION
 from neaptide.clusters.simulation.parts import FetchPosition
 from neaptide.clusters.simulation.world import World
 
@@ -134,7 +134,9 @@ class WorldObserved:
         world = self._world
         return any(
             link is not None
-            and (link.source, link.target, link.channel) == (source, destination, FETCH)
+            and (link.source, link.target) == (source, destination)
+            and link.channel in REPLICATION
+            and destination in world.brokers  # else its connection is broken, and nothing on it
             and any(is_matched(world, rule, link, body) for rule in world.holds.values())
             for _, _, link, body in world.waiting
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, get_args
 
 from neaptide.clusters.simulation import committing, faults, producing
 from neaptide.clusters.simulation.clients import RECORD_BYTES
@@ -137,7 +137,7 @@ class Performer:
             Hold(
                 step.name,
                 step.message,
-                cast(steps.Api, step.api),
+                step.api,
                 self.brokers[step.source],
                 self.brokers[step.destination],
                 where_of(step.where),
@@ -206,7 +206,7 @@ class Performer:
 
 
 def can_do(step: steps.Step) -> bool:
-    """Whether a world can: the messages that it may hold are those of replicas."""
+    """Whether a world can: it may hold messages of replicas, and of a controller to brokers."""
     if isinstance(step, steps.Hold | steps.Drop):
         return step.purpose == "replication" and step.api in get_args(steps.Api)
     return type(step) in _VERBS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from neaptide.clusters.simulation.network import CONTROL_APIS
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.shrink import Schedule
 from neaptide.nemesis.search.targets import NAMES
@@ -18,7 +19,8 @@ def _word(step: steps.Step) -> str:
             to = f" to {step.to}" if step.to else ""
             return f"produce {' '.join(records)} acks={acks}{to}"
         case steps.Hold():
-            return f"hold {step.message} {step.source}→{step.destination}"
+            what = step.api if step.api in CONTROL_APIS.values() else step.message
+            return f"hold {what} {step.source}→{step.destination}"
         case steps.Release():
             return "release"
         case steps.Cut():
