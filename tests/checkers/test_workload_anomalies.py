@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,17 @@ END = {"final_reads": (reached(9),)}
 
 
 def story(*ops: Op, **run: Any) -> Story:
-    return Story(ops, run=run or END)
+    return Story(in_one_moment(ops), run=run or END)
+
+
+def in_one_moment(ops: Sequence[Op]) -> tuple[Op, ...]:
+    """A commit right behind a reset is its own: it begins with it, and ends before it."""
+    return tuple(
+        replace(op, at=(10 * (n - 1), 10 * (n - 1) + 4))
+        if (ops[n - 1].f, op.f, op.at) == ("reset", "commit", None)
+        else op
+        for n, op in enumerate(ops)
+    )
 
 
 def row(f: str, *, process: int = 1, phase: str = "main", **fields: Any) -> Op:
@@ -289,6 +300,13 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
         story(*AT_MOST, *SENT, *done_both(), *sets(2, 1, "info"), process(1), commit(2), AB),
         set(), "valid",
     ),
+    "a-reset-that-nobody-acknowledged-may-be-done-later": (
+        story(
+            *AT_MOST, *SENT, commit(1), process(0), *sets(1, 0, "info"), commit(2), process(1),
+            process(1), AB,
+        ),
+        set(), "valid",
+    ),
     "a-reset-that-surely-failed-explains-nothing": (
         story(*AT_MOST, *SENT, *done_both(), *sets(2, 1, "fail"), process(1), commit(2), AB),
         {"processed-twice"}, "anomalous",
@@ -360,6 +378,13 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
             *AT_LEAST, *SENT3, *sets(0, 2), *sets(0, 1, "info")[1:], process(2), commit(3), ABC
         ),
         set(), "valid",
+    ),
+    "a-reset-back-that-was-not-done-claims-from-where-the-group-was": (
+        story(*NEITHER, *SENT3, *sets(2, 0, "info"), process(2), commit(3), ABC), set(), "valid",
+    ),
+    "who-begins-elsewhere-claims-from-its-first-record": (
+        story(*NEITHER, *SENT3, process(0), process(2), commit(3), ABC),
+        {"skipped-by-commit"}, "valid",
     ),
     "who-begins-elsewhere-claims-from-its-first-record-before-a-reset": (
         story(
@@ -513,8 +538,8 @@ def reset_group(chance: random.Random) -> Story:
         ops += chance.choice((done, (alone,), (alone,)))
     ends = len(ops) * 10
     timed = [
-        replace(op, at=(10 * n, 10 * n + chance.choice((5, 5, 15, 25))))
-        if op.f in ("commit", "committed", "reset") else op
+        replace(op, at=(10 * n, 10 * n + chance.choice((5, 15, 25))))
+        if op.f in ("commit", "committed", "reset") and chance.random() < 0.5 else op
         for n, op in enumerate(ops)
     ]  # fmt: skip
     return story(*timed, final_at(ABC, ends + 100))
