@@ -227,7 +227,9 @@ def test_a_send_that_is_still_under_way_between_two_others_may_end_as_unknown() 
         # Where nobody knows whether it was reset nothing is compared, until the next one.
         ([[commit(10)], [reset(8, type="info")], [commit(9)], [commit(8)]], []),
         ([[reset(8, type="info")], [reset(9)], [commit(9)], [commit(8)]], ["commit-regression"]),
-        # A reset [20, 90], and its commit [20, 80]; 10 [5, 30] was asked for before.
+        # A reset [20, 90], and its commit [20, 80], behind 10 [0, 5].
+        ([[At(commit(10), 0, 0, 5), At(reset(8), 1, 20, 90), At(commit(8), 2, 20, 80)]], []),
+        # The same, and 10 [5, 30] was asked for before.
         (
             [
                 [At(reset(8), 1, 20, 90), At(commit(8), 2, 20, 80), At(commit(10), 0, 5, 30)],
