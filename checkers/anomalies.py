@@ -169,8 +169,8 @@ _ALL: Final = (
     ),
     Anomaly(
         "commit-regression",
-        "A group's committed position went back without a seek, was lost after it had been "
-        "acknowledged, or lies beyond the end of the log.",
+        "A group's committed position went back without a seek or a reset, was lost after it had "
+        "been acknowledged, or lies beyond the end of the log.",
         "duplicated",  # the group reads again what it has read
         by_time=True,
     ),
@@ -264,23 +264,25 @@ _ALL: Final = (
     Anomaly(
         "unprocessed",
         "A group that promises at least once has committed a position behind a record that no "
-        "member has processed.",
+        "member has processed, and no reset passed over it.",
         "skipped",
     ),
     Anomaly(
         "processed-twice",
-        "A group that promises at most once has processed a record twice.",
+        "A group that promises at most once has processed a record twice, without a reset back "
+        "over it.",
         "duplicated",
     ),
     Anomaly(
         "processed-again",
-        "A record was processed more than once, by a group that promises at least once.",
+        "A record was processed more than once, by a group that promises at least once, without a "
+        "reset back over it.",
         None,
         counts=False,
     ),
     Anomaly(
         "skipped-by-commit",
-        "A record was passed over, by a group that promises at most once.",
+        "A record was passed over without a reset, by a group that promises at most once.",
         None,
         counts=False,
     ),

@@ -25,6 +25,8 @@ from neaptide.nemesis.drawn.schedule import (
 from neaptide.workloads.catalog import COMPACTION, TRANSACTIONS, Workload, find_workload
 from neaptide.workloads.libraries.table import DEFAULT, LIBRARIES
 from neaptide.workloads.raw_connection import CoordinatorKind
+from neaptide.workloads.resets import KINDS
+from neaptide.workloads.roles.groups import NO_RESETS, RESET
 from neaptide.workloads.roles.role import transactional_id
 from neaptide.workloads.roles.table import find_role
 
@@ -274,6 +276,7 @@ def check_load(asked: RandomRun) -> RandomRun:
     for what in sorted(workload.needs):
         _check_served(workload.name, what, asked.system)
     _check_protocol(asked)
+    _check_resets(asked.options)
     _check_library(asked, workload)
     if workload.idempotence and asked.acks != "all":
         raise UsageError(f"The workload {workload.name} needs --acks all, not {asked.acks}.")
@@ -307,6 +310,20 @@ def _check_protocol(asked: RandomRun) -> None:
     if parse_release(str(asked.system.release)).version < _KIP_848_SINCE:
         raise UsageError(
             f"--option protocol=consumer needs Apache Kafka 4.0 or later, not {asked.system}."
+        )
+
+
+def _check_resets(options: Mapping[str, Any]) -> None:
+    """A kind of reset, and members that reset, go together."""
+    churn, kind = str(options.get("churn", "none")), str(options.get("resets", NO_RESETS))
+    if RESET in churn.split("+") and kind == NO_RESETS:
+        raise UsageError(
+            f"--option churn={churn} needs a kind of reset, as --option resets={KINDS[0]}."
+        )
+    if RESET not in churn.split("+") and kind != NO_RESETS:
+        with_reset = RESET if churn == "none" else f"{churn}+{RESET}"
+        raise UsageError(
+            f"--option resets={kind} needs members that reset: --option churn={with_reset}."
         )
 
 

@@ -41,7 +41,8 @@ _OPERATIONS: Final = (
         "What was done: `send`, `poll`, `seek`, `commit`, `committed`, `nemesis`, `leader`, or a"
         " word of a workload. `commit`: a group's position was committed. `committed`: the"
         " position was asked for. Of both, `offset` is the position (null: the group has none),"
-        " and `key` is the group (null: the process alone).",
+        " and `key` is the group (null: the process alone). `reset`: the position of the group"
+        " `key` was reset on purpose, to `offset`.",
         False,
     ),
     Column(
@@ -62,7 +63,7 @@ _OPERATIONS: Final = (
         pa.string(),
         "Of a send: the record's value, unique in the run. Of `nemesis`: the step as JSON,"
         ' `{"kill": {"broker": "C"}}`. Of `leader`: what the coordination service reported,'
-        ' `{"leader": 1, "isr": [0, 1]}`.',
+        ' `{"leader": 1, "isr": [0, 1]}`. Of `reset`: the position before, null if there was none.',
     ),
     Column("acks", _text, 'Of a send: "0", "1" or "all".'),
     Column(

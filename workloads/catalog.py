@@ -15,7 +15,8 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from neaptide.clusters.errors import UsageError
-from neaptide.workloads.roles.groups import COMMITS, RESETS
+from neaptide.workloads.resets import KINDS
+from neaptide.workloads.roles.groups import BEGINNINGS, CHURNS, COMMITS, NO_RESETS
 
 TRANSACTIONS, MEMBERSHIP, COMPACTION = "transactions", "membership of groups", "compaction"
 
@@ -124,9 +125,7 @@ def _stream_said(options: Mapping[str, Any]) -> Mapping[str, str]:
 def _group_said(options: Mapping[str, Any]) -> Mapping[str, str]:
     return {
         "delivery": COMMITS[options["commit"]].delivery,
-        "auto.offset.reset": "earliest"
-        if options["reset"] in ("earliest", "beginning")
-        else "other",
+        "auto.offset.reset": "earliest" if options["reset"] == "earliest" else "other",
     }
 
 
@@ -138,10 +137,20 @@ _GROUP_OPTIONS: Final = {
     ),
     "protocol": Option("classic", "`consumer` is KIP-848's, of 4.0", ("classic", "consumer")),
     "work_ms": Option(20, "what it takes to process what a poll returned of a partition"),
-    "reset": Option("earliest", "where a group without a position begins", RESETS),
+    "reset": Option(
+        "earliest", "where a group without a position begins: `auto.offset.reset`", BEGINNINGS
+    ),
+    "resets": Option(
+        NO_RESETS,
+        "how a member that joins again by `churn=reset` resets what it is assigned, as"
+        " `kafka-consumer-groups --reset-offsets` does (KIP-122)",
+        (NO_RESETS, *KINDS),
+    ),
 }
-_CHURNS: Final = ("none", "leave", "stall", "leave+stall")
-_CHURN_MEANING: Final = "what members do: leave and join again, or stop to poll for a while"
+_CHURN_MEANING: Final = (
+    "what members do: leave and join again, stop to poll for a while, or leave, join again and"
+    " reset their positions"
+)
 
 _ALL: Final = (
     Workload(
@@ -222,7 +231,7 @@ _ALL: Final = (
         "groups",
         "members of a group process what they are assigned and commit how far they came",
         (Clients("producer", "producers"), Clients("member", "consumers")),
-        {**_GROUP_OPTIONS, "churn": Option("none", _CHURN_MEANING, _CHURNS)},
+        {**_GROUP_OPTIONS, "churn": Option("none", _CHURN_MEANING, CHURNS)},
         frozenset({MEMBERSHIP}),
         broker_settings=_OF_GROUPS,
         group="g",
@@ -232,7 +241,7 @@ _ALL: Final = (
         "rebalance",
         "the same with members that leave and stall: nobody owns what another one owns",
         (Clients("producer", "producers"), Clients("member", "consumers")),
-        {**_GROUP_OPTIONS, "churn": Option("leave+stall", _CHURN_MEANING, _CHURNS)},
+        {**_GROUP_OPTIONS, "churn": Option("leave+stall", _CHURN_MEANING, CHURNS)},
         frozenset({MEMBERSHIP}),
         broker_settings=_OF_GROUPS,
         group="g",

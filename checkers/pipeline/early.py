@@ -243,14 +243,24 @@ def _sent(seen: _Seen, row: Row) -> list[Found]:
 def _committed(seen: _Seen, rows: Sequence[Row]) -> list[Found]:
     """Each position is compared with those that were acknowledged before it was asked for."""
     reported: list[Found] = []
-    asked = [row for row in rows if row["f"] == "seek" or _is_position(row)]
-    for row in sorted(asked, key=lambda row: (_ended(row), row["operation"])):
+    asked = [row for row in rows if row["f"] in ("seek", "reset") or _is_position(row)]
+    for row in sorted(asked, key=lambda row: (_counts_from(row), row["operation"])):
         of_partition = ("groups", row["topic"], row["partition"])
         groups = seen.place(*of_partition) or {}
         if row["f"] == "seek":
             seen.drop(*of_partition)
             continue
         group = row["key"] if row["key"] is not None else f"process {row['process']}"
+        of_reset = ("reset", row["topic"], row["partition"], group)
+        if row["f"] == "reset":
+            if row["type"] != "fail":
+                groups.pop(group, None)
+                seen.put(groups, *of_partition)
+                seen.put([row["invoked_ns"], row["type"] == "ok"], *of_reset)
+            continue
+        reset_ns, is_sure = seen.place(*of_reset) or [-1, True]
+        if not is_sure or row["invoked_ns"] < reset_ns:
+            continue  # of no order with the reset
         steps = groups.get(group, [])  # [when, highest so far], both rising
         offset = -1 if row["offset"] is None else row["offset"]
         highest = max((step[1] for step in steps if step[0] < row["invoked_ns"]), default=-1)
@@ -266,6 +276,11 @@ def _committed(seen: _Seen, rows: Sequence[Row]) -> list[Found]:
 def _is_position(row: Row) -> bool:
     asked = row["f"] == "committed" or (row["f"] == "commit" and row["offset"] is not None)
     return bool(asked and row["type"] == "ok")
+
+
+def _counts_from(row: Row) -> int:
+    """A reset starts anew where it begins, which is where its own commit does."""
+    return int(row["invoked_ns"]) if row["f"] == "reset" else _ended(row)
 
 
 def _ended(row: Row) -> int:

@@ -88,6 +88,15 @@ def committed(offset: int | None, *, group: str = "g", process: int = 1) -> Op:
     return commit(offset, f="committed", group=group, process=process)
 
 
+def reset(
+    offset: int, before: int | None = None, *, type: str = "ok", group: str = "g", process: int = 1
+) -> Op:
+    """Of a group's position: to where, and from where."""
+    was = None if before is None else str(before)
+    row = {"topic": "t", "partition": 0, "offset": offset, "value": was, "key": group}
+    return Op("reset", process, type, (row,))
+
+
 def nemesis(step: str) -> Op:
     return Op("nemesis", -1, "info", ({"value": step},))
 

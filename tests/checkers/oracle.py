@@ -385,18 +385,22 @@ def commit_regression(history: History) -> Iterator[Told]:
     position of an ok commit or answer of its group that completed before (or at the same time with
     a lower number) and after the last seek of the part by that group, or by a process that answers
     for that group in the part. Or: a commit lies beyond the end of a complete log.
+
+    A reset of the group's position that began before is like a seek, and what was invoked before it
+    does not count. After one that was not acknowledged nothing counts, until the next or a seek.
     """
+    placed = [row for row in history.positions if row.get("topic") is not None]
     answers = sorted(
-        (row for row in history.positions if row["type"] == "ok" and row.get("topic") is not None),
-        key=lambda row: (row["completed_ns"], row["operation"], row["row"]),
+        (row for row in placed if row["type"] == "ok" or _is_reset(row)),
+        key=lambda row: (_counts_from(row), row["operation"], row["row"]),
     )
     processes = {
         (row["process"], row.get("key"), row["topic"], row["partition"])
         for row in answers
-        if row["f"] != "seek"
+        if row["f"] not in ("seek", "reset")
     }
     for row in answers:
-        if row["f"] == "seek":
+        if row["f"] in ("seek", "reset"):
             continue
         part = row["topic"], row["partition"]
         highest = _highest_before(row, answers, processes)
@@ -412,19 +416,31 @@ def _highest_before(
     answers: Iterable[Mapping[str, Any]],
     processes: set[tuple[int, str | None, str, int]],
 ) -> int:
-    highest, group = -1, row.get("key")
+    highest, group, since_ns, is_known = -1, row.get("key"), -1, True
     for other in answers:
-        if (other["completed_ns"], other["operation"]) >= (row["invoked_ns"], row["operation"]):
+        if (_counts_from(other), other["operation"]) >= (row["invoked_ns"], row["operation"]):
             continue
         if (other["topic"], other["partition"]) != (row["topic"], row["partition"]):
             continue
         if other["f"] == "seek":
             place = row["topic"], row["partition"]
             if other.get("key") == group or (other["process"], group, *place) in processes:
-                highest = -1
-        elif other.get("key") == group and other.get("offset") is not None:
+                highest, is_known = -1, True
+        elif other.get("key") != group or other.get("offset") is None:
+            continue
+        elif other["f"] == "reset":
+            highest, since_ns, is_known = -1, other["invoked_ns"], other["type"] == "ok"
+        elif other["invoked_ns"] >= since_ns:
             highest = max(highest, other["offset"])
-    return highest
+    return highest if is_known else -1
+
+
+def _is_reset(row: Mapping[str, Any]) -> bool:
+    return row["f"] == "reset" and row["type"] != "fail"
+
+
+def _counts_from(row: Mapping[str, Any]) -> int:
+    return int(row["invoked_ns" if row["f"] == "reset" else "completed_ns"])
 
 
 def holes(history: History) -> Iterator[Told]:

@@ -246,7 +246,7 @@ def of_rows(
         logs,
         _leaders(every),
         replicas,
-        [row for row in every if row["f"] in ("commit", "committed", "seek")],
+        [row for row in every if row["f"] in ("commit", "committed", "seek", "reset")],
         run.converged is None or run.converged.level,
         reading=reading,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from tests.checkers.histories import Story, operation_rows
@@ -156,36 +157,72 @@ def streams(history: History, part: Part, rows: Rows) -> Iterator[Found]:
 
 
 def processing(history: History, part: Part, rows: Rows) -> Iterator[Found]:
-    """A record that is known to be in the log and was processed more than once, or never although
-    the group has an acknowledged position behind it and did not begin behind it."""
+    """A record that is known to be in the log and was processed more often than once and once for
+    each reset back over it; or never, although the group claims to have come past it."""
     delivery = _setting(rows, "delivery")
     if delivery is None:
         return
     for group in {row["key"] for row in _of(rows, "process", "commit", "committed")}:
         mine = [row for row in rows if row.get("key") == group]
-        yield from _processing_of(
-            history, part, mine, delivery, _setting(rows, "auto.offset.reset")
-        )
+        claimed = list(_claimed(mine, _setting(rows, "auto.offset.reset")))
+        done = _of(mine, "process")
+        for offset, values in history.known.get(part, {}).items():
+            times = [row for row in done if row["offset"] == offset]
+            if _is_unexplained(times, mine):
+                name = "processed-twice" if delivery == "at-most-once" else "processed-again"
+                yield name, offset, min(values)
+            elif not times and any(offset in offsets for offsets in claimed):
+                name = "unprocessed" if delivery == "at-least-once" else "skipped-by-commit"
+                yield name, offset, min(values)
 
 
-def _processing_of(
-    history: History, part: Part, rows: Rows, delivery: str, reset: str | None
-) -> Iterator[Found]:
-    times = Counter(row["offset"] for row in _of(rows, "process"))
-    positions = [
-        row["offset"] for row in _of(rows, "commit", "committed")
-        if row["type"] == "ok" and row["offset"] is not None
-    ]  # fmt: skip
-    first = 0 if reset == "earliest" else min(times, default=None)
-    for offset, values in history.known.get(part, {}).items():
-        if times[offset] > 1:
-            name = "processed-twice" if delivery == "at-most-once" else "processed-again"
-            yield name, offset, min(values)
-        elif (
-            not times[offset] and first is not None and first <= offset < max(positions, default=0)
-        ):
-            name = "unprocessed" if delivery == "at-least-once" else "skipped-by-commit"
-            yield name, offset, min(values)
+def _resets(rows: Rows) -> list[Row]:
+    """All that may have been done, in the order in which they began."""
+    resets = [row for row in rows if row["f"] == "reset" and row["type"] != "fail"]
+    return sorted(resets, key=lambda row: (row["invoked_ns"], row["operation"]))
+
+
+def _before(reset: Row) -> int:
+    return -1 if reset.get("value") is None else int(reset["value"])
+
+
+def _claimed(rows: Rows, reset_to: str | None) -> Iterator[range]:
+    """Between two resets the group goes from where the first one led to the highest position that
+    it is known to have had: all there it has processed. (It began at 0, or where the first record
+    is that it processed. Who does not know whether a reset was done claims what is behind both of
+    its ends, and behind what was claimed if it was not done.)"""
+    resets = _resets(rows)
+    borders = [-1, *(reset["invoked_ns"] for reset in resets), float("inf")]
+    begun: int | None = None
+    for number, (since, until) in enumerate(pairwise(borders)):
+        here = [row for row in rows if since <= row["invoked_ns"] < until]
+        done = [row["offset"] for row in _of(here, "process")]
+        positions = [
+            row["offset"] for row in _of(here, "commit", "committed")
+            if row["type"] == "ok" and row["offset"] is not None
+        ]  # fmt: skip
+        if number == 0:
+            begun = 0 if reset_to == "earliest" else min(done, default=None)
+        elif resets[number - 1]["type"] == "ok":
+            begun = resets[number - 1]["offset"]
+        else:
+            reset = resets[number - 1]
+            begun = max(reset["offset"], _before(reset), -1 if begun is None else begun)
+        if begun is not None:
+            yield range(begun, max(positions, default=begun))
+
+
+def _is_unexplained(times: Rows, rows: Rows) -> bool:
+    in_time = sorted(times, key=lambda row: (row["invoked_ns"], row["operation"]))
+    for nth, row in enumerate(in_time, 1):
+        back = [
+            reset for reset in _resets(rows)
+            if reset["invoked_ns"] <= row["invoked_ns"] and reset["offset"] <= row["offset"]
+            and (reset["type"] != "ok" or row["offset"] < _before(reset))
+        ]  # fmt: skip
+        if nth > 1 + len(back):
+            return True
+    return False
 
 
 def owners(history: History, part: Part, rows: Rows) -> Iterator[Found]:

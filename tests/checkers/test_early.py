@@ -20,6 +20,7 @@ from tests.checkers.histories import (
     final,
     operation_rows,
     poll,
+    reset,
     seek,
     send,
     told,
@@ -218,6 +219,24 @@ def test_a_send_that_is_still_under_way_between_two_others_may_end_as_unknown() 
         ([[commit(10)], [commit(8, group="h")]], []),
         ([[commit(10)], [seek(), commit(8)]], []),
         ([[commit(10), seek(process=7)], [commit(8)]], []),
+        ([[commit(10), reset(8), commit(8)]], []),
+        ([[commit(10), reset(8)], [commit(8)]], []),
+        ([[commit(10)], [reset(8)], [commit(8)], [commit(7)]], ["commit-regression"]),
+        ([[commit(10)], [reset(8, group="h")], [commit(8)]], ["commit-regression"]),
+        ([[commit(10)], [reset(8, type="fail")], [commit(8)]], ["commit-regression"]),
+        # Where nobody knows whether it was reset nothing is compared, until the next one.
+        ([[commit(10)], [reset(8, type="info")], [commit(9)], [commit(8)]], []),
+        ([[reset(8, type="info")], [reset(9)], [commit(9)], [commit(8)]], ["commit-regression"]),
+        # A reset [20, 90], and its commit [20, 80], behind 10 [0, 5].
+        ([[At(commit(10), 0, 0, 5), At(reset(8), 1, 20, 90), At(commit(8), 2, 20, 80)]], []),
+        # The same, and 10 [5, 30] was asked for before.
+        (
+            [
+                [At(reset(8), 1, 20, 90), At(commit(8), 2, 20, 80), At(commit(10), 0, 5, 30)],
+                [At(commit(9), 3, 100, 110)],
+            ],
+            [],
+        ),
         ([[unsure(commit(10))], [commit(8)]], []),
         ([[commit(10)], [unsure(commit(8))]], []),
         # 10 [2, 10], 12 [5, 20], 8 [15, 25]: only the first was acknowledged before the last began.

@@ -21,6 +21,7 @@ from tests.checkers.histories import (
     held,
     poll,
     reached,
+    reset,
     run_of,
     seek,
     send,
@@ -183,6 +184,19 @@ STORIES: dict[str, tuple[Story, Found]] = {
     ),
     "a-commit-of-another-group": (story(commit(10), commit(8, group="other")), SILENT),
     "a-commit-after-a-seek": (story(commit(10), seek(), commit(8)), SILENT),
+    "a-commit-after-a-reset": (story(commit(10), reset(8), commit(8)), SILENT),
+    "a-commit-after-a-reset-of-another-group": (
+        story(commit(10), reset(8, group="other"), commit(8)), {("commit-regression", 8, None)},
+    ),
+    "a-commit-after-a-reset-that-failed": (
+        story(commit(10), reset(8, type="fail"), commit(8)), {("commit-regression", 8, None)},
+    ),
+    "a-commit-below-the-one-of-the-reset": (
+        story(commit(10), reset(8), commit(8), commit(7)), {("commit-regression", 7, None)},
+    ),
+    "nobody-knows-whether-it-was-reset": (
+        story(commit(10), reset(8, type="info"), commit(9), commit(8)), SILENT,
+    ),
     "a-commit-that-failed-before": (story(replace(commit(10), type="fail"), commit(8)), SILENT),
     "a-commit-beyond-the-end": (
         story(send("a", 0), commit(5), final((0, "a")), run={"final_reads": (reached(1),)}),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,18 @@ import pytest
 
 from tests.checkers import oracle_workloads
 from tests.checkers.conftest import Judge
-from tests.checkers.histories import Op, Story, commit, final, poll, reached, send, txn
+from tests.checkers.histories import (
+    Op,
+    Story,
+    commit,
+    committed,
+    final,
+    poll,
+    reached,
+    reset,
+    send,
+    txn,
+)
 from tests.checkers.reading import Judged
 
 pytestmark = pytest.mark.spark
@@ -23,7 +35,17 @@ END = {"final_reads": (reached(9),)}
 
 
 def story(*ops: Op, **run: Any) -> Story:
-    return Story(ops, run=run or END)
+    return Story(in_one_moment(ops), run=run or END)
+
+
+def in_one_moment(ops: Sequence[Op]) -> tuple[Op, ...]:
+    """A commit right behind a reset is its own: it begins with it, and ends before it."""
+    return tuple(
+        replace(op, at=(10 * (n - 1), 10 * (n - 1) + 4))
+        if (ops[n - 1].f, op.f, op.at) == ("reset", "commit", None)
+        else op
+        for n, op in enumerate(ops)
+    )
 
 
 def row(f: str, *, process: int = 1, phase: str = "main", **fields: Any) -> Op:
@@ -59,6 +81,11 @@ def owner(f: str, by: int) -> Op:
     return row(f, key="g", process=by)
 
 
+def sets(before: int | None, to: int, type: str = "ok") -> tuple[Op, ...]:
+    """As a member resets the position of its group: it asks for it, resets, and commits."""
+    return committed(before), reset(to, before, type=type), replace(commit(to), type=type)
+
+
 TIMEOUT = setting("transaction.timeout.ms", "0")
 AT_LEAST = (setting("delivery", "at-least-once"), setting("auto.offset.reset", "earliest"))
 AT_MOST = (setting("delivery", "at-most-once"), setting("auto.offset.reset", "earliest"))
@@ -68,6 +95,8 @@ TWO_PAID = (PAID, txn(("send", 2, "7/c"), ("send", 3, "-7/d"), process=2))
 ALL_PAID = final((0, "5/a"), (1, "-5/b"), (2, "7/c"), (3, "-7/d"))
 SENT = (send("a", 0), send("b", 1))
 AB = final((0, "a"), (1, "b"))
+SENT3 = (*SENT, send("c", 2))
+ABC = final((0, "a"), (1, "b"), (2, "c"))
 OUTPUT = setting("each.input", "in")
 
 
@@ -80,6 +109,19 @@ def outputs(*sources: int) -> tuple[Op, Op]:
     keys = [f"in-0@{n}" for n in sources]
     sent = txn(*(("send", n, f"o{n}") for n in range(len(sources))))
     return keyed(sent, *keys), keyed(final(*((n, f"o{n}") for n in range(len(sources)))), *keys)
+
+
+def done_both(position: int = 2) -> tuple[Op, ...]:
+    """Committed either way, so that it is fine at least once and at most once."""
+    return commit(position), process(0), process(1), commit(position)
+
+
+def of_another(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    return tuple(replace(op, rows=tuple({**row, "key": "other"} for row in op.rows)) for op in ops)
+
+
+def final_at(op: Op, invoked_ns: int) -> Op:
+    return replace(op, at=(invoked_ns, invoked_ns + 5))
 
 
 # name -> (history, names of the anomalies found, verdict)
@@ -221,6 +263,168 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
         story(*AT_LEAST, *SENT, process(0), process(1), process(1, 2), commit(2), AB),
         {"processed-again"}, "valid",
     ),
+    # --- groups that reset their positions
+    "a-record-is-processed-again-behind-a-reset-back-over-it": (
+        story(*AT_MOST, *SENT, *done_both(), *sets(2, 1), process(1), commit(2), AB),
+        set(), "valid",
+    ),
+    "and-a-third-time": (
+        story(*AT_MOST, *SENT, *done_both(), *sets(2, 1), process(1), process(1), commit(2), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "and-the-record-before-it-too": (
+        story(*AT_MOST, *SENT, *done_both(), *sets(2, 1), process(0), process(1), commit(2), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "a-record-is-processed-again-before-the-reset": (
+        story(*AT_MOST, *SENT, *done_both(), process(1), *sets(2, 1), commit(2), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "a-record-is-processed-again-that-the-position-was-not-behind": (
+        story(*AT_MOST, *SENT, *done_both(1), *sets(1, 0), process(0), process(1), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "at-least-once-a-record-is-processed-again-behind-a-reset": (
+        story(*AT_LEAST, *SENT, *done_both(), *sets(2, 0), process(0), process(1), AB),
+        set(), "valid",
+    ),
+    "at-least-once-a-record-is-processed-again-that-was-not-reset": (
+        story(*AT_LEAST, *SENT, *done_both(), *sets(2, 1), process(0), process(1), AB),
+        {"processed-again"}, "valid",
+    ),
+    "a-reset-to-the-present-position-explains-nothing-again": (
+        story(*AT_MOST, *SENT, *done_both(), *sets(2, 2), process(1), commit(2), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "a-reset-back-that-nobody-acknowledged-may-have-been-done": (
+        story(*AT_MOST, *SENT, *done_both(), *sets(2, 1, "info"), process(1), commit(2), AB),
+        set(), "valid",
+    ),
+    "a-reset-that-nobody-acknowledged-may-be-done-later": (
+        story(
+            *AT_MOST, *SENT, commit(1), process(0), *sets(1, 0, "info"), commit(2), process(1),
+            process(1), AB,
+        ),
+        set(), "valid",
+    ),
+    "a-reset-that-surely-failed-explains-nothing": (
+        story(*AT_MOST, *SENT, *done_both(), *sets(2, 1, "fail"), process(1), commit(2), AB),
+        {"processed-twice"}, "anomalous",
+    ),
+    "a-reset-of-another-group-explains-nothing": (
+        story(
+            *AT_MOST, *SENT, *done_both(), *of_another(sets(2, 1)[1:2]), process(1), commit(2), AB
+        ),
+        {"processed-twice"}, "anomalous",
+    ),
+    "a-reset-forward-passes-over-a-record": (
+        story(*AT_LEAST, *SENT3, process(0), commit(1), *sets(1, 2), process(2), commit(3), ABC),
+        set(), "valid",
+    ),
+    "a-reset-forward-passes-over-less": (
+        story(*AT_LEAST, *SENT3, *sets(None, 1), process(2), commit(3), ABC),
+        {"unprocessed"}, "anomalous",
+    ),
+    "a-record-before-the-reset-was-passed-over": (
+        story(*AT_LEAST, *SENT3, commit(1), *sets(1, 2), process(2), commit(3), ABC),
+        {"unprocessed"}, "anomalous",
+    ),
+    "a-reset-to-the-present-position-passes-over-nothing": (
+        story(*AT_LEAST, *SENT3, process(0), commit(1), *sets(1, 1), process(2), commit(3), ABC),
+        {"unprocessed"}, "anomalous",
+    ),
+    "what-the-group-had-come-past-when-it-was-reset-is-claimed": (
+        story(*AT_LEAST, *SENT3, process(0), *sets(2, 2), process(2), commit(3), ABC),
+        {"unprocessed"}, "anomalous",  # only the answer before the reset says so
+    ),
+    "what-was-passed-over-is-passed-again-behind-a-reset-back": (
+        story(
+            *AT_LEAST, *SENT3, process(0), commit(1), *sets(1, 3), *sets(3, 1), process(2),
+            commit(3), ABC,
+        ),
+        {"unprocessed"}, "anomalous",
+    ),
+    "at-most-once-a-reset-forward-passes-over-a-record": (
+        story(*AT_MOST, *SENT3, commit(1), process(0), *sets(1, 2), commit(3), process(2), ABC),
+        set(), "valid",
+    ),
+    "at-most-once-a-record-is-passed-over-that-was-not-reset": (
+        story(*AT_MOST, *SENT3, commit(1), process(0), *sets(1, 2), commit(3), ABC),
+        {"skipped-by-commit"}, "valid",
+    ),
+    "a-reset-forward-that-nobody-acknowledged-may-have-been-done": (
+        story(
+            *AT_LEAST, *SENT3, process(0), commit(1), *sets(1, 2, "info"), process(2), commit(3),
+            ABC,
+        ),
+        set(), "valid",
+    ),
+    "or-not-and-what-is-behind-both-ends-is-claimed": (
+        story(
+            *AT_LEAST, *SENT3, process(0), commit(1), *sets(1, 2, "info"), process(1), commit(3),
+            ABC,
+        ),
+        {"unprocessed"}, "anomalous",
+    ),
+    "a-reset-back-that-nobody-acknowledged-claims-what-was-claimed-before": (
+        story(
+            *AT_LEAST, *SENT3, process(0), commit(1), *sets(1, 0, "info"), process(2), commit(3),
+            ABC,
+        ),
+        {"unprocessed"}, "anomalous",
+    ),
+    "a-reset-that-was-not-done-after-one-that-was-claims-no-more": (
+        story(
+            *AT_LEAST, *SENT3, *sets(0, 2), *sets(0, 1, "info")[1:], process(2), commit(3), ABC
+        ),
+        set(), "valid",
+    ),
+    "a-reset-back-that-was-not-done-claims-from-where-the-group-was": (
+        story(*NEITHER, *SENT3, *sets(2, 0, "info"), process(2), commit(3), ABC), set(), "valid",
+    ),
+    "who-begins-elsewhere-claims-from-its-first-record": (
+        story(*NEITHER, *SENT3, process(0), process(2), commit(3), ABC),
+        {"skipped-by-commit"}, "valid",
+    ),
+    "who-begins-elsewhere-claims-from-its-first-record-before-a-reset": (
+        story(
+            *NEITHER, *SENT3, process(2), commit(3), *sets(3, 0), process(0), commit(1), ABC
+        ),
+        set(), "valid",
+    ),
+    # --- committed positions around resets
+    "a-reset-leads-back": (
+        story(*AT_LEAST, *SENT, *done_both(), *sets(2, 0), committed(0), AB), set(), "valid",
+    ),
+    "behind-a-reset-the-position-goes-back": (
+        story(*AT_LEAST, *SENT, *done_both(), *sets(2, 1), committed(0), AB),
+        {"commit-regression"}, "anomalous",
+    ),
+    "before-a-reset-the-position-had-gone-back": (
+        story(*AT_LEAST, *SENT, *done_both(), *sets(1, 1), committed(1), AB),
+        {"commit-regression"}, "anomalous",
+    ),
+    "an-older-commit-is-acknowledged-behind-the-reset": (
+        story(
+            *AT_LEAST, *SENT, process(0), process(1), replace(commit(2), at=(80, 125)),
+            *(replace(op, at=(100 + n, 110 + n)) for n, op in enumerate(sets(1, 0)[1:])),
+            replace(committed(0), at=(130, 140)), final_at(AB, 150),
+        ),
+        set(), "valid",
+    ),
+    "behind-a-reset-that-nobody-acknowledged-the-position-is-anywhere": (
+        story(
+            *AT_LEAST, *SENT, *done_both(), *sets(2, 0, "info"), commit(1), committed(0), AB
+        ),
+        set(), "valid",
+    ),
+    "until-the-next-reset": (
+        story(
+            *AT_LEAST, *SENT, *done_both(), *sets(2, 0, "info"), *sets(0, 1), committed(0),
+            AB,
+        ),
+        {"commit-regression"}, "anomalous",
+    ),
     "two-members-own-a-partition": (
         story(*SENT, owner("assigned", 1), owner("assigned", 2), owner("revoked", 1), AB),
         {"owned-twice"}, "anomalous",
@@ -274,7 +478,7 @@ def test_the_oracle_finds_the_same(verdicts: dict[str, Judged], name: str) -> No
 
 # --- histories that nobody thought of ------------------------------------------------------------
 
-GENERATED = 120
+GENERATED = 150
 
 
 def transfers(chance: random.Random) -> Story:
@@ -321,6 +525,26 @@ def group(chance: random.Random) -> Story:
     return story(*ops, AB)
 
 
+def reset_group(chance: random.Random) -> Story:
+    """Members that process, commit and reset as it comes, some at one moment."""
+    ops: list[Op] = [*chance.choice((AT_LEAST, AT_MOST, NEITHER)), *SENT3]
+    for _ in range(chance.randint(3, 10)):
+        before = chance.choice((None, 0, 1, 2, 3))
+        kind = chance.choice(("ok", "ok", "info", "invoke", "fail"))
+        done = sets(before, chance.randint(0, 3), kind)[chance.randint(0, 1) :]
+        alone = chance.choice(
+            (process(chance.randint(0, 2)), commit(chance.randint(0, 3)), committed(before))
+        )
+        ops += chance.choice((done, (alone,), (alone,)))
+    ends = len(ops) * 10
+    timed = [
+        replace(op, at=(10 * n, 10 * n + chance.choice((5, 15, 25))))
+        if op.f in ("commit", "committed", "reset") and chance.random() < 0.5 else op
+        for n, op in enumerate(ops)
+    ]  # fmt: skip
+    return story(*timed, final_at(ABC, ends + 100))
+
+
 def of_keys(chance: random.Random) -> Story:
     keys = [chance.choice("jk") for _ in range(4)]
     sent = [
@@ -335,8 +559,8 @@ def of_keys(chance: random.Random) -> Story:
 def test_the_oracle_agrees_with_what_chance_makes(judge: Judge) -> None:
     made = {
         f"{kind.__name__}-{n}": kind(random.Random(f"{kind.__name__}/{n}"))
-        for kind in (transfers, streamed, group, of_keys)
-        for n in range(GENERATED // 4)
+        for kind in (transfers, streamed, group, reset_group, of_keys)
+        for n in range(GENERATED // 5)
     }
     found = judge(made)
     wrong = {}

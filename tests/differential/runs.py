@@ -131,7 +131,7 @@ def _positions(chance: Random, made: Sequence[Row], ends: dict[int, int]) -> Ite
     for n in range(chance.randint(1, 12) if ends else 0):
         at += chance.choice((0, 1, 5, 20))
         key = chance.choice(sorted(ends))
-        f = chance.choice(("commit", "commit", "committed", "seek"))
+        f = chance.choice(("commit", "commit", "committed", "seek", "reset"))
         offset = chance.choice((None, *range(ends[key] + 2)))
         group = chance.choice(("g", "g", "h", None if f == "seek" else "g"))
         yield _extra(

@@ -321,6 +321,35 @@ def _skipped_by_commit(d: _Draft) -> tuple[Planted, ...]:
     return (p.at_offset("skipped-by-commit", p.at + 1),)
 
 
+def _processed_twice_behind_a_reset(d: _Draft) -> tuple[Planted, ...]:
+    """Two records are processed again, and the reset led back over the second one alone."""
+    p, group = d.place, f"group-{d.place.partition}-{d.place.at}"
+    setting = {**p.row("setting", None, "at-most-once"), "key": "delivery"}
+    first, second = (
+        {**p.row("process", offset, None), "key": group} for offset in (p.at, p.at + 1)
+    )
+    reset = {**p.row("reset", p.at + 1, str(p.at + 2)), "key": group}
+    d.before.append(Op(-1, (setting,), "info"))
+    d.polls += [Op(_STRANGERS + p.at, of) for of in ((first, second), (reset,), (second, first))]
+    return (p.at_offset("processed-twice", p.at),)
+
+
+def _skipped_behind_a_reset(d: _Draft) -> tuple[Planted, ...]:
+    """A reset passes over two records, and then the group passes over another one."""
+    p, group = d.place, f"group-{d.place.partition}-{d.place.at}"
+    setting = {**p.row("setting", None, "at-most-once"), "key": "delivery"}
+    ways = (
+        (("process", p.at, None), ("commit", p.at + 1, None)),
+        (("reset", p.at + 3, str(p.at + 1)),),
+        (("process", p.at + 3, None), ("commit", p.at + 5, None)),
+    )
+    d.before.append(Op(-1, (setting,), "info"))
+    for way in ways:
+        rows = tuple({**p.row(*one), "key": group} for one in way)
+        d.polls.append(Op(_STRANGERS + p.at, rows))
+    return (p.at_offset("skipped-by-commit", p.at + 4),)
+
+
 def _owned_twice(d: _Draft) -> tuple[Planted, ...]:
     p = d.place
 
@@ -360,6 +389,8 @@ PLANTS: Final[Mapping[str, Callable[[_Draft], tuple[Planted, ...]]]] = {
     "torn-transaction": _torn_transaction,
     "processed-twice": _processed_twice,
     "skipped-by-commit": _skipped_by_commit,
+    "processed-twice-behind-a-reset": _processed_twice_behind_a_reset,
+    "skipped-behind-a-reset": _skipped_behind_a_reset,
     "owned-twice": _owned_twice,
 }
 UNSEEN: Final = "unseen"

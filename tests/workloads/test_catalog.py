@@ -48,6 +48,12 @@ def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
         (asked("append", client="java"), "--partitions 1"),
         (asked("append", OLD, client="java", partitions=1), "needs Apache Kafka 0.11 or later"),
         (asked("groups", client="aiokafka"), "it has no groups here"),
+        (asked("groups", options={"churn": "reset"}), "needs a kind of reset, as --option resets="),
+        (
+            asked("groups", options={"resets": "shift-by"}),
+            "resets=shift-by needs members that reset: --option churn=reset",
+        ),
+        (asked("rebalance", options={"resets": "to-latest"}), "churn=leave.stall.reset"),
         (asked("groups", options={"protocol": "consumer"}), "needs Apache Kafka 4.0 or later"),
         (
             asked("groups", NEW, client="kafka-python", options={"protocol": "consumer"}),
@@ -65,6 +71,8 @@ def test_what_does_not_go_together_is_refused_in_one_sentence(run: RandomRun, sa
     [
         ({"keys": "5"}, "has no option 'keys'"),
         ({"commit": "never"}, "must be one of auto, sync"),
+        ({"reset": "beginning"}, "must be one of earliest, latest, error"),
+        ({"resets": "earliest"}, "must be one of none, to-earliest, to-latest, to-current"),
     ],
 )
 def test_a_wrong_option_is_refused(given: dict[str, str], says: str) -> None:

@@ -207,12 +207,15 @@ class ConfluentConsumer:
 
     def starts_since(
         self, places: Collection[Place], since_ms: int, timeout_s: float
-    ) -> dict[Place, int]:
+    ) -> dict[Place, int | None]:
         with _translated():
             answers = self._consumer.offsets_for_times(
                 [TopicPartition(*place, since_ms) for place in places], timeout=timeout_s
             )
-        return {(a.topic, a.partition): a.offset for a in answers if a.error is None}
+            for answer in answers:
+                if answer.error is not None:
+                    raise KafkaException(answer.error)
+        return {(a.topic, a.partition): a.offset if a.offset >= 0 else None for a in answers}
 
     def close(self) -> None:
         self._consumer.close()

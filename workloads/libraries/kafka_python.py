@@ -196,13 +196,12 @@ class PythonConsumer:
 
     def starts_since(
         self, places: Collection[Place], since_ms: int, timeout_s: float
-    ) -> dict[Place, int]:
+    ) -> dict[Place, int | None]:
         asked = {TopicPartition(*place): since_ms for place in places}
         with _translated():
             found = self._consumer.offsets_for_times(asked, timeout_ms=int(timeout_s * 1e3))
-            ends = self._consumer.end_offsets(list(asked), timeout_ms=int(timeout_s * 1e3))
         return {
-            (p.topic, p.partition): ends[p] if found.get(p) is None else found[p].offset
+            (p.topic, p.partition): None if found.get(p) is None else int(found[p].offset)
             for p in asked
         }
 

@@ -113,8 +113,8 @@ class Consumer(Protocol):
     # Of members of a group:
     def starts_since(
         self, places: Collection[Place], since_ms: int, timeout_s: float
-    ) -> dict[Place, int]:
-        """Offsets of the first records with this timestamp or a later one, or the ends."""
+    ) -> dict[Place, int | None]:
+        """Offsets of the first records with this timestamp or a later one. None: there is none."""
         ...
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None: ...

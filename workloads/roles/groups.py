@@ -3,6 +3,10 @@
 To process a record is to note it where a death cannot take it back (`f` is `process`), so that it
 is known of each record how often that was done, also by members that were killed. What a member is
 assigned, and what is taken from it, are operations too: `assigned`, `revoked`, `lost`.
+
+A member that joins again may reset each partition when it is first assigned it, in one of the ways
+of `workloads.resets`: it asks for the group's position (`committed`), commits the new one
+(`commit`) and goes on there. That is an operation, `reset`, which is noted before it is done.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from neaptide.workloads.libraries.model import LibraryError, Place, Polled, Record
+from neaptide.workloads.resets import Known, Reset, draw, new_position
 from neaptide.workloads.roles.role import POLL_S, Role
 
 SESSION_MS: Final = 6_000
@@ -20,7 +25,7 @@ _INTERVAL_S: Final = 1.0
 _POLL_RECORDS: Final = 200
 _STALL_S: Final = SESSION_MS / 1_000 + 3.0
 _CHURN_S: Final = (3.0, 8.0)
-_ENDS_S: Final = 2.0
+_ASK_S: Final = 2.0
 
 AT_LEAST_ONCE, AT_MOST_ONCE, NEITHER = "at-least-once", "at-most-once", "neither"
 
@@ -51,10 +56,20 @@ COMMITS: Final[Mapping[str, Commits]] = {
     "interval": Commits(interval_s=_INTERVAL_S),
     "before": Commits(before=True),
 }
-# Where a member begins where its group has no position: the library's own kinds, and seeks.
-RESETS: Final = ("earliest", "latest", "error", "beginning", "end", "offset", "timestamp")
-_SEEKS: Final = ("beginning", "end", "offset", "timestamp")
-SEEK_OFFSET: Final = 10
+# Where a member begins where its group has no position (`auto.offset.reset`).
+BEGINNINGS: Final = ("earliest", "latest", "error")
+# What members do: leave and join again, stop to poll, leave and reset what they are assigned then.
+CHURNS: Final = (
+    "none", "leave", "stall", "leave+stall", "reset", "leave+reset", "stall+reset",
+    "leave+stall+reset",
+)  # fmt: skip
+RESET: Final = "reset"
+NO_RESETS: Final = "none"
+_RESETS_MOST: Final = 4  # of one client, so that its group comes to the end
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1e3)
 
 
 class GroupMember(Role):
@@ -66,7 +81,10 @@ class GroupMember(Role):
         self._churns = [name for name in str(options["churn"]).split("+") if name != "none"]
         self._owned: dict[Place, int | None] = {}  # behind the last record that was processed
         self._ends: dict[Place, int] = {}
-        self._since_ms = int(time.time() * 1e3)
+        self._began_ms = _now_ms()
+        self._resets_left = _RESETS_MOST
+        self._reset: Reset | None = None  # of this membership
+        self._was_reset: set[Place] = set()
         while not self.stopping.is_set():
             self._be_member()
 
@@ -77,13 +95,12 @@ class GroupMember(Role):
 
     def _be_member(self) -> None:
         options = self.task.options
-        reset = str(options["reset"])
         self._consumer = self.desk.consumer(
             str(options["group"]),
             auto_commit_ms=500 if self._commits.auto else None,
             assignor=str(options["assignor"]),
             protocol=str(options["protocol"]),
-            reset="earliest" if reset in _SEEKS else reset,
+            reset=str(options["reset"]),
             session_ms=SESSION_MS,
         )
         self._consumer.subscribe(tuple(self.task.topics), self)
@@ -96,13 +113,26 @@ class GroupMember(Role):
                 self._commit(self._positions())
                 committed_at = time.monotonic()
             if self._churns and time.monotonic() > leaves_at:
-                if self.chance.choice(self._churns) == "leave":
+                churn = self.chance.choice(self._churns)
+                if churn != "stall":
                     break
                 self.stopping.wait(_STALL_S)  # it does not poll, and so is no member any more
                 leaves_at = time.monotonic() + self.chance.uniform(*_CHURN_S)
+        else:
+            churn = "none"
         self._consumer.close()
         self._owned.clear()
         self.process = self.desk.new_process()  # who joins again is another member
+        self._reset, self._was_reset = None, set()
+        if churn == RESET:
+            self._draw_reset()
+
+    def _draw_reset(self) -> None:
+        kind = str(self.task.options["resets"])
+        self._reset = draw(kind, self.chance, self._began_ms, _now_ms())
+        self._resets_left -= 1
+        if not self._resets_left:
+            self._churns.remove(RESET)
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -170,32 +200,34 @@ class GroupMember(Role):
         if not self._commits.waits:
             self._commit_async(operation, invoked_ns, offsets)
             return True
-        kind, error = "ok", None
+        error = self._try_commit(offsets)
+        self._record_positions("commit", operation, invoked_ns, offsets, error)
+        return error is None
+
+    def _try_commit(self, offsets: Mapping[Place, int]) -> str | None:
+        """The name of the error: then nobody knows whether it was done."""
         try:
             self._consumer.commit(offsets)
         except LibraryError as failed:
-            kind, error = "info", failed.name
-        self._record_commit(operation, invoked_ns, offsets, kind, error)
-        return kind == "ok"
+            return failed.name
+        return None
 
     def _commit_async(self, operation: int, invoked_ns: int, offsets: Mapping[Place, int]) -> None:
         def done(error: str | None) -> None:
-            self._record_commit(
-                operation, invoked_ns, offsets, "info" if error is not None else "ok", error
-            )
+            self._record_positions("commit", operation, invoked_ns, offsets, error)
 
         try:
             self._consumer.commit_async(offsets, done)
         except LibraryError as failed:
             done(failed.name)
 
-    def _record_commit(
+    def _record_positions(
         self,
+        f: str,
         operation: int,
         invoked_ns: int,
-        offsets: Mapping[Place, int],
-        kind: str,
-        error: str | None,
+        offsets: Mapping[Place, int | None],
+        error: str | None = None,
     ) -> None:
         recorder = self.desk.recorder
         for row, ((topic, partition), offset) in enumerate(offsets.items()):
@@ -203,8 +235,8 @@ class GroupMember(Role):
                 operation=operation,
                 row=row,
                 process=self.process,
-                f="commit",
-                type=kind,
+                f=f,
+                type="ok" if error is None else "info",
                 invoked_ns=invoked_ns,
                 completed_ns=recorder.now_ns(),
                 topic=topic,
@@ -220,7 +252,7 @@ class GroupMember(Role):
         """Who was silent for too long may learn of a generation that is over: then it is not
         known whether it owns what is assigned."""
         kind = "info" if self._was_silent else "ok"
-        starts = self._starts(places)
+        starts = self._reset_positions(places) if kind == "ok" else {}
         for place in places:
             self._record("assigned", place, kind=kind)
             self._owned[place] = None
@@ -250,32 +282,79 @@ class GroupMember(Role):
             self._record("lost", place)
             self._owned.pop(place, None)
 
-    def _starts(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Where it seeks, of partitions of which the group has no position."""
-        reset = str(self.task.options["reset"])
-        if reset not in _SEEKS:
+    # --- resets ----------------------------------------------------------------------------------
+
+    def _reset_positions(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Resets what this membership is assigned for the first time; where that was acknowledged.
+
+        Where it was not, nobody knows the group's position: the library asks for it.
+        """
+        new = [place for place in places if place not in self._was_reset]
+        if self._reset is None or not new:
             return {}
+        self._was_reset.update(new)
         try:
-            known = self._consumer.committed(places, _ENDS_S)
-            new = [place for place in places if known.get(place) is None]
-            ends = {place: self._consumer.ends(place, _ENDS_S) for place in new}
+            known = self._known(self._reset, new)
         except LibraryError:
-            return {}
-        if reset == "timestamp":
-            return self._starts_since(new)
-        chosen = {"beginning": 0, "end": 1}
+            return {}  # nothing was reset
+        wanted = {place: new_position(self._reset, one) for place, one in known.items()}
+        chosen = {place: offset for place, offset in wanted.items() if offset is not None}
+        before = {place: known[place].committed for place in chosen}
+        return chosen if chosen and self._commit_reset(chosen, before) else {}
+
+    def _known(self, reset: Reset, places: Sequence[Place]) -> dict[Place, Known]:
+        """Raises LibraryError."""
+        recorder = self.desk.recorder
+        operation, invoked_ns = recorder.new_operation(), recorder.now_ns()
+        committed = self._consumer.committed(places, _ASK_S)
+        self._record_positions("committed", operation, invoked_ns, committed)
+        ends = {place: self._consumer.ends(place, _ASK_S) for place in places}
+        found: Mapping[Place, int | None] = {}
+        if reset.since_ms is not None:
+            found = self._consumer.starts_since(places, reset.since_ms, _ASK_S)
         return {
-            place: min(SEEK_OFFSET, end) if reset == "offset" else (start, end)[chosen[reset]]
+            place: Known(committed[place], start, end, found.get(place))
             for place, (start, end) in ends.items()
         }
 
-    def _starts_since(self, places: Sequence[Place]) -> dict[Place, int]:
-        """Records that were made since this member was."""
-        try:
-            starts: dict[Place, int] = self._consumer.starts_since(places, self._since_ms, _ENDS_S)
-        except LibraryError:
-            return {}
-        return starts
+    def _commit_reset(
+        self, positions: Mapping[Place, int], before: Mapping[Place, int | None]
+    ) -> bool:
+        """Whether it was acknowledged. Its operations begin where its commit does."""
+        recorder, group = self.desk.recorder, str(self.task.options["group"])
+        first, operation = recorder.new_operations(len(positions)), recorder.new_operation()
+        invoked_ns = recorder.now_ns()
+        was = {place: None if at is None else str(at) for place, at in before.items()}
+        segment = self.desk.note(
+            [
+                (
+                    first + n, 0, self.process, RESET, "invoke", invoked_ns, None, *place, offset,
+                    group, was[place], None, None,
+                )
+                for n, (place, offset) in enumerate(positions.items())
+            ],
+            len(positions),
+        )  # fmt: skip
+        error = self._try_commit(positions)
+        completed_ns = recorder.now_ns()
+        for n, (place, offset) in enumerate(positions.items()):
+            recorder.write(
+                operation=first + n,
+                process=self.process,
+                f=RESET,
+                type="ok" if error is None else "info",
+                invoked_ns=invoked_ns,
+                completed_ns=completed_ns,
+                topic=place[0],
+                partition=place[1],
+                offset=offset,
+                key=group,
+                value=was[place],
+                error=error,
+            )
+            self.desk.done(segment)
+        self._record_positions("commit", operation, invoked_ns, positions, error)
+        return error is None
 
     def _record(
         self,
