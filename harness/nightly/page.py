@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.harness.nightly.summary import became, duration, replay, telling
+from neaptide.harness.nightly.summary import became, duration, main_reason, replay
 from neaptide.results.report import REPORT_FILE, environment
 from neaptide.results.store import runs_directory, write_json, write_text
 
@@ -47,7 +47,7 @@ def _context(trends: Mapping[str, Any], summary: Mapping[str, Any], folder: Path
         "findings": trends["findings"],
         "became": became,
         "replay": replay,
-        "telling": telling,
+        "main_reason": main_reason,
         "known": trends["known"],
         "cells": shown[:CELLS_MAX],
         "more_cells": len(shown) - len(shown[:CELLS_MAX]),

@@ -24,7 +24,7 @@ def summary_of(night: Path, state: State, fail_on: Sequence[str], stopped: str) 
     rows = last_words(state.rows)
     verdicts = Counter(_verdict(row) for row in rows)
     reasons = Counter(
-        telling(row["reasons"]) for row in rows if _verdict(row) == "unknown" and row["reasons"]
+        main_reason(row["reasons"]) for row in rows if _verdict(row) == "unknown" and row["reasons"]
     )
     return {
         "night": str(night),
@@ -158,7 +158,7 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {left} s" if minutes else f"{left} s"
 
 
-def telling(reasons: Sequence[str]) -> str:
+def main_reason(reasons: Sequence[str]) -> str:
     """Of a run that did not finish the last reason says why; of any other, the first."""
     return reasons[-1] if reasons[0].startswith("The run did not finish") else reasons[0]
 

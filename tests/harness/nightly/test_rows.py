@@ -26,7 +26,7 @@ from neaptide.harness.nightly.rows import (
     write_rows,
 )
 from neaptide.harness.nightly.state import Ended, Kind
-from neaptide.harness.nightly.summary import telling
+from neaptide.harness.nightly.summary import main_reason
 from neaptide.harness.nightly.thin import Stored, to_remove
 from neaptide.harness.nightly.trends import wilson
 from neaptide.results.run import MissedFault
@@ -304,8 +304,8 @@ def test_a_second_is_of_each_fault_that_lasted_in_it() -> None:
 
 def test_of_a_run_that_did_not_finish_the_last_reason_says_why() -> None:
     interrupted = "The run did not finish: its status is interrupted."
-    assert telling([interrupted, "There were no final reads.", "Broker 1 ended."]) == (
+    assert main_reason([interrupted, "There were no final reads.", "Broker 1 ended."]) == (
         "Broker 1 ended."
     )
-    assert telling([interrupted]) == interrupted
-    assert telling(["Too few records.", "The replicas were never level."]) == "Too few records."
+    assert main_reason([interrupted]) == interrupted
+    assert main_reason(["Too few records.", "The replicas were never level."]) == "Too few records."
