@@ -34,7 +34,7 @@ from neaptide.nemesis.search.document import Cluster, document_of
 from neaptide.nemesis.search.episode import Search
 from neaptide.nemesis.search.explore import play_moves
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.moves import FAULTS, Drawing, draw_moves
+from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.targets import COMMITS, Target
@@ -63,7 +63,7 @@ def random_scenario(target: Target, search: Search, seed: int) -> Scenario:
     for fault, moves in FAULTS.items():
         if fault != COMMITS or fault in search.faults:
             weights.update(moves)
-    drawing = Drawing(target.names, ("0", "1", "all"), weights, 0.4)
+    drawing = Drawing(target.names, ("0", "1", "all"), weights, (HELD["hold"],))
     ready = ready_world(target.spec)
     world = ready.copy()
     schedule: tuple[steps.Step, ...] = ()
