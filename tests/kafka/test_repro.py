@@ -25,8 +25,8 @@ def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> No
     assert (old["observed"], old["reasons"]) == ("lost", [])
     assert set(old["anomalies"]) >= {"lost-write", "committed-then-lost"}
     assert (new["observed"], new["reasons"]) == ("held", [])
-    # A, elected last, begins with a high watermark of 1: whether anybody asks before it is 2 again is
-    # a race.
+    # A, elected last, begins with a high watermark of 1: whether anybody asks before it is 2 again
+    # is a race.
     assert set(new["anomalies"]) <= {"high-watermark-regression-at-election"}
     assert done.returncode == 0
     assert first_offset_after_failover(Path(old["run"])) == 1  # A truncated what was committed
