@@ -39,11 +39,14 @@ class SparkStart:
         *,
         rows: int = 0,
         memory: str | None = None,
+        cores_max: int | None = None,
     ) -> None:
-        """`rows`: how much it is for; `memory`: what it may take, as "4g"."""
+        """`rows`: how much it is for; `memory`: what it may take, as "4g"; `cores_max`: how many
+        cores of a standalone cluster (None: all that are free)."""
         self._master = master or "local[2]"
         self._rows = rows
         self._memory = memory
+        self._cores_max = cores_max
         self._remote = remote
         self._session: SparkSession | None = None
         self._java: SparkJava | None = None
@@ -68,6 +71,7 @@ class SparkStart:
                         rows=self._rows,
                         memory=self._memory,
                         java_options=(*archived, *self._home.java_options),
+                        cores_max=self._cores_max,
                     )
         except Exception as error:
             self._error = error

@@ -340,8 +340,6 @@ def _check_library(asked: RandomRun, workload: Workload) -> None:
         needed.add("cooperative")
     if asked.options.get("protocol") == "consumer":
         needed.add("consumer protocol")
-    if asked.options.get("resets", NO_RESETS) != NO_RESETS:
-        needed.add("resets")
     lacking = sorted(needed - library.can)
     if lacking:
         raise UsageError(

@@ -25,7 +25,7 @@ from neaptide.checkers.pipeline.session import local_session
 from neaptide.results.errors import MissingToolError, SparkUnreachableError
 
 CONNECT_WITHIN_S: Final = 5.0
-WORK_WITHIN_S: Final = 60.0
+WORK_WITHIN_S: Final = 120.0
 CONNECT_PORT: Final = 15_002
 _LOOPBACK: Final = "127.0.0.1"
 _MASTER: Final = re.compile(r"local(\[.+\])?|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+")
@@ -46,9 +46,15 @@ def is_remote(text: str) -> bool:
 
 
 def master_session(
-    master: str, *, rows: int = 0, memory: str | None = None, java_options: Sequence[str] = ()
+    master: str,
+    *,
+    rows: int = 0,
+    memory: str | None = None,
+    java_options: Sequence[str] = (),
+    cores_max: int | None = None,
 ) -> SparkSession:
-    """A session on a master of any kind. Raises SparkUnreachableError."""
+    """A session on a master of any kind; `cores_max` is for a standalone cluster (None: all that
+    are free). Raises SparkUnreachableError."""
     if master.startswith("local"):
         return local_session(master, rows=rows, memory=memory, java_options=java_options)
     here = _LOOPBACK
@@ -58,7 +64,12 @@ def master_session(
         here = _own_address(first_that_listens("Spark master", master, addresses))
     with _reported_as(master):
         spark = local_session(
-            master, rows=rows, memory=memory, address=here, java_options=java_options
+            master,
+            rows=rows,
+            memory=memory,
+            address=here,
+            java_options=java_options,
+            cores_max=cores_max,
         )
     try:
         _see_it_work(spark, master)

@@ -57,11 +57,13 @@ def local_session(
     memory: str | None = None,
     address: str = "127.0.0.1",
     java_options: Sequence[str] = (),
+    cores_max: int | None = None,
 ) -> SparkSession:
     """Start, or find, a session in this process, made for so many rows.
 
     `memory`, as "4g", is for Java and the tasks together; executors elsewhere find the session at
-    `address`; `java_options` come before those that are set here.
+    `address`; `java_options` come before those that are set here; of the cores of a standalone
+    cluster it takes `cores_max` (None: all that are free).
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -76,6 +78,8 @@ def local_session(
     settings = _settings(given, tasks_at_once(master), address, options)
     for key, value in {**settings, **(_ONE_PROCESS if master.startswith("local") else {})}.items():
         builder = builder.config(key, value)
+    if cores_max is not None:
+        builder = builder.config("spark.cores.max", str(cores_max))
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
         try:
             return builder.getOrCreate()

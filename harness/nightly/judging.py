@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from neaptide.checkers.verdict import Options
 
 _FAILED = "The check failed"  # as a verdict says it
+_CORES = 2  # of a standalone cluster; what is left is for the searches
 
 
 class Judging:
@@ -25,7 +26,7 @@ class Judging:
         self._known = known
         self._master = master
         self._options = options
-        self._spark = SparkStart(master)
+        self._spark = SparkStart(master, cores_max=_CORES)
 
     @property
     def spark(self) -> SparkStart:
@@ -60,7 +61,7 @@ class Judging:
         if all(_has_failed(verdict) for verdict in found.values()):
             # Of one run its own files may be why; of Spark's Java, that it is gone.
             self._spark.stop()
-            self._spark = SparkStart(self._master)
+            self._spark = SparkStart(self._master, cores_max=_CORES)
             found = self._checked(runs)
         return found
 

@@ -53,12 +53,6 @@ def test_each_workload_goes_with_a_kafka_of_today(name: str) -> None:
             asked("groups", options={"resets": "shift-by"}),
             "resets=shift-by needs members that reset: --option churn=reset",
         ),
-        (
-            asked(
-                "groups", client="kafka-python", options={"churn": "reset", "resets": "to-latest"}
-            ),
-            "it has no resets here",
-        ),
         (asked("rebalance", options={"resets": "to-latest"}), "churn=leave.stall.reset"),
         (asked("groups", options={"protocol": "consumer"}), "needs Apache Kafka 4.0 or later"),
         (

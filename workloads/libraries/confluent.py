@@ -292,5 +292,5 @@ CONFLUENT: Final = Library(
     ConfluentProducer,
     ConfluentConsumer,
     DEFINITE,
-    frozenset({"transactions", "groups", "cooperative", "consumer protocol", "resets"}),
+    frozenset({"transactions", "groups", "cooperative", "consumer protocol"}),
 )

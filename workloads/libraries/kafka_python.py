@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
+from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
 from neaptide.workloads.libraries.model import (
@@ -154,6 +156,7 @@ class PythonConsumer:
         if asked.auto_commit_ms is not None:
             settings["auto_commit_interval_ms"] = asked.auto_commit_ms
         self._consumer = KafkaConsumer(**settings)
+        self._turn = Turn()
 
     def assign(self, positions: Mapping[Place, int]) -> None:
         self._consumer.assign([TopicPartition(*place) for place in positions])
@@ -163,7 +166,8 @@ class PythonConsumer:
     def poll(self, most: int, timeout_s: float) -> Polled:
         polled = Polled([], [])
         with _passed_over():
-            answer = self._consumer.poll(timeout_ms=int(timeout_s * 1e3), max_records=most)
+            with self._turn.given():
+                answer = self._consumer.poll(timeout_ms=int(timeout_s * 1e3), max_records=most)
             for records in answer.values():
                 polled.records.extend(map(_record, records))
             if not answer:
@@ -206,11 +210,12 @@ class PythonConsumer:
         }
 
     def close(self) -> None:
-        with _passed_over():
+        with _passed_over(), self._turn.given():
             self._consumer.close(timeout_ms=5_000)
 
     def subscribe(self, topics: Sequence[str], listener: Listener) -> None:
-        self._consumer.subscribe(topics=list(topics), listener=_Listener(self._consumer, listener))
+        called = CalledInTurn(self._consumer, listener, self._turn)
+        self._consumer.subscribe(topics=list(topics), listener=called)
 
     def commit(self, offsets: Mapping[Place, int]) -> None:
         with _translated():
@@ -226,21 +231,64 @@ class PythonConsumer:
             self._consumer.commit_async(_positions(offsets), callback=answered)
 
 
-class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, consumer: Any, listener: Listener) -> None:
+class Turn:
+    """Whose turn it is: the client's own, or that of what its listener does.
+
+    kafka-python calls a listener on the thread of its connections, where nothing may wait for an
+    answer: a listener that commits has to do so on another thread. So that the client and its
+    listener still never run at once, a listener waits until the client polls or closes.
+    """
+
+    def __init__(self) -> None:
+        self._client = threading.Lock()
+        self._client.acquire()
+
+    @contextmanager
+    def given(self) -> Iterator[None]:
+        """While the client waits for the library."""
+        self._client.release()
+        try:
+            yield
+        finally:
+            self._client.acquire()
+
+    def call(self, work: Callable[[], Any]) -> Future:
+        """Does it on a thread of its own, once it is its turn. Awaited: what it returned."""
+        future = Future()
+
+        def run() -> None:
+            try:
+                with self._client:
+                    value = work()
+            except BaseException as failed:
+                future.failure(failed)
+            else:
+                future.success(value)
+
+        threading.Thread(target=run, daemon=True).start()
+        return future
+
+
+class CalledInTurn(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, consumer: Any, listener: Listener, turn: Turn) -> None:
         self._consumer = consumer
         self._listener = listener
+        self._turn = turn
 
-    def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
-        starts = self._listener.assigned([(p.topic, p.partition) for p in assigned])
+    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        starts = await self._turn.call(lambda: self._listener.assigned(_places(assigned)))
         for place, offset in starts.items():
             self._consumer.seek(TopicPartition(*place), offset)
 
-    def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
-        self._listener.revoked([(p.topic, p.partition) for p in revoked])
+    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        await self._turn.call(lambda: self._listener.revoked(_places(revoked)))
 
-    def on_partitions_lost(self, lost: Collection[Any]) -> None:
-        self._listener.lost([(p.topic, p.partition) for p in lost])
+    async def on_partitions_lost(self, lost: Collection[Any]) -> None:
+        await self._turn.call(lambda: self._listener.lost(_places(lost)))
+
+
+def _places(partitions: Collection[Any]) -> list[Place]:
+    return [(p.topic, p.partition) for p in partitions]
 
 
 def _positions(offsets: Mapping[Place, int]) -> dict[Any, Any]:

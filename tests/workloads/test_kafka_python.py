@@ -1,0 +1,87 @@
+"""kafka-python calls a listener on the thread of its connections: nothing may wait there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import pytest
+from kafka import TopicPartition
+from kafka.future import Future
+
+from neaptide.workloads.libraries.kafka_python import CalledInTurn, Turn
+from neaptide.workloads.libraries.model import Place
+
+
+class Member:
+    """What it was called with, and on which thread."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Place, ...]]] = []
+        self.threads: set[int] = set()
+
+    def _called(self, name: str, places: Sequence[Place]) -> None:
+        self.calls.append((name, tuple(places)))
+        self.threads.add(threading.get_ident())
+
+    def assigned(self, places: Sequence[Place]) -> Mapping[Place, int]:
+        self._called("assigned", places)
+        return {place: 7 for place in places}
+
+    def revoked(self, places: Sequence[Place]) -> None:
+        self._called("revoked", places)
+
+    def lost(self, places: Sequence[Place]) -> None:
+        raise LookupError("the group is gone")
+
+
+class Seeks:
+    def __init__(self) -> None:
+        self.sought: list[tuple[TopicPartition, int]] = []
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.sought.append((partition, offset))
+
+
+PLACE = TopicPartition("t", 3)
+
+
+def ended(future: Future) -> None:
+    event = threading.Event()
+    future.add_both(lambda _: event.set())
+    assert event.wait(30)
+
+
+def test_a_listener_runs_on_a_thread_of_its_own_while_the_client_waits() -> None:
+    member, seeks, turn = Member(), Seeks(), Turn()
+    called = CalledInTurn(seeks, member, turn)
+    step = called.on_partitions_revoked([PLACE])
+    future = step.send(None)
+    member.calls.append(("the client", ()))  # it has not polled yet
+    with turn.given():
+        ended(future)
+    with pytest.raises(StopIteration):
+        step.send(None)
+    assert member.calls == [("the client", ()), ("revoked", (("t", 3),))]
+    assert threading.get_ident() not in member.threads
+
+
+def test_what_a_listener_sought_is_sought() -> None:
+    member, seeks, turn = Member(), Seeks(), Turn()
+    step = CalledInTurn(seeks, member, turn).on_partitions_assigned([PLACE])
+    future = step.send(None)
+    with turn.given():
+        ended(future)
+    with pytest.raises(StopIteration):
+        step.send(None)
+    assert seeks.sought == [(PLACE, 7)]
+
+
+def test_what_a_listener_raises_reaches_the_library() -> None:
+    member, seeks, turn = Member(), Seeks(), Turn()
+    step = CalledInTurn(seeks, member, turn).on_partitions_lost([PLACE])
+    future = step.send(None)
+    with turn.given():
+        ended(future)
+    with pytest.raises(LookupError):
+        step.send(None)
