@@ -72,8 +72,9 @@ dist: dev
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 # The brokers of `--host docker` have an image of their own; this one is neaptide itself.
+# IMAGE_FLAGS is for another base or registry: make image IMAGE_FLAGS='--build-arg BASE=…'
 image: dist
-	docker build --tag neaptide:$$($(BIN)/neaptide --version) .
+	docker build $(IMAGE_FLAGS) --tag neaptide:$$($(BIN)/neaptide --version) .
 
 release: dist site
 	@if docker version >/dev/null 2>&1; then $(MAKE) image; \
