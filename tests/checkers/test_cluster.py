@@ -70,27 +70,29 @@ def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Pat
     assert_judged(done.returncode, told)
 
 
-@pytest.mark.timeout(900)  # six sessions of Spark
+@pytest.mark.timeout(900)  # four sessions of Spark
 def test_all_ways_say_the_same_to_the_byte(
     cluster: Cluster, connect: str, runs: tuple[str, str], tmp_path: Path
 ) -> None:
-    """Both engines, here, on two workers, behind Spark Connect, by path and by URI."""
+    """Here, on two workers by both engines, and behind Spark Connect by URI.
+
+    `test_engines` compares the engines here.
+    """
     ways = {
         "here": ("--master", "local[2]"),
-        "here-by-spark": ("--engine", "spark"),
         "two-workers": ("--master", cluster.url),
         "two-workers-by-spark": ("--master", cluster.url, "--engine", "spark"),
-        "connect": ("--remote", connect),
-        "uri": (),
+        "connect-by-uri": ("--remote", connect),
     }
     said: dict[str, list[bytes]] = {}
     with another_worker(cluster, tmp_path / "worker"):
         for way, options in ways.items():
-            named = [f"file://{run}" for run in runs] if way == "uri" else list(runs)
+            named = [f"file://{run}" for run in runs] if way == "connect-by-uri" else list(runs)
             done, _ = neaptide(tmp_path, "check", *named, *options, "--json")
             assert done.returncode == Exit.ANOMALY, done.stderr
             where = [
-                tmp_path / "runs" / Path(run).name if way == "uri" else Path(run) for run in runs
+                tmp_path / "runs" / Path(run).name if way == "connect-by-uri" else Path(run)
+                for run in runs
             ]
             said[way] = [(run / VERDICT_FILE).read_bytes() for run in where]
             for run in where:

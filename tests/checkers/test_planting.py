@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from neaptide.checkers.check import check_runs
 from tests.checkers.reading import judged
 from tests.planting import tables as planting_tables
-from tests.planting.planting import PLANTS, UNSEEN, plant
+from tests.planting.planting import GROUPS, HANGING, KEYED, PLANTS, UNSEEN, plant
 
 OPERATIONS = 20_000
 TRANSACTIONS = (
@@ -26,7 +26,13 @@ TRANSACTIONS = (
 @pytest.mark.spark
 def test_exactly_what_was_planted_is_found(spark: SparkSession, tmp_path: Path) -> None:
     plain = {name: 3 for name in (*PLANTS, UNSEEN) if name not in TRANSACTIONS}
-    histories = {"valid": {}, "plain": plain, "all": plain | dict.fromkeys(TRANSACTIONS, 2)}
+    histories = {
+        "valid": {},
+        "plain": plain,
+        "all": plain | dict.fromkeys(TRANSACTIONS, 2),
+        "groups": dict.fromkeys(GROUPS, 3) | dict.fromkeys(HANGING, 1),
+        "keyed": dict.fromkeys(KEYED, 5),
+    }
     planted = {name: plant(tmp_path / name, OPERATIONS, of) for name, of in histories.items()}
     verdicts = check_runs(spark, [tmp_path / name for name in histories])
     for verdict in verdicts:
@@ -37,7 +43,7 @@ def test_exactly_what_was_planted_is_found(spark: SparkSession, tmp_path: Path) 
         )
         assert found == expected, (verdict.run, found - expected, expected - found)
         assert verdict.operations > OPERATIONS
-    assert [verdict.verdict for verdict in verdicts] == ["valid", "anomalous", "anomalous"]
+    assert [verdict.verdict for verdict in verdicts] == ["valid"] + 4 * ["anomalous"]
 
 
 def test_the_same_seed_plants_the_same(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ The rule: a batch is a pure function of its place and plant; valid ones are writ
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -72,6 +72,8 @@ class Batch:
     polls: tuple[Op, ...]
     log: tuple[tuple[int, str], ...]  # as the final reads find it
     planted: tuple[Planted, ...] = ()
+    keys: Mapping[int, str] = field(default_factory=dict)  # of records that the final reads find
+    looks: tuple[Op, ...] = ()  # at the end, beside the final reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ class _Draft:
     polls: list[Op] = field(default_factory=list)  # beside the one of the consumer
     before: list[Op] = field(default_factory=list)
     planted: tuple[Planted, ...] = ()
+    keys: dict[int, str] = field(default_factory=dict)
+    looks: list[Op] = field(default_factory=list)
     split: int | None = None  # the consumer polls twice, the second time from here
 
 
@@ -149,7 +153,7 @@ def batch(place: Place, plant: str | None) -> Batch:
         list(records),
     )
     if plant is not None:
-        draft.planted = PLANTS[plant](draft)
+        draft.planted = _ALL[plant](draft)
     cut = len(draft.seen) if draft.split is None else draft.split
     parts = [part for part in (draft.seen[:cut], draft.seen[cut:]) if part]
     sends = [op for op in draft.sends.values() if op is not None]
@@ -158,6 +162,8 @@ def batch(place: Place, plant: str | None) -> Batch:
         (*(place.poll(*part) for part in parts), *draft.polls),
         tuple(draft.log),
         draft.planted,
+        draft.keys,
+        tuple(draft.looks),
     )
 
 
@@ -361,6 +367,86 @@ def _owned_twice(d: _Draft) -> tuple[Planted, ...]:
     return (p.found("owned-twice", None),)
 
 
+def _group(d: _Draft, promise: str, *ways: tuple[str, int, str | None]) -> None:
+    """What one member of a group did there, each its own operation."""
+    p, group = d.place, f"group-{d.place.partition}-{d.place.at}"
+    setting = {**p.row("setting", None, promise), "key": "delivery"}
+    d.before.append(Op(-1, (setting,), "info"))
+    d.polls += [Op(_STRANGERS + p.at, ({**p.row(*way), "key": group},)) for way in ways]
+
+
+def _processed_again(d: _Draft) -> tuple[Planted, ...]:
+    at = d.place.at
+    _group(d, "at-least-once", ("process", at, None), ("process", at, None))
+    return (d.place.at_offset("processed-again", at),)
+
+
+def _unprocessed(d: _Draft) -> tuple[Planted, ...]:
+    at = d.place.at
+    _group(d, "at-least-once", ("process", at, None), ("commit", at + 2, None))
+    return (d.place.at_offset("unprocessed", at + 1),)
+
+
+def _wrong_sum(d: _Draft) -> tuple[Planted, ...]:
+    """A reader has half a transfer where all of it lies below."""
+    p = d.place
+    paid = [(p.at, f"5/{p.value(p.at)}"), (p.at + 1, f"-5/{p.value(p.at + 1)}")]
+    d.sends[p.at] = _alone(p.transaction(*(("send", *one) for one in paid)), p)
+    d.sends[p.at + 1] = None
+    for log in (d.log, d.seen):
+        log[_SITE : _SITE + 2] = paid
+    reader = _STRANGERS + p.at
+    d.polls += [p.strangers_poll(paid[0]), Op(reader, (p.row("sum", p.at + 2, None),))]
+    return (p.found("wrong-sum", p.at + 2),)
+
+
+def _stream(d: _Draft, *inputs: int, end: int) -> None:
+    """Records that follow each other are the outputs of these inputs of a source of their own."""
+    p, source = d.place, f"in-{d.place.partition}-{d.place.at}"
+    each = {**p.row("setting", None, "in"), "key": "each.input"}
+    d.before.append(Op(-1, (each,), "info"))
+    d.keys.update({p.at + n: f"{source}@{one}" for n, one in enumerate(inputs)})
+    d.looks.append(Op(_STRANGERS + p.at, ({**p.row("source", end, None), "key": source},)))
+
+
+def _input_twice(d: _Draft) -> tuple[Planted, ...]:
+    _stream(d, 0, 1, 1, end=2)
+    return (d.place.at_offset("input-twice", d.place.at + 2),)
+
+
+def _input_missing(d: _Draft) -> tuple[Planted, ...]:
+    _stream(d, 0, 2, end=3)
+    return (d.place.at_offset("input-missing", d.place.at + 1),)
+
+
+def _newest_lost(d: _Draft) -> tuple[Planted, ...]:
+    """Of two values of a key the final reads find the older one, which may be removed.
+
+    A consumer that steps over an offset there has skipped nothing: a value may have been removed.
+    """
+    p = d.place
+    compact = {**p.row("setting", None, "compact"), "key": "cleanup.policy"}
+    d.before.append(Op(-1, (compact,), "info"))
+    for offset in (p.at, p.at + 1):
+        sent = {**p.row("send", offset, p.value(offset)), "key": f"k{p.at}"}
+        d.sends[offset] = Op(p.partition, (sent,))
+    d.keys[p.at] = f"k{p.at}"
+    gone = (p.at + 1, p.value(p.at + 1))
+    d.log.remove(gone)
+    d.seen.remove(gone)
+    return tuple(p.at_offset(name, p.at + 1) for name in ("newest-lost", "lost-write"))
+
+
+def _hanging_transaction(d: _Draft) -> tuple[Planted, ...]:
+    """The last stable offset is seen to stand still: once in a partition."""
+    p = d.place
+    timeout = {**p.row("setting", None, "0"), "key": "transaction.timeout.ms"}
+    d.before.append(Op(-1, (timeout,), "info"))
+    stands = p.row("stable", p.at, str(p.at + 1))
+    d.looks += [Op(_STRANGERS + p.at, (stands,), phase="final") for _ in range(2)]
+    return (p.found("hanging-transaction", p.at),)
+
+
 def _alone(op: Op | None, place: Place) -> Op:
     """By a process that does nothing else, so that its poll follows no other."""
     assert op is not None
@@ -395,6 +481,19 @@ PLANTS: Final[Mapping[str, Callable[[_Draft], tuple[Planted, ...]]]] = {
 }
 UNSEEN: Final = "unseen"
 
+# Those that belong to a workload. What a partition is, a setting says for all of it: each of these
+# sets goes into a history of its own.
+GROUPS: Final[Mapping[str, Callable[[_Draft], tuple[Planted, ...]]]] = {
+    "processed-again": _processed_again,
+    "unprocessed": _unprocessed,
+    "wrong-sum": _wrong_sum,
+    "input-twice": _input_twice,
+    "input-missing": _input_missing,
+}
+KEYED: Final[Mapping[str, Callable[[_Draft], tuple[Planted, ...]]]] = {"newest-lost": _newest_lost}
+HANGING: Final = {"hanging-transaction": _hanging_transaction}  # once in a partition
+_ALL: Final = {**PLANTS, **GROUPS, **KEYED, **HANGING}
+
 
 def plant(
     directory: Path,
@@ -421,7 +520,8 @@ def plant(
                 table.write_table(valid)
         for n, changed in sorted(made.items()):
             write_ops(table, shape.first_operation(n), (*changed.sends, *changed.polls))
-            write_ops(table, shape.final_operation(n), (_final(places[n], changed.log),))
+            write_ops(table, shape.final_operation(n), (_final(places[n], changed),))
+            write_ops(table, shape.look(n), changed.looks)
         for partition in range(plants.get(UNSEEN, 0)):
             tail = Place(partition, BATCH * batches, value_bytes)
             planted.append(tail.at_offset(UNSEEN, tail.base))
@@ -434,18 +534,20 @@ def plant(
 
 def _sites(batches: int, partitions: int, plants: Mapping[str, int], seed: int) -> dict[int, str]:
     """What is planted in which batch; batches are counted partition by partition, then on."""
-    unknown = sorted(set(plants) - {*PLANTS, UNSEEN})
+    unknown = sorted(set(plants) - {*_ALL, UNSEEN})
     if unknown:
-        raise ValueError(f"{unknown[0]} cannot be planted: choose among {', '.join(PLANTS)}.")
-    wanted = [name for name in PLANTS for _ in range(plants.get(name, 0))]
+        raise ValueError(f"{unknown[0]} cannot be planted: choose among {', '.join(_ALL)}.")
+    wanted = [name for name in _ALL for _ in range(plants.get(name, 0))]
     if len(wanted) > batches * partitions or plants.get(UNSEEN, 0) > partitions:
         raise ValueError("There are more anomalies to plant than places: ask for more operations.")
     places = random.Random(seed).sample(range(batches * partitions), len(wanted))
     return dict(zip(places, wanted, strict=True))
 
 
-def _final(place: Place, log: Sequence[tuple[int, str]]) -> Op:
-    rows = tuple(place.row("poll", offset, value) for offset, value in log)
+def _final(place: Place, of: Batch) -> Op:
+    rows = tuple(
+        {**place.row("poll", offset, value), "key": of.keys.get(offset)} for offset, value in of.log
+    )
     return Op(FINAL + place.partition, rows, phase="final")
 
 

@@ -66,6 +66,10 @@ class Shape:
         """The number of the final read of batch n."""
         return ROOM * (self.total + self.partitions) + n
 
+    def look(self, n: int) -> int:
+        """The number of the first look at the end, of batch n."""
+        return self.final_operation(self.total + ROOM * n)
+
 
 def polled_batches(shape: Shape, without: Collection[int]) -> Iterator[pa.Table]:
     """Sends and polls of all batches but those."""
