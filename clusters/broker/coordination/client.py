@@ -109,6 +109,17 @@ class Client:
         except NodeExistsError:
             return
 
+    def ensure_all(self, paths: Sequence[str]) -> None:
+        """Create those that are not there, asked for all at once. Raises NoNodeError."""
+        asked = [(path, self.kazoo.create_async(path, b"")) for path in paths]
+        for path, answer in asked:
+            try:
+                answer.get()
+            except NodeExistsError:
+                continue
+            except ConnectionLoss:
+                self.ensure(path)
+
     def create_sequential(self, prefix: str, data: bytes) -> None:
         """Create one, or two of them if the connection is lost between."""
         self._repeated(self.kazoo.create, prefix, data, sequence=True)

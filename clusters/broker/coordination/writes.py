@@ -51,8 +51,6 @@ class StateWriter:
             if term is None or term.controller_epoch != request.state.controller_epoch:
                 return lambda: conflict
             check = term.version
-        if request.state.version == _NOT_THERE:
-            self._make_parents(request)
         write = self._send(request, check)
 
         def finish() -> LeaderAndIsrWritten | LeaderAndIsrConflict:
@@ -79,22 +77,29 @@ class StateWriter:
 
         return ConditionalWrite(self._client, fill, path, data)
 
-    def _make_parents(self, request: WriteLeaderAndIsr) -> None:
-        partition = request.partition
-        for path in (znodes.partitions_path(partition.topic), znodes.partition_path(partition)):
-            if path in self._parents:
-                continue
+    def make_parents(self, requests: Sequence[WriteLeaderAndIsr]) -> None:
+        """Of the states that are not there yet. Those of a topic that is gone are left out: the
+        writes themselves will be refused."""
+        first = [request for request in requests if request.state.version == _NOT_THERE]
+        for topic in dict.fromkeys(request.partition.topic for request in first):
+            of_topic = [request.partition for request in first if request.partition.topic == topic]
             try:
-                self._client.ensure(path)
-            except NoNodeError:  # the topic is gone: the write itself will be refused
-                return
-            self._parents.add(path)
+                self._ensure([znodes.partitions_path(topic)])
+                self._ensure([znodes.partition_path(partition) for partition in of_topic])
+            except NoNodeError:
+                continue
+
+    def _ensure(self, paths: Sequence[str]) -> None:
+        missing = [path for path in paths if path not in self._parents]
+        self._client.ensure_all(missing)
+        self._parents.update(missing)
 
 
 def write_states(
     writer: StateWriter, requests: Sequence[WriteLeaderAndIsr], term: Term | None
 ) -> list[LeaderAndIsrWritten | LeaderAndIsrConflict]:
     """All are sent before the first answer is waited for."""
+    writer.make_parents(requests)
     begun = [writer.begin(request, term) for request in requests]
     return [finish() for finish in begun]
 

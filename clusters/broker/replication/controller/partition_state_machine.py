@@ -150,7 +150,8 @@ def _settle(
         _send_written(broker)
     elif news:
         send_update_metadata(broker, tuple(news), controller.brokers)
-    complete_creations(broker)
+    if not controller.writing:  # before, brokers are not informed of what was written either
+        complete_creations(broker)
     if again:
         reconsider(broker, again)
 
