@@ -245,6 +245,8 @@ def _go_on(
     campaign = Campaign.of(directory, journal.state.night)
     judging = Judging(directory.name, campaign.known, asked.master, options_of(asked.min_acked))
     try:
+        if asked.master is not None:  # one that does not work is reported before anything runs
+            judging.spark.session()
         night = asyncio.run(go_on(campaign, journal, asked, judging, nights, _say))
         journal.write("over", night.used_s)
         document = _ended(campaign, journal.state, night, judging.spark, nights, fail_on, junit)

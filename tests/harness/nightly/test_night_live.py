@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 
 COMMAND = (sys.executable, "-m", "neaptide.harness.cli", "nightly")
 DEADLINE_S = 240.0
-ANOMALY, USAGE = 1, 64
+ANOMALY, USAGE, UNAVAILABLE = 1, 64, 69
 PLAN = """
 systems = ["neaptide:0.10"]
 hosts = ["local"]
@@ -137,3 +137,13 @@ def test_a_night_that_is_killed_leaves_nothing_and_goes_on(tmp_path: Path) -> No
     said = nothing_left.communicate(timeout=DEADLINE_S)[1]
     assert nothing_left.returncode == USAGE
     assert "that was cut off: leave out --resume" in said
+
+
+def test_a_cluster_that_does_not_answer_is_reported_before_anything_runs(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    asked = ("plan.toml", "--budget", "30m", "--seed", "4", "--master", "spark://127.0.0.1:1")
+    night = machine.start(*asked)
+    said = night.communicate(timeout=DEADLINE_S)[1]
+    assert night.returncode == UNAVAILABLE
+    assert "No Spark master answers at spark://127.0.0.1:1" in said
+    assert machine.state().plays == {}
