@@ -36,7 +36,7 @@ from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_reader import LogReader
-from neaptide.clusters.broker.server.produced import produced_batch
+from neaptide.clusters.broker.server.produced import Accepted, produced_batch
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import (
@@ -126,7 +126,9 @@ def test_the_core_takes_whatever_a_client_asks(api: Api, version: int, data: st.
 @given(records=st.binary(max_size=200))
 def test_noise_for_records_is_answered_and_not_appended(records: bytes) -> None:
     broker = leader()
-    produced = produced_batch(records, 7, None, names_invalid_records=False, at_once=True)
+    produced = produced_batch(
+        records, 7, Accepted(NOW_MS), names_invalid_records=False, at_once=True
+    )
     effects = step(broker, events.ProduceRequested(9, 1, 1000, ((T0, (produced,)),)), NOW_MS)
     (answer,) = [effect for effect in effects if isinstance(effect, RespondProduce)]
     assert [result.error.name for result in answer.results] == ["CORRUPT_MESSAGE"]

@@ -11,11 +11,11 @@ from neaptide.clusters.broker.replication.partition.producer_state_manager impor
     ProducerStateEntry,
 )
 from neaptide.clusters.broker.server.log_effects import LogEffects, stored_replicas
-from neaptide.clusters.broker.server.produced import produced_batch
+from neaptide.clusters.broker.server.produced import Accepted, produced_batch
 from neaptide.clusters.broker.server.sequences import producers_of
 from neaptide.clusters.broker.storage.log import Log
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
-from tests.storage.batches import batch, with_headers
+from tests.storage.batches import NOW_MS, batch, with_headers
 from tests.storage.conftest import TP
 
 
@@ -78,7 +78,9 @@ def test_p4_deleted_batches_say_nothing_more(tmp_path: Path) -> None:
 
 def test_p4_a_request_names_the_sequence_of_its_batch_or_none() -> None:
     def produced(records: bytes) -> events.ProducedBatch:
-        return produced_batch(records, 7, None, names_invalid_records=True, at_once=True)
+        return produced_batch(
+            records, 7, Accepted(NOW_MS), names_invalid_records=True, at_once=True
+        )
 
     idempotent = produced(batch(0, [b"a", b"b"], producer=(7, 1, 5)))
     plain = produced(batch(0, [b"a", b"b"]))

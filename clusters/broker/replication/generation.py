@@ -106,6 +106,9 @@ class Generation:
     unclean_leader_election_enable: bool
     replica_lag_time_max_ms: int
     message_max_bytes: int
+    # message.timestamp.after.max.ms: how far ahead of the clock a record's time may be (an hour
+    # from 4.0 on: KIP-1030).
+    message_timestamp_after_max_ms: int
     zookeeper_session_timeout_ms: int
     # Whether a follower whose log ends where the leader's does has caught up whatever the time.
     caught_up_at_log_end: bool
@@ -153,6 +156,7 @@ _V0_10: Final = Generation(
     unclean_leader_election_enable=True,
     replica_lag_time_max_ms=10_000,
     message_max_bytes=1_000_012,
+    message_timestamp_after_max_ms=2**63 - 1,
     zookeeper_session_timeout_ms=6_000,
     caught_up_at_log_end=False,
     idempotence=None,
@@ -209,6 +213,7 @@ _V4_0: Final = replace(
     checks_broker_epochs=True,
     replica_lag_time_max_ms=30_000,
     message_max_bytes=1_048_588,
+    message_timestamp_after_max_ms=3_600_000,
     zookeeper_session_timeout_ms=18_000,
     caught_up_at_log_end=True,
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE
+from neaptide.clusters.broker.server.produced import RECORDS_AT_ONCE, Accepted
 from neaptide.clusters.broker.storage.compression import NONE
 from neaptide.clusters.broker.storage.config import LOG_APPEND_TIME
 from neaptide.clusters.broker.storage.errors import OffsetOutOfRangeError, RecordBatchError
@@ -38,10 +38,21 @@ class LogReader:
         self._logs = logs
         self._in_thread = in_thread
 
-    def has_append_time(self, topic_partition: TopicPartition) -> bool:
-        """Whether records get the time of their append (message.timestamp.type)."""
+    def accepted(self, topic_partition: TopicPartition, now_ms: int, after_max_ms: int) -> Accepted:
+        """What its topic accepts; `after_max_ms` is for one that sets nothing."""
         log = self._logs.logs.get(topic_partition)
-        return log is not None and log.config.message_timestamp_type == LOG_APPEND_TIME
+        if log is None:
+            return Accepted(now_ms)
+        config = log.config
+        after = config.message_timestamp_after_max_ms
+        off = config.message_timestamp_difference_max_ms
+        return Accepted(
+            now_ms,
+            config.message_timestamp_type == LOG_APPEND_TIME,
+            min(off, config.message_timestamp_before_max_ms),
+            min(off, after_max_ms if after is None else after),
+            "compact" in config.cleanup_policy,
+        )
 
     def bytes_available(self, topic_partition: TopicPartition, offset: int) -> int:
         log = self._logs.logs.get(topic_partition)

@@ -7,6 +7,7 @@ counts, offsets and times that agree with the records. What is wrong is an error
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
@@ -16,12 +17,14 @@ from neaptide.clusters.broker.storage.compression import UNCOMPRESSED_BYTES_MAX,
 from neaptide.clusters.broker.storage.errors import (
     BatchTooLargeError,
     InvalidRecordError,
+    InvalidTimestampError,
     RecordBatchError,
     UnsupportedCompressionError,
 )
 from neaptide.clusters.broker.storage.record_batch import (
     BatchHeader,
     parse_batches,
+    validate_keys,
     validate_produced,
     walk_records,
     with_append_time,
@@ -42,6 +45,24 @@ _ERRORS: Final = {
 }
 
 
+_NO_TIMESTAMP: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a topic accepts, and when it is asked. Times in milliseconds.
+
+    `is_append_time`: records get the time of their append (message.timestamp.type); otherwise they
+    keep their own, which may be so far before or after the clock. `needs_keys`: it is compacted.
+    """
+
+    now_ms: int
+    is_append_time: bool = False
+    before_max_ms: int = 2**63 - 1
+    after_max_ms: int = 2**63 - 1
+    needs_keys: bool = False
+
+
 class TooMuchAtOnceError(Exception):
     """A batch that takes long to validate, so that others should not wait for it."""
 
@@ -49,28 +70,27 @@ class TooMuchAtOnceError(Exception):
 def produced_batch(
     records: bytes,
     version: int,
-    append_time_ms: int | None,
+    accepted: Accepted,
     *,
     names_invalid_records: bool,
     at_once: bool,
 ) -> ProducedBatch:
     """The one batch of a partition, its bytes as identity; with an error where it may not be.
 
-    `append_time_ms`: what its records get for their times (message.timestamp.type=LogAppendTime);
-    None: they keep their own. `at_once`: raises TooMuchAtOnceError where it would take long.
+    `at_once`: raises TooMuchAtOnceError where it would take long.
     """
     try:
         header = _only_header(records, version)
-        latest = _walk(records, header, at_once=at_once)
+        latest = _walk(records, header, accepted, at_once=at_once)
     except RecordBatchError as error:
         told = _ERRORS[error.kafka_error]
         if told is Error.INVALID_RECORD and not names_invalid_records:
             told = Error.CORRUPT_MESSAGE
         return ProducedBatch(0, len(records), records, told)
-    if append_time_ms is None:
-        records = with_max_timestamp(records, header, latest)
+    if accepted.is_append_time:
+        records = with_append_time(records, header, accepted.now_ms)
     else:
-        records = with_append_time(records, header, append_time_ms)
+        records = with_max_timestamp(records, header, latest)
     return ProducedBatch(
         header.offset_count,
         header.size,
@@ -90,12 +110,27 @@ def _only_header(records: bytes, version: int) -> BatchHeader:
     return header
 
 
-def _walk(records: bytes, header: BatchHeader, *, at_once: bool) -> int:
-    if not at_once:
-        return walk_records(records, 0, header, UNCOMPRESSED_BYTES_MAX)
-    if header.record_count > RECORDS_AT_ONCE:
+def _walk(records: bytes, header: BatchHeader, accepted: Accepted, *, at_once: bool) -> int:
+    """The largest timestamp of the records."""
+    limit = UNCOMPRESSED_BYTES_AT_ONCE if at_once else UNCOMPRESSED_BYTES_MAX
+    if at_once and header.record_count > RECORDS_AT_ONCE:
         raise TooMuchAtOnceError
     try:
-        return walk_records(records, 0, header, UNCOMPRESSED_BYTES_AT_ONCE)
+        earliest, latest = walk_records(records, 0, header, limit)
+        if accepted.needs_keys:
+            validate_keys(records, header, limit)
     except BatchTooLargeError as error:
-        raise TooMuchAtOnceError from error
+        if at_once:
+            raise TooMuchAtOnceError from error
+        raise
+    if not accepted.is_append_time:
+        _validate_times(earliest, latest, accepted)
+    return latest
+
+
+def _validate_times(earliest: int, latest: int, accepted: Accepted) -> None:
+    """A record without a time is no record of long ago."""
+    if earliest != _NO_TIMESTAMP and accepted.now_ms - earliest > accepted.before_max_ms:
+        raise InvalidTimestampError("a record is older than message.timestamp.before.max.ms allows")
+    if latest - accepted.now_ms > accepted.after_max_ms:
+        raise InvalidTimestampError("a record is newer than message.timestamp.after.max.ms allows")

@@ -33,6 +33,11 @@ class LogConfig:
     retention_bytes: int = -1  # negative: without limit
     cleanup_policy: str = "delete"
     message_timestamp_type: str = "CreateTime"
+    # How far a record may be from the clock: either way, behind it, ahead of it (None: as the
+    # generation has it).
+    message_timestamp_difference_max_ms: int = LONG_MAX
+    message_timestamp_before_max_ms: int = LONG_MAX
+    message_timestamp_after_max_ms: int | None = None
     max_message_bytes: int | None = None  # only checked here; None: as the broker has it
 
 
@@ -92,6 +97,14 @@ SETTINGS: Final = (
         "message.timestamp.type",
         (("log.message.timestamp.type", 1),),
         one_of=("CreateTime", LOG_APPEND_TIME),
+    ),
+    *(
+        _Setting(
+            f"message_timestamp_{which}_max_ms",
+            f"message.timestamp.{which}.max.ms",
+            ((f"log.message.timestamp.{which}.max.ms", 1),),
+        )
+        for which in ("difference", "before", "after")
     ),
     _Setting("max_message_bytes", "max.message.bytes", (("message.max.bytes", 1),), 0, INT_MAX),
 )

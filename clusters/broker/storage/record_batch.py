@@ -188,8 +188,8 @@ def validate_produced(header: BatchHeader) -> None:
 
 def walk_records(
     buffer: bytes, position: int, header: BatchHeader, limit: int = UNCOMPRESSED_BYTES_MAX
-) -> int:
-    """See that a batch's records are what its header says; the largest timestamp among them.
+) -> tuple[int, int]:
+    """See that a batch's records are what its header says; their least and largest timestamp.
 
     They are as many as it counts, with offsets that follow each other, each as long as it claims,
     and nothing lies behind the last one. Raises InvalidRecordError, InvalidTimestampError, what
@@ -210,7 +210,13 @@ def walk_records(
     base = header.base_timestamp
     if base + earliest < _INT64_MIN or base + latest > _INT64_MAX:
         raise InvalidTimestampError("a record has a time that no number of 64 bits can hold")
-    return base + latest
+    return base + earliest, base + latest
+
+
+def validate_keys(buffer: bytes, header: BatchHeader, limit: int = UNCOMPRESSED_BYTES_MAX) -> None:
+    """See that every record has a key, as a compacted log needs it."""
+    if any(record.key is None for record in records(buffer, 0, header, limit)):
+        raise InvalidRecordError("a compacted topic takes no record without a key")
 
 
 def with_max_timestamp(batch: bytes, header: BatchHeader, max_timestamp: int) -> bytes:

@@ -54,14 +54,17 @@ def _validated(
     now_ms = wall_clock_ms()
 
     def batch(topic_partition: TopicPartition, records: bytes) -> events.ProducedBatch:
-        append_time_ms = None
-        if context.reader.has_append_time(topic_partition):
-            append_time_ms = request.append_times[topic_partition] = now_ms
+        generation = context.config.generation
+        accepted = context.reader.accepted(
+            topic_partition, now_ms, generation.message_timestamp_after_max_ms
+        )
+        if accepted.is_append_time:
+            request.append_times[topic_partition] = now_ms
         return produced_batch(
             records,
             request.header.version,
-            append_time_ms,
-            names_invalid_records=context.config.generation.names_invalid_records,
+            accepted,
+            names_invalid_records=generation.names_invalid_records,
             at_once=at_once,
         )
 

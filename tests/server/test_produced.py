@@ -1,0 +1,94 @@
+"""What a topic accepts: times that are not far off, and keys where it is compacted."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from crc32c import crc32c
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface.events import ProducedBatch
+from neaptide.clusters.broker.server.produced import Accepted, TooMuchAtOnceError, produced_batch
+from neaptide.clusters.broker.storage.record_batch import parse_batches
+from tests.storage.batches import NOW_MS, batch
+
+HOUR_MS = 3_600_000
+
+
+def error_of(records: bytes, accepted: Accepted, *, names_invalid_records: bool = True) -> Error:
+    produced = produced_batch(
+        records, 7, accepted, names_invalid_records=names_invalid_records, at_once=True
+    )
+    return produced.error
+
+
+def without_time(records: bytes) -> bytes:
+    """Base and largest timestamp are -1."""
+    changed = bytearray(records)
+    struct.pack_into(">qq", changed, 27, -1, -1)
+    struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
+    return bytes(changed)
+
+
+def bytes_of(produced: ProducedBatch) -> bytes:
+    assert isinstance(produced.identity, bytes)
+    return produced.identity
+
+
+@pytest.mark.parametrize(
+    ("off_ms", "error"),
+    [
+        (-HOUR_MS - 1, Error.INVALID_TIMESTAMP),
+        (-HOUR_MS, Error.NONE),
+        (0, Error.NONE),
+        (HOUR_MS, Error.NONE),
+        (HOUR_MS + 1, Error.INVALID_TIMESTAMP),
+    ],
+)
+def test_a11_a_record_is_no_further_off_than_its_topic_allows(off_ms: int, error: Error) -> None:
+    accepted = Accepted(NOW_MS, before_max_ms=HOUR_MS, after_max_ms=HOUR_MS)
+    assert error_of(batch(0, [b"a"], timestamp=NOW_MS + off_ms), accepted) is error
+
+
+@pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
+def test_a11_one_record_of_many_is_enough(off_ms: int) -> None:
+    """The first is too old by one millisecond, or the last too new."""
+    times = NOW_MS + off_ms - (1 if off_ms < 0 else 0)
+    accepted = Accepted(NOW_MS, before_max_ms=HOUR_MS, after_max_ms=HOUR_MS)
+    assert error_of(batch(0, [b"a", b"b"], timestamp=times), accepted) is Error.INVALID_TIMESTAMP
+
+
+def test_a11_a_record_without_a_time_and_one_that_gets_another_are_accepted() -> None:
+    strict = Accepted(NOW_MS, before_max_ms=0, after_max_ms=0)
+    assert error_of(without_time(batch(0, [b"a"])), strict) is Error.NONE
+    at_append = Accepted(NOW_MS, is_append_time=True, before_max_ms=0, after_max_ms=0)
+    produced = produced_batch(
+        batch(0, [b"a"], timestamp=5), 7, at_append, names_invalid_records=True, at_once=True
+    )
+    assert produced.error is Error.NONE
+    [header] = parse_batches(bytes_of(produced))
+    assert header.max_timestamp == NOW_MS
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a11_a_compacted_topic_needs_keys(compression: str) -> None:
+    compacted = Accepted(NOW_MS, needs_keys=True)
+    without = batch(0, [b"a"], key=None, compression=compression)
+    assert error_of(without, compacted) is Error.INVALID_RECORD
+    assert error_of(without, compacted, names_invalid_records=False) is Error.CORRUPT_MESSAGE
+    assert error_of(batch(0, [b"a"], compression=compression), compacted) is Error.NONE
+    assert error_of(without, Accepted(NOW_MS)) is Error.NONE
+
+
+def test_a_batch_that_takes_long_is_not_walked_over_at_once() -> None:
+    many = batch(0, [b""] * 10_001)
+    with pytest.raises(TooMuchAtOnceError):
+        error_of(many, Accepted(NOW_MS, needs_keys=True))
+
+
+def test_an_hour_ahead_is_the_most_from_4_0_on() -> None:
+    limits = {name: rules.message_timestamp_after_max_ms for name, rules in GENERATIONS.items()}
+    assert limits.pop("4.0") == HOUR_MS
+    assert set(limits.values()) == {2**63 - 1}
