@@ -66,9 +66,11 @@ _START_WITHIN_S = 90.0
 # 1.1, and our own broker), or it lost ZooKeeper before it was up (KafkaServer.startup).
 _GAVE_UP = re.compile(
     r"log truncation is not allowed[^\n]*$"
-    r"|fatal exception during startup[^\n]*\n[^\n]*(SessionExpired|ConnectionLoss|ClientTimeout)"
+    r"|[Ff]atal (exception|error) during (KafkaServer )?startup[^\n]*\n"
+    r"[^\n]*(SessionExpired|ConnectionLoss|ClientTimeout)"
 )
-_LAST_LINES = 30
+_KAFKA_STARTS = " starting (kafka.server.KafkaServer)"
+_LAST_LINES = 150  # a Kafka that shuts down after its start has failed logs some sixty
 _INCIDENT_LOOK_S = 0.25
 _COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
@@ -519,14 +521,18 @@ class Stage:
         faults, and no failure of a run that starts it again (`lets_give_up`)."""
         if not (self.lets_give_up and self._has_ended_by_itself(node)):
             return False
-        return _GAVE_UP.search(last_lines(self._log_of(node), _LAST_LINES)) is not None
+        return _GAVE_UP.search(self._last_lines(node)) is not None
 
     def last_words(self, node: int) -> str:
         """Of a node that has ended: one line."""
-        lines = last_lines(self._log_of(node), _LAST_LINES)
+        lines = self._last_lines(node)
         given_up = _GAVE_UP.search(lines)
         at = lines.rfind("\n", 0, given_up.start() if given_up else None) + 1
         return lines[at:].partition("\n")[0] or "nothing"
+
+    def _last_lines(self, node: int) -> str:
+        """Of its log, since it was last started."""
+        return last_lines(self._log_of(node), _LAST_LINES).rpartition(_KAFKA_STARTS)[2]
 
     def _log_of(self, node: int) -> Path:
         kind = "controller" if node in self.cluster.controllers else "broker"

@@ -166,6 +166,9 @@ class HalfStage(Stage):
 
 GAVE_UP = "FATAL Exiting because log truncation is not allowed for partition [t,0], current leader"
 AT_START = "ERROR Exiting Kafka due to fatal exception during startup. (kafka.Kafka$)"
+IN_STARTUP = "ERROR [KafkaServer id=2] Fatal error during KafkaServer startup. Prepare to shutdown"
+SHUTDOWN = "\n".join(f"INFO part {n} shut down" for n in range(60))
+STARTS = "INFO starting (kafka.server.KafkaServer)"
 EXPIRED = "org.apache.zookeeper.KeeperException$SessionExpiredException: KeeperErrorCode = Session"
 NO_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
 TRACE = "\tat kafka.Kafka$.main(Kafka.scala:112)\nINFO [KafkaServer id=0] shutting down"
@@ -178,6 +181,8 @@ TRACE = "\tat kafka.Kafka$.main(Kafka.scala:112)\nINFO [KafkaServer id=0] shutti
         (f"{AT_START}\n{EXPIRED}\n{TRACE}\n", True, AT_START),
         (f"{GAVE_UP}\nFATAL {NO_MEMORY}\n", False, f"FATAL {NO_MEMORY}"),
         (f"{AT_START}\n{NO_MEMORY}", False, NO_MEMORY),
+        (f"{IN_STARTUP}\n{EXPIRED}\n{SHUTDOWN}", True, IN_STARTUP),
+        (f"{IN_STARTUP}\n{EXPIRED}\n{STARTS}\n{NO_MEMORY}", False, NO_MEMORY),
         (f"WARN {EXPIRED}\n{AT_START}\n{NO_MEMORY}", False, NO_MEMORY),
         ("", False, "nothing"),
     ],
