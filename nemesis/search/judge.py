@@ -63,20 +63,21 @@ def judge(world: World, ended: Ended) -> Judged:
         world.clients.group_operations, ended.end_offset, is_complete=is_complete
     )
     has_acked = bool(world.clients.acked)
-    outcome = _worst(found, available=has_acked or not (values or world.clients.unsettled))
-    if found["unproven-difference"] or (has_acked and not is_complete):
-        outcome = "unknown"
+    is_unproven = bool(found["unproven-difference"]) or (has_acked and not is_complete)
+    outcome = "unknown" if is_unproven else _worst(found)
+    if outcome == "held":
+        is_proved = ended.level and is_complete and (has_acked or bool(values))
+        # Where nothing was sent nothing was tried: nothing is known of the service either.
+        outcome = ("held" if has_acked else "unavailable") if is_proved else "unknown"
     return Judged(outcome, tuple(sorted((name, n) for name, n in found.items() if n)))
 
 
-def _worst(found: Counter[str], *, available: bool) -> str:
+def _worst(found: Counter[str]) -> str:
     proved = [OUTCOMES[name] for name, count in found.items() if count and name in OUTCOMES]
     for word in WORST_FIRST:
         if word in proved:
             return word
-    if proved:
-        return "unknown"
-    return "held" if available else "unavailable"
+    return "unknown" if proved else "held"
 
 
 # --- one value -----------------------------------------------------------------------------------
