@@ -89,6 +89,7 @@ class Poll:
     read: int
     phase: str
     records: tuple[tuple[int, str], ...]  # (offset, value)
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)

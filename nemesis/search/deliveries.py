@@ -132,7 +132,9 @@ def do(state: State, move: Move, target: Target) -> bool:
                 return False
             _FAULTS[type(move)](world, broker)
         case Produce(record):
-            producing.produce(world, record, ACKS[target.acks[0]])
+            partitions = len(world.spec.configuration.assignment)
+            number = (_number(record) - 1) % partitions
+            producing.produce(world, record, ACKS[_acks_of(record, target)], number)
         case Fire():
             if world.heads() or not world.advance():
                 return False
@@ -141,6 +143,15 @@ def do(state: State, move: Move, target: Target) -> bool:
     if counted is not None:
         state.spent = state.spent._replace(**{counted: getattr(state.spent, counted) + 1})
     return True
+
+
+def _number(record: str) -> int:
+    return int(record.removeprefix("m"))
+
+
+def _acks_of(record: str, target: Target) -> str:
+    """In turn, where there are several kinds; the last of them first."""
+    return target.acks[-_number(record) % len(target.acks)]
 
 
 def may_be(fault: type, world: World) -> list[int]:
@@ -233,7 +244,7 @@ def words(path: Path, target: Target) -> list[str]:
             case Deliver(link):
                 return f"{names[link.source]}→{names[link.target]} ({link.channel}) arrives"
             case Produce(record):
-                return f"produce {record} acks={target.acks[0]}"
+                return f"produce {record} acks={_acks_of(record, target)}"
             case Kill(broker):
                 return f"kill {names[broker]}"
             case Restart(broker):

@@ -31,10 +31,11 @@ from neaptide.nemesis.search.invariants import (
     allowed_to_break,
 )
 from neaptide.nemesis.search.judge import Judged, judge
+from neaptide.nemesis.search.looking import deleted_before, each, promised, read
 from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import MissedError, Performer
-from neaptide.nemesis.search.rest import rest, sessions_end
+from neaptide.nemesis.search.rest import rest, retention_looks, sessions_end
 from neaptide.nemesis.search.targets import BAD, COMMITS, Target
 from neaptide.nemesis.search.worlds import ready_world
 
@@ -131,7 +132,7 @@ def _swarm(rng: Random, target: Target) -> Drawing:
         for move, weight in FAULTS[fault].items():
             weights[move] = weights.get(move, 0.0) + weight
     held = tuple(HELD[fault] for fault in faults if fault in HELD)
-    return Drawing(target.names, target.acks, weights, held)
+    return Drawing(target.names, target.acks, weights, held, target.spares)
 
 
 def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> None:
@@ -142,6 +143,7 @@ def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, 
         if isinstance(step, steps.Await):
             sessions_end(world)
             rest(world, 2_000 * world.spec.settings.replica_lag_time_max_ms)
+            retention_looks(world)
         elif not isinstance(step, steps.Hold):
             rest(world)
 
@@ -211,19 +213,22 @@ def is_bad(target: Target, judged: Judged) -> bool:
 
 
 def is_suspect(world: World) -> bool:
-    """An acknowledged record or commit is not where its leader has its log, or two replicas
-    contradict each other."""
+    """An acknowledged record or commit, or what a consumer has read, is not where its leader has
+    its log, or two replicas contradict each other."""
+    return commits.is_lost(world) or any(_is_suspect_here(one) for one in each(world))
+
+
+def _is_suspect_here(world: World) -> bool:
     state = world.service.states.get(world.partition)
-    if commits.is_lost(world):
-        return True
     if state is None or state.leader == NO_LEADER:
         return False
     held = _contents(world, state.leader)
     if world.spec.producer.idempotence and _is_out_of_sequence(world, held):
         return True
-    log = world.disks[state.leader].logs.get(world.partition)
-    start_offset = log.start_offset if log else 0
-    for value, offset in world.clients.acked.items():
+    start_offset = deleted_before(world, state.leader)
+    if any(held.get(at) != value and at >= start_offset for at, value in read(world)):
+        return True
+    for value, offset in promised(world).items():
         if offset is None:
             if value not in held.values():
                 return True
@@ -250,6 +255,11 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 
 
 def danger(world: World) -> int:
+    """That of the partition that is nearest to a loss."""
+    return min(_danger_here(one) for one in each(world))
+
+
+def _danger_here(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
     records (or commits) is; two less where two logs hold different records at one offset, one less
     where one that lives holds what its leader lacks, where a follower does not know of its epoch,
@@ -262,10 +272,11 @@ def danger(world: World) -> int:
     nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
     nearer += _is_on_its_way(world)
     of_commits = commits.copies(world)
-    if not world.clients.acked:
+    acked = promised(world)
+    if not acked:
         return len(logs) + 1 - nearer
     members = [set(logs[broker_id].values()) for broker_id in state.isr]
-    copies = min(sum(value in log for log in members) for value in world.clients.acked)
+    copies = min(sum(value in log for log in members) for value in acked)
     return (copies if of_commits is None else min(copies, of_commits)) - nearer
 
 
@@ -306,8 +317,22 @@ def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
 
 def abstract(world: World) -> Hashable:
     """What two worlds have in common that are not worth a distinction."""
+    others = tuple(_here(one) for one in each(world) if one.partition.partition)
+    return (
+        _here(world),
+        others,
+        min(len(world.clients.sends) - len(world.clients.acked), 2),
+        frozenset(_rule(hold) for hold in world.holds.values()),
+        world.cuts,
+        world.paused,
+        world.service.controller,
+        commits.abstract(world),
+    )
+
+
+def _here(world: World) -> Hashable:
     state = world.service.states.get(world.partition)
-    end = max((o + 1 for o in world.clients.acked.values() if o is not None), default=0)
+    end = max((o + 1 for o in promised(world).values() if o is not None), default=0)
     replicas = tuple(
         _replica(world, broker_id, end) for broker_id in assigned(world, world.partition)
     )
@@ -315,12 +340,6 @@ def abstract(world: World) -> Hashable:
         replicas,
         (state.leader, state.isr) if state else None,
         min(end, 3),
-        min(len(world.clients.sends) - len(world.clients.acked), 2),
-        frozenset(_rule(hold) for hold in world.holds.values()),
-        world.cuts,
-        world.paused,
-        world.service.controller,
-        commits.abstract(world),
     )
 
 

@@ -18,12 +18,14 @@ from typing import Final
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
 from neaptide.nemesis.search.deliveries import Counts, first_state, shortened, words
+from neaptide.nemesis.search.episode import Search
 from neaptide.nemesis.search.explore import Episode, Found, watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from neaptide.nemesis.search.priorities import Run
 from neaptide.nemesis.search.priorities import run as run_once
 from neaptide.nemesis.search.shrink import replay, shrink
+from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import Target, target_of
 from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.workers import begin, is_orphan
@@ -65,8 +67,8 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
     started = time.monotonic()
     schedules = 0
     seed = effort.first_seed
-    target = _target(mutant, effort)
     while not _is_spent(effort, seed, started):
+        target = _target(mutant, effort, seed)
         episode = Episode(target, seed)
         most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
         with applied(mutant):
@@ -102,8 +104,19 @@ def _is_spent(effort: Effort, seed: int, started: float) -> bool:
     return effort.time_s is not None and time.monotonic() - started >= effort.time_s
 
 
-def _target(mutant: Mutant, effort: Effort) -> Target:
+def _target(mutant: Mutant, effort: Effort, seed: int) -> Target:
     settings = {**dict(effort.settings), **mutant.settings}
+    if mutant.swarm:
+        search = Search(
+            mutant.rules,
+            mutant.acks,
+            FAULTS_OF_A_SWARM,
+            settings,
+            mutant.topic_settings,
+            SCHEDULES_PER_SEED,
+            watched=seed % 2 == 0,  # without invariants it is several times as fast
+        )
+        return drawn(search, seed).target()
     return target_of(
         mutant.rules,
         settings,

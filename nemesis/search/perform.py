@@ -180,7 +180,8 @@ class Performer:
         offset = self.world.clients.acked.get(survives)
         if offset is None:
             raise MissedError(f"{survives} was not acknowledged: its offset is not known")
-        return {0: offset + 1}
+        send, _ = self.world.clients.sends[survives]
+        return {send.partition: offset + 1}
 
     def _stop(self, step: steps.Stop) -> None:
         faults.stop(self.world, self._live(step.broker))

@@ -42,6 +42,20 @@ def reads_below_high_watermark(step: Step) -> str | None:
     return None
 
 
+def answers_no_more_than_high_watermark(step: Step) -> str | None:
+    """To followers and consumers alike: what was read of it before is less."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    for effect in step.effects:
+        for result in effect.results if isinstance(effect, effects.RespondFetch) else ():
+            is_here = result.partition == partition.topic_partition
+            if is_here and result.high_watermark > partition.high_watermark:
+                mark = partition.high_watermark
+                return f"an answer carries HW {result.high_watermark}, the leader's is {mark}"
+    return None
+
+
 def high_watermark_waits(step: Step) -> str | None:
     """Looked at when it moves: who joins later is behind, and that is no matter. A process that
     starts moves nothing: it knows what it had checkpointed."""

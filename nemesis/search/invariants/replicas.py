@@ -45,6 +45,15 @@ def log_start_below_high_watermark(step: Step) -> str | None:
     return f"broker {step.broker_id} starts at {start_offset}, HW {partition.high_watermark}"
 
 
+def log_start_by_retention(step: Step) -> str | None:
+    partition = step.partition
+    deleted = step.world.deleted.get(step.world.partition, 0)
+    if partition is None or partition.log.start_offset <= deleted:
+        return None
+    start_offset = partition.log.start_offset
+    return f"broker {step.broker_id} starts at {start_offset}, retention deleted to {deleted}"
+
+
 def epochs_begin_in_log(step: Step) -> str | None:
     """A leader that has written nothing yet has its epoch begin where its log ends."""
     partition = step.partition

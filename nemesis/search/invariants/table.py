@@ -70,6 +70,11 @@ INVARIANTS: Final = (
         replicas.log_start_below_high_watermark,
     ),
     Invariant(
+        "log-start-by-retention",
+        "No log starts above what retention has deleted.",
+        replicas.log_start_by_retention,
+    ),
+    Invariant(
         "epochs-begin-in-log",
         "No leader epoch that a broker knows begins past the log end offset.",
         replicas.epochs_begin_in_log,
@@ -105,6 +110,11 @@ INVARIANTS: Final = (
         "reads-below-high-watermark",
         "A consumer is sent nothing that is not below the high watermark.",
         promises.reads_below_high_watermark,
+    ),
+    Invariant(
+        "answered-high-watermark",
+        "No answer carries more than the leader's high watermark.",
+        promises.answers_no_more_than_high_watermark,
     ),
     Invariant(
         "high-watermark-waits",
