@@ -41,7 +41,8 @@ class Search:
     asked: Search | None = None  # of what is drawn for a seed: what was searched
     names: Mapping[str, int] = field(default_factory=lambda: NAMES)  # of its brokers
     partitions: int = 1
-    spares: bool = False
+    spares: bool = False  # no power failure takes a last copy
+    second_client: bool = False  # of the groups that commit
 
     def target(self) -> Target:
         target = target_of(
@@ -55,6 +56,7 @@ class Search:
             names=self.names,
             partitions=self.partitions,
             spares=self.spares,
+            second_client=self.second_client,
         )
         if self.outcomes in (BAD, BAD_WITH_IDEMPOTENCE):
             return target

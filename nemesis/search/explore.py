@@ -125,8 +125,13 @@ class Episode:
 
 
 def _swarm(rng: Random, target: Target) -> Drawing:
-    """Each episode leaves out some kinds of faults: what is rare in all is common in some."""
-    faults = [fault for fault in target.faults if fault in _ALWAYS or rng.random() < 0.6]
+    """Each episode leaves out some kinds of faults: what is rare in all is common in some.
+
+    Where its seed has drawn them already, none.
+    """
+    faults = [
+        fault for fault in target.faults if target.spares or fault in _ALWAYS or rng.random() < 0.6
+    ]
     weights: dict[str, float] = {"produce": 3.0}
     for fault in faults:
         for move, weight in FAULTS[fault].items():

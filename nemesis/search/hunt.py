@@ -33,7 +33,10 @@ from neaptide.nemesis.search.workers import begin, is_orphan
 SCHEDULES_PER_SEED: Final = 400
 SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for
 RUNS_PER_SEED: Final = 60
+SCHEDULES_OF_A_SWARM: Final = 300  # each seed of it is another search: few of each
+RUNS_OF_A_SWARM: Final = 10
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
+BOUNDS_OF_A_SWARM: Final = BOUNDS._replace(reads=1)
 CHANGES: Final = 3
 SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
 
@@ -71,6 +74,9 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
         target = _target(mutant, effort, seed)
         episode = Episode(target, seed)
         most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
+        runs = RUNS_OF_A_SWARM if mutant.swarm else RUNS_PER_SEED
+        bounds = BOUNDS_OF_A_SWARM if mutant.swarm else BOUNDS
+        most = SCHEDULES_OF_A_SWARM if mutant.swarm else most
         with applied(mutant):
             found = episode.explore(most, partial(_is_spent, effort, seed, started))
         schedules += episode.schedules
@@ -79,7 +85,7 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
         with applied(mutant):
             for other in () if mutant.steps_only else (_fetches_only(target), target):
-                run, tried = _by_priorities(other, seed)
+                run, tried = _by_priorities(other, seed, runs, bounds)
                 schedules += tried
                 if run is not None:
                     seconds = time.monotonic() - started
@@ -114,7 +120,7 @@ def _target(mutant: Mutant, effort: Effort, seed: int) -> Target:
             settings,
             mutant.topic_settings,
             SCHEDULES_PER_SEED,
-            watched=seed % 2 == 0,  # without invariants it is several times as fast
+            watched=seed % 4 != 3,  # without invariants it is several times as fast
         )
         return drawn(search, seed).target()
     return target_of(
@@ -147,16 +153,16 @@ def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, second
     )
 
 
-def _by_priorities(target: Target, seed: int) -> tuple[Run | None, int]:
+def _by_priorities(target: Target, seed: int, runs: int, bounds: Counts) -> tuple[Run | None, int]:
     """Runs of another strategy: message by message, with sessions that end."""
     first = first_state(target)
     if isinstance(first, Judged):
         return Run((), first), 1
-    for number in range(RUNS_PER_SEED):
-        run = run_once(first, target, seed * RUNS_PER_SEED + number, BOUNDS, CHANGES)
+    for number in range(runs):
+        run = run_once(first, target, seed * RUNS_PER_SEED + number, bounds, CHANGES)
         if run.judged is not None:
             return run, number + 1
-    return None, RUNS_PER_SEED
+    return None, runs
 
 
 def _fetches_only(target: Target) -> Target:

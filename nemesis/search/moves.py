@@ -423,28 +423,28 @@ def _cut_client(
 def _alone(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> tuple[steps.Step, ...]:
-    """A leader whose followers do not reach it, until it is alone in its ISR."""
+    """A leader that no follower reaches, until it is alone in its ISR; or a follower apart."""
     state = world.service.states.get(world.partition)
     leading = _brokers(drawing, world, lambda n: state is not None and n == state.leader)
-    if not leading or drawing.names[leading[0]] not in world.brokers:
+    following = _brokers(drawing, world, lambda n: n in world.brokers)
+    is_leader = rng.random() < 0.5
+    apart = [name for name in following if (name in leading) is is_leader]
+    if not apart:
         return ()
-    others = [name for name in drawing.names if name != leading[0]]
-    cuts = (steps.Cut(name, leading[0], "replication", both=True) for name in others)
-    return (*cuts, steps.Await())
+    name = rng.choice(apart)
+    others = (other for other in drawing.names if other != name)
+    cuts = tuple(steps.Cut(other, name, "replication", both=True) for other in others)
+    return (*cuts, steps.Await()) if is_leader else cuts
 
 
 def _unplug(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> tuple[steps.Step, ...]:
-    """A clean shutdown, a start, and a power failure: what was flushed at the stop is there."""
-    stop = _stop(rng, world, so_far, drawing)
-    is_first = not any(isinstance(step, steps.PowerOff) for step in so_far)
-    if not is_first or not isinstance(stop, steps.Stop):
-        return ()
-    name = str(stop.broker)
-    if drawing.spares and not _spared([name], world, drawing, last_copies=True):
-        return ()
-    return (stop, steps.Restart(name), steps.PowerOff(name, None))
+    """A power failure of a broker that was stopped cleanly: what it flushed then is there."""
+    stopped = _brokers(
+        drawing, world, lambda n: n not in world.brokers and world.disks[n].was_clean
+    )
+    return (steps.PowerOff(rng.choice(stopped), None),) if stopped else ()
 
 
 Draw = Callable[[Random, World, tuple[steps.Step, ...], Drawing], steps.Step | None]
@@ -485,7 +485,7 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "consume": {"consume": 1.0},
     "client": {"cut_client": 0.6, "heal": 0.6},
     "alone": {"alone": 0.6, "heal": 0.6, "produce": 1.0},
-    "unplug": {"unplug": 0.6, "restart": 0.6},
+    "unplug": {"stop": 1.5, "unplug": 1.0, "restart": 0.6},
     COMMITS: {"commit": 2.0},
 }
 HELD: Final[Mapping[str, str]] = {"hold": FETCH, "control": CONTROL}  # of which channel

@@ -166,7 +166,11 @@ class Performer:
             faults.kill(self.world, self._live(broker), delivered=step.in_flight == "delivered")
 
     def _power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
-        lost = faults.power_off(self.world, self._live(step.broker), self._kept(step.survives))
+        number = self._node(step.broker)
+        is_stopped = number not in self.world.brokers and self.world.disks[number].was_clean
+        if not is_stopped:
+            number = self._live(step.broker)
+        lost = faults.power_off(self.world, number, self._kept(step.survives))
         return {"lost": {str(partition): count for partition, count in lost.items()}}
 
     def _power_off_together(self, step: steps.PowerOffTogether) -> None:

@@ -20,9 +20,11 @@ FAULTS_OF_A_SWARM: Final = (
     *("kill", "hold", "cut", "pause", "wait", "stop", "zombie", "stale", "consume"),
     *("client", "alone", "unplug", "power_off", COMMITS),
 )
-_LIKELY: Final = 0.7
+DRAWN_SETTINGS: Final = ("min.insync.replicas", "zookeeper.session.timeout.ms")
+_LIKELY: Final = 0.5
 _UNLIKELY: Final = 0.3
 _RARE: Final = frozenset({"client", "alone", "unplug", "power_off", COMMITS})
+_NOT_WITH_COMMITS: Final = frozenset({"power_off", "zombie", "stale"})
 _MIXED: Final = ("0", "1", "all")
 
 
@@ -32,13 +34,14 @@ def drawn(search: Search, seed: int) -> Search:
     faults = tuple(
         one for one in search.faults if rng.random() < (_UNLIKELY if one in _RARE else _LIKELY)
     )
-    if COMMITS in faults:  # nobody looks after the last copy of a commit
-        faults = tuple(one for one in faults if one not in ("power_off", "unplug"))
+    if COMMITS in faults:  # nobody looks after the last copy of a commit, nor fences coordinators
+        faults = tuple(one for one in faults if one not in _NOT_WITH_COMMITS)
     is_promise = search.acks == ("all",)
     idempotence = is_promise and search.rules.idempotence is not None and rng.random() < 0.25
     mixes = is_promise and not idempotence and rng.random() < 0.3
     topic = {**search.topic_settings, "min.insync.replicas": rng.choice(("1", "2"))}
     settings = dict(search.settings)
+    settings["zookeeper.session.timeout.ms"] = rng.choice(("2000", "6000"))
     if rng.random() < 0.25:
         topic.update(RETENTION)
         settings.update(RETENTION_CHECK)
@@ -54,4 +57,5 @@ def drawn(search: Search, seed: int) -> Search:
         names=FIVE if rng.random() < 0.12 else search.names,
         partitions=rng.choices((1, 2, 3), (5, 3, 1))[0],
         spares=True,
+        second_client=True,
     )

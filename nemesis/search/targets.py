@@ -55,6 +55,7 @@ def target_of(
     idempotence: bool = False,
     partitions: int = 1,
     spares: bool = False,
+    second_client: bool = False,
 ) -> Target:
     """Brokers, and partitions that three of them replicate, or all four.
 
@@ -77,8 +78,8 @@ def target_of(
     spec = world_spec(
         rules, settings, brokers, TOPIC, assignment, topic_settings, producer, offsets
     )
-    if len(acks) > 1:
-        spec = replace(spec, acks_promised=frozenset({ALL}))
+    promised = frozenset({ALL}) if len(acks) > 1 else None
+    spec = replace(spec, acks_promised=promised, second_client=second_client and commits)
     outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
     anomalies = COMMIT_ANOMALIES if commits else ()
     return Target(spec, names, acks, faults, outcomes, anomalies, watched=watched, spares=spares)

@@ -9,7 +9,13 @@ from typing import Final
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.generation import Truncation
 from neaptide.clusters.simulation.parts import WorldSpec
-from neaptide.nemesis.search.invariants import leadership, promises, replicas, waiting
+from neaptide.nemesis.search.invariants import (
+    fetches,
+    leadership,
+    promises,
+    replicas,
+    waiting,
+)
 from neaptide.nemesis.search.invariants.seen import OfService, OfStep
 
 # What the core raises where it is led where no rule leads: a find of its own.
@@ -107,6 +113,11 @@ INVARIANTS: Final = (
         promises.acked_is_committed,
     ),
     Invariant(
+        "acked-by-min-insync",
+        "What is acknowledged to acks=all has an ISR of min.insync.replicas.",
+        promises.acked_by_min_insync,
+    ),
+    Invariant(
         "reads-below-high-watermark",
         "A consumer is sent nothing that is not below the high watermark.",
         promises.reads_below_high_watermark,
@@ -142,6 +153,21 @@ INVARIANTS: Final = (
         waiting.parked_is_watched,
     ),
     Invariant(
+        "waits-on-a-leader",
+        "What waits for its acknowledgement waits on a leader.",
+        waiting.waits_on_a_leader,
+    ),
+    Invariant(
+        "epochs-are-fenced",
+        "From KIP-320 on a leader answers nobody who names another leader epoch.",
+        fetches.epochs_are_fenced,
+    ),
+    Invariant(
+        "fetched-is-prefix",
+        "Who fetches in its leader's epoch has, before its offset, what the leader has.",
+        fetches.fetched_is_prefix,
+    ),
+    Invariant(
         "answered-once",
         "A request is answered once, while somebody waits for the answer.",
         waiting.answered_once,
@@ -155,7 +181,7 @@ SENTENCES: Final[Mapping[str, str]] = {
 
 # --- what a generation is known to break ---------------------------------------------------------
 
-_ISR_PROPERTIES: Final = frozenset({"weak-isr", "strong-isr"})
+_ISR_PROPERTIES: Final = frozenset({"weak-isr", "strong-isr", "fetched-is-prefix"})
 
 
 def allowed_to_break(spec: WorldSpec, *, loses_pages: bool) -> frozenset[str]:
