@@ -84,13 +84,13 @@ def ask_again(world: World) -> None:
     world.clients.asking = replace(asking, request=number, to=coordinator)
     world.send(CLIENT, coordinator, CLIENTS, request)
     world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
-    if world.spec.second_client and asking.offset is not None:
+    if world.spec.second_client:
         _ask_too(world, asking, partition)
 
 
 def _ask_too(world: World, asking: GroupOperation, partition: TopicPartition) -> None:
     """A second client of the group, which knows no coordinator, asks every broker while the first
-    one commits. Whoever answers it has promised what the answer says."""
+    one asks or commits. Whoever answers it has promised what the answer says."""
     for broker in sorted(world.brokers):
         number = new_request(world)
         world.clients.asking_too[number] = replace(

@@ -190,12 +190,17 @@ def partition_of(record: str, target: Target) -> int:
 
 
 def deaths(target: Target) -> tuple[type[Kill | Stop | PowerOff], ...]:
-    """How brokers may die here, by the faults that were named; a kill where none is."""
+    """How brokers may die here, by the faults that were named; a kill where none is.
+
+    Where last copies are spared no power fails: message by message nobody looks after them.
+    """
     named: dict[str, type[Kill | Stop | PowerOff]] = {
         "kill": Kill,
         "stop": Stop,
         "power_off": PowerOff,
     }
+    if target.spares:
+        del named["power_off"]
     return tuple(named[fault] for fault in named if fault in target.faults) or (Kill,)
 
 

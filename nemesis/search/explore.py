@@ -46,6 +46,7 @@ LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
 _ALWAYS: Final = ("kill", COMMITS, "control")  # faults that no episode leaves out
+RETENTION_WEIGHT: Final = 1.5  # of waiting, where retention deletes meanwhile
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
 
 
@@ -136,6 +137,8 @@ def _swarm(rng: Random, target: Target) -> Drawing:
     for fault in faults:
         for move, weight in FAULTS[fault].items():
             weights[move] = weights.get(move, 0.0) + weight
+    if target.spec.retention_check_ms is not None:
+        weights["wait"] = weights.get("wait", 0.0) + RETENTION_WEIGHT
     held = tuple(HELD[fault] for fault in faults if fault in HELD)
     return Drawing(target.names, target.acks, weights, held, target.spares)
 
@@ -182,21 +185,19 @@ def guarded(act: Callable[[], T]) -> tuple[T | None, Judged | None]:
 
 
 def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> Judged | None:
-    """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError."""
-    if world.watch is None:
-        play_moves(world, names, moves)
-        return None
+    """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError.
+
+    That the core raises where its own rules forbid to be is a find of every search.
+    """
     return guarded(lambda: play_moves(world, names, moves))[1]
 
 
 def end_and_judge(world: World) -> Judged:
-    if world.watch is None:
-        return judge(world, end(world))
     ended, broken = guarded(lambda: end(world))
     if ended is None:
         return broken or _broken(CORE_RAISES)
     judged = judge(world, ended)
-    if judged.outcome in BAD or (ended.level and ended.final is not None):
+    if world.watch is None or judged.outcome in BAD or (ended.level and ended.final is not None):
         return judged
     return _broken(RECOVERS)
 
@@ -225,8 +226,10 @@ def is_suspect(world: World) -> bool:
 
 def _is_suspect_here(world: World) -> bool:
     state = world.service.states.get(world.partition)
-    if state is None or state.leader == NO_LEADER:
+    if state is None:
         return False
+    if state.leader == NO_LEADER:
+        return _nobody_has_all(world, state)
     held = _contents(world, state.leader)
     if world.spec.producer.idempotence and _is_out_of_sequence(world, held):
         return True
@@ -245,6 +248,13 @@ def _is_suspect_here(world: World) -> bool:
         if broker_id != state.leader
         for offset, value in _contents(world, broker_id).items()
     )
+
+
+def _nobody_has_all(world: World, state: LeaderAndIsr) -> bool:
+    """Whether every member of the ISR, of whom one is to lead, lacks something acknowledged."""
+    acked = set(promised(world))
+    logs = (set(_contents(world, member).values()) for member in state.isr)
+    return bool(acked) and not any(acked <= log for log in logs)
 
 
 def _is_out_of_sequence(world: World, held: Mapping[int, object]) -> bool:

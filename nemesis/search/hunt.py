@@ -17,7 +17,13 @@ from typing import Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from neaptide.nemesis.search.deliveries import Counts, first_state, shortened, words
+from neaptide.nemesis.search.deliveries import (
+    Counts,
+    first_state,
+    replayed,
+    shortened,
+    words,
+)
 from neaptide.nemesis.search.episode import Search
 from neaptide.nemesis.search.explore import Episode, Found, watched_world
 from neaptide.nemesis.search.judge import Judged
@@ -74,21 +80,22 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
         target = _target(mutant, effort, seed)
         episode = Episode(target, seed)
         most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
-        runs = RUNS_OF_A_SWARM if mutant.swarm else RUNS_PER_SEED
-        bounds = BOUNDS_OF_A_SWARM if mutant.swarm else BOUNDS
-        most = SCHEDULES_OF_A_SWARM if mutant.swarm else most
+        runs, bounds = RUNS_PER_SEED, BOUNDS
+        if mutant.swarm:
+            most, runs, bounds = SCHEDULES_OF_A_SWARM, RUNS_OF_A_SWARM, BOUNDS_OF_A_SWARM
         with applied(mutant):
             found = episode.explore(most, partial(_is_spent, effort, seed, started))
         schedules += episode.schedules
         if found is not None and not is_of_the_unbroken(mutant, target, found):
             with applied(mutant):
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
-        with applied(mutant):
-            for other in () if mutant.steps_only else (_fetches_only(target), target):
+        for other in () if mutant.steps_only else (_fetches_only(target), target):
+            with applied(mutant):
                 run, tried = _by_priorities(other, seed, runs, bounds)
-                schedules += tried
-                if run is not None:
-                    seconds = time.monotonic() - started
+            schedules += tried
+            if run is not None and not _is_run_of_the_unbroken(mutant, other, run):
+                seconds = time.monotonic() - started
+                with applied(mutant):
                     return _hunted_by_priorities(mutant, other, run, seed, schedules, seconds)
         seed += 1
     return Hunted(mutant.name, "", None, schedules, time.monotonic() - started, 0, 0, "")
@@ -102,6 +109,17 @@ def is_of_the_unbroken(mutant: Mutant, target: Target, found: Found) -> bool:
         return False
     judged = replay(unbroken, ready, found.schedule)
     return judged is not None and judged.outcome == found.judged.outcome
+
+
+def _is_run_of_the_unbroken(mutant: Mutant, target: Target, run: Run) -> bool:
+    """The same of a path of deliveries."""
+    rules = GENERATIONS[mutant.rules.name]
+    unbroken = replace(target, spec=replace(target.spec, rules=rules))
+    first = first_state(unbroken)
+    if isinstance(first, Judged) or run.judged is None:
+        return False
+    judged = replayed(first, run.path, unbroken)
+    return judged is not None and judged.outcome == run.judged.outcome
 
 
 def _is_spent(effort: Effort, seed: int, started: float) -> bool:

@@ -64,7 +64,7 @@ def judge(world: World, ended: Ended) -> Judged:
 def _judge_one(world: World, ended: Ended) -> Judged:
     found: Counter[str] = Counter(_differences(world, ended))
     values = _values(world)
-    is_complete = ended.final is not None and bool(ended.final or not ended.end_offset)
+    is_complete = _is_complete(ended)
     for value in values.values():
         found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
     for sent in _by_process(values):
@@ -88,6 +88,14 @@ def _judge_one(world: World, ended: Ended) -> Judged:
         # Where nothing was sent nothing was tried: nothing is known of the service either.
         outcome = ("held" if has_acked else "unavailable") if is_proved else "unknown"
     return Judged(outcome, tuple(sorted((name, n) for name, n in found.items() if n)))
+
+
+def _is_complete(ended: Ended) -> bool:
+    """Whether all was read that there is. A log from which nothing is read, and of which retention
+    has not deleted all, is read too: it has lost what it had."""
+    if ended.final is None or ended.end_offset is None:
+        return False
+    return bool(ended.final) or not ended.end_offset or ended.start_offset < ended.end_offset
 
 
 def _worst(found: Counter[str]) -> str:
@@ -117,8 +125,8 @@ class _Value:
     @property
     def places(self) -> set[int]:
         places = {*self.main, *self.final}
-        is_told = self.is_acked and self.outcome.offset is not None
-        return {*places, self.outcome.offset or 0} if is_told else places
+        is_known = self.is_acked and self.outcome.offset is not None
+        return {*places, self.outcome.offset or 0} if is_known else places
 
 
 def _values(world: World) -> dict[str, _Value]:

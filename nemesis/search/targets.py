@@ -19,8 +19,8 @@ FOUR: Final[Mapping[str, int]] = {**NAMES, "D": 4}
 FIVE: Final[Mapping[str, int]] = {**FOUR, "E": 5}
 REPLICAS_OF_FIVE: Final = 3
 ALL: Final = -1  # acks
-# Every record is a segment, and two are kept.
-RETENTION: Final[Mapping[str, str]] = {"retention.bytes": "200", "segment.bytes": "100"}
+# Every record is a segment, and one is kept.
+RETENTION: Final[Mapping[str, str]] = {"retention.bytes": "100", "segment.bytes": "100"}
 RETENTION_CHECK: Final[Mapping[str, str]] = {"log.retention.check.interval.ms": "1000"}
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")

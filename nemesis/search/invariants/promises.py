@@ -29,7 +29,7 @@ def acked_is_committed(step: Step) -> str | None:
 
 
 def acked_by_min_insync(step: Step) -> str | None:
-    """Else the producer is told NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+    """Else the producer receives NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None

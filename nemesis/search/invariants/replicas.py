@@ -101,6 +101,18 @@ def core_and_disk_agree(step: Step) -> str | None:
     return f"broker {step.broker_id} believes in {held}, its disk has {on_disk}"
 
 
+def producers_of_the_log(step: Step) -> str | None:
+    """Not asked where retention deletes: what it deletes may be remembered, or forgotten."""
+    partition, world = step.partition, step.world
+    log = world.disks[step.broker_id].logs.get(world.partition)
+    if partition is None or log is None or world.spec.retention_check_ms is not None:
+        return None
+    if not world.spec.producer.idempotence or partition.log.producers == log.producers:
+        return None
+    known, held = dict(partition.log.producers), dict(log.producers)
+    return f"broker {step.broker_id} remembers {known}, its log has {held}"
+
+
 def weak_isr(step: Step) -> str | None:
     """Every one of the ISR in which this leader believes has what lies below its HW."""
     partition = step.partition

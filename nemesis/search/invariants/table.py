@@ -148,6 +148,16 @@ INVARIANTS: Final = (
         replicas.core_and_disk_agree,
     ),
     Invariant(
+        "producers-of-the-log",
+        "What is remembered of producers is what the log says of them.",
+        replicas.producers_of_the_log,
+    ),
+    Invariant(
+        "coordinator-leads",
+        "Who speaks for a group leads its partition.",
+        waiting.coordinator_leads,
+    ),
+    Invariant(
         "parked-is-watched",
         "Every parked request is watched by a partition, and none is watched that is not parked.",
         waiting.parked_is_watched,

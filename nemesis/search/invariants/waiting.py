@@ -38,6 +38,14 @@ def waits_on_a_leader(step: Step) -> str | None:
     return None
 
 
+def coordinator_leads(step: Step) -> str | None:
+    """Another may have been elected, and have taken later commits."""
+    for partition in step.broker.committed_offsets:
+        if step.broker.led(partition) is None:
+            return f"broker {step.broker_id} speaks for groups of {partition}, and does not lead it"
+    return None
+
+
 def answered_once(step: Step) -> str | None:
     """Only what was parked, or has just come, may be answered; not again, and not parked still."""
     asked = {getattr(step.event, "request", None)}
