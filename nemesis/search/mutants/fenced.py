@@ -96,5 +96,6 @@ MUTANTS: Final = (
         "meeting_point",
         meets_at_the_leaders_end,
         "Where both logs know an epoch, a follower forgets that its own may end before.",
+        shown="the found schedule kip-279-divergence",
     ),
 )

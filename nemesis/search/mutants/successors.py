@@ -88,5 +88,6 @@ MUTANTS: Final = (
         events.OffsetCommitRequested,
         knows_at_once,
         "A coordinator answers with a commit that was not acknowledged.",
+        shown="a second client that asks while the first one commits",
     ),
 )
