@@ -55,13 +55,14 @@ def explore(
         str, typer.Option(help="acks of the producers: 1 or all.", rich_help_panel=_WHAT)
     ] = "all",
     nemesis: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Faults, separated by commas: kill, hold, cut, pause, wait, stop, zombie, stale,"
-            " consume, commit, power_off.",
+            " consume, commit, control, client, alone, power_off, unplug. If you give none:"
+            " kill,hold,cut,pause,wait; with --swarm, all that it draws from.",
             rich_help_panel=_WHAT,
         ),
-    ] = "kill,hold,cut,pause,wait",
+    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,6 +124,15 @@ def explore(
             rich_help_panel=_MODE,
         ),
     ] = False,
+    swarm: Annotated[
+        bool,
+        typer.Option(
+            "--swarm",
+            help="Every seed draws its faults, acks, idempotence, brokers, partitions, retention,"
+            " session timeout and min.insync.replicas.",
+            rich_help_panel=_MODE,
+        ),
+    ] = False,
     exhaustive: Annotated[
         bool,
         typer.Option(
@@ -144,6 +154,7 @@ def explore(
     restarts: Annotated[int, _bound("Number of restarts")] = 0,
     timers: Annotated[int, _bound("Number of timers that fire")] = 0,
     expiries: Annotated[int, _bound("Number of sessions that expire")] = 0,
+    reads: Annotated[int, _bound("Number of reads by consumers")] = 0,
     fetches_only: Annotated[
         bool,
         typer.Option(
@@ -161,16 +172,16 @@ def explore(
     ] = False,
 ) -> None:
     """Search the simulation for schedules that lose records; shrink and save them."""
-    from neaptide.harness.explore import Asked, parse_search_faults
+    from neaptide.harness.explore import Asked, faults_of
 
-    if mutants + exhaustive + priorities > 1:
-        raise UsageError("Choose one of --mutants, --exhaustive and --priorities.")
+    if mutants + exhaustive + priorities + swarm > 1:
+        raise UsageError("Choose one of --mutants, --swarm, --exhaustive and --priorities.")
     if master is not None and (mutants or exhaustive or priorities):
         raise UsageError("--master goes only with the default search, of random schedules.")
     if histories is not None and master is None:
         raise UsageError("--histories goes with --master; here, replay a schedule for its run.")
-    if idempotence and (mutants or exhaustive or priorities):
-        raise UsageError("--idempotence goes only with the default search, of random schedules.")
+    if idempotence and (mutants or swarm):
+        raise UsageError("--idempotence does not go with --mutants or --swarm, which choose it.")
     first_seed = int.from_bytes(os.urandom(4), "big") % SEED_MAX if seed is None else seed
     if seeds is None and time_s is None and not mutants and not exhaustive:
         time_s = DEFAULT_TIME_S
@@ -180,7 +191,7 @@ def explore(
         seeds,
         time_s,
         acks,
-        parse_search_faults(nemesis),
+        faults_of(nemesis, swarm=swarm),
         _settings(setting or []),
         save,
         first,
@@ -190,13 +201,14 @@ def explore(
         master,
         histories,
         idempotence,
+        swarm,
     )
     if not exhaustive:
         output.err.print(f"seed {first_seed}")
     if mutants:
         show.mutants(asked, json=json)
     elif exhaustive or priorities:
-        bounds = (produces, kills, restarts, timers, expiries)
+        bounds = (produces, kills, restarts, timers, expiries, reads)
         search = show.exhaustive if exhaustive else show.priorities
         search(asked, bounds, states, fetches_only=fetches_only, json=json)
     else:

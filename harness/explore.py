@@ -23,6 +23,7 @@ from neaptide.nemesis.search.explore import BROKEN
 from neaptide.nemesis.search.invariants import SENTENCES
 from neaptide.nemesis.search.judge import WORST_FIRST
 from neaptide.nemesis.search.moves import FAULTS
+from neaptide.nemesis.search.swarm import DRAWN_SETTINGS, FAULTS_OF_A_SWARM
 from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
 from neaptide.nemesis.search.words import in_words
 
@@ -50,6 +51,7 @@ class Asked:
     master: str | None = None  # a Spark cluster whose executors search
     histories: Path | None = None  # where the runs of what is found go
     idempotence: bool = False
+    swarm: bool = False
 
 
 def search_of(asked: Asked) -> Search:
@@ -67,6 +69,8 @@ def search_of(asked: Asked) -> Search:
     if asked.outcome is not None and asked.outcome not in WORST_FIRST:
         raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(WORST_FIRST)}.")
     _check_names(asked.settings)
+    if asked.swarm:
+        _check_drawn(asked.settings)
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
     topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
     try:
@@ -84,6 +88,7 @@ def search_of(asked: Asked) -> Search:
         watched=asked.invariants,
         outcomes=(asked.outcome,) if asked.outcome is not None else bad,
         idempotence=asked.idempotence,
+        swarm=asked.swarm,
     )
 
 
@@ -98,6 +103,13 @@ def _check_names(settings: Mapping[str, str]) -> None:
         raise UsageError(f"--set {name}: a search reads no such setting; {meant}")
 
 
+def _check_drawn(settings: Mapping[str, str]) -> None:
+    """Raises UsageError for what every seed of a swarm draws."""
+    for name in DRAWN_SETTINGS:
+        if name in settings:
+            raise UsageError(f"--set {name}: with --swarm every seed draws it.")
+
+
 def _check_idempotence(acks: str, rules: Generation) -> None:
     """Raises UsageError."""
     if acks != "all":
@@ -107,6 +119,13 @@ def _check_idempotence(acks: str, rules: Generation) -> None:
             f"--idempotence: neaptide:{rules.name} has no idempotent producers, which came with"
             " 0.11."
         )
+
+
+def faults_of(text: str | None, *, swarm: bool = False) -> tuple[str, ...]:
+    """Of `--nemesis`; None: those that a search assumes. Raises UsageError."""
+    if text is not None:
+        return parse_search_faults(text)
+    return FAULTS_OF_A_SWARM if swarm else DEFAULT_FAULTS
 
 
 def parse_search_faults(text: str) -> tuple[str, ...]:

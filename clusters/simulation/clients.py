@@ -89,6 +89,7 @@ class Poll:
     read: int
     phase: str
     records: tuple[tuple[int, str], ...]  # (offset, value)
+    partition: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,8 @@ class Clients:
     next_producer_id: int = 0
     asking: GroupOperation | None = None  # of a group: at most one thing at a time
     coordinators: dict[str, int] = field(default_factory=dict)  # as last heard, by group
+    # What second clients of groups ask meanwhile, by request.
+    asking_too: dict[int, GroupOperation] = field(default_factory=dict)
     # As last acknowledged, by group and partition.
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     group_operations: tuple[GroupOperation, ...] = ()  # that are done, in order
@@ -151,6 +154,7 @@ class Clients:
             consumed=dict(self.consumed),
             sequences=dict(self.sequences),
             coordinators=dict(self.coordinators),
+            asking_too=dict(self.asking_too),
             committed=dict(self.committed),
         )
 

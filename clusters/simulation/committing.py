@@ -84,6 +84,28 @@ def ask_again(world: World) -> None:
     world.clients.asking = replace(asking, request=number, to=coordinator)
     world.send(CLIENT, coordinator, CLIENTS, request)
     world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
+    if world.spec.second_client:
+        _ask_too(world, asking, partition)
+
+
+def _ask_too(world: World, asking: GroupOperation, partition: TopicPartition) -> None:
+    """A second client of the group, which knows no coordinator, asks every broker while the first
+    one asks or commits. Whoever answers it has promised what the answer says."""
+    for broker in sorted(world.brokers):
+        number = new_request(world)
+        world.clients.asking_too[number] = replace(
+            asking, f="committed", offset=None, request=number, to=broker, invoked_us=world.now_us
+        )
+        request = events.OffsetFetchRequested(number, asking.group, (partition,))
+        world.send(CLIENT, broker, CLIENTS, request)
+
+
+def _take_answer_too(world: World, body: effects.RespondOffsetFetch) -> None:
+    asked = world.clients.asking_too.pop(body.request)
+    ((_, position),) = body.results
+    if body.error is Error.NONE and position.offset != INVALID_OFFSET:
+        done = replace(asked, kind="ok", offset=position.offset, completed_us=world.now_us)
+        _note(world, done)
 
 
 def _coordinator(world: World, group: str) -> int | None:
@@ -104,6 +126,10 @@ def _coordinator(world: World, group: str) -> int | None:
 
 def take_answer(world: World, body: object) -> None:
     asking = world.clients.asking
+    if getattr(body, "request", None) in world.clients.asking_too:
+        assert isinstance(body, effects.RespondOffsetFetch)
+        _take_answer_too(world, body)
+        return
     if asking is None or getattr(body, "request", None) != asking.request:
         return
     match body:

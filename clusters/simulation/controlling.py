@@ -125,7 +125,7 @@ def forget_answers(world: World, died: int) -> None:
     for link, request in world.unanswered.items():
         if died in (link.source, link.target):
             _forget(world, link)
-        if died == link.target:
+        if died == link.target != link.source:
             world.waiting.append(request)
 
 

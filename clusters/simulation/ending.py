@@ -35,9 +35,9 @@ def die(world: World, broker_id: int) -> None:
 
 
 def _dies_with(entry: Entry, broker_id: int) -> bool:
-    """All messages from it and to it, but what a controller goes on trying to tell it."""
+    """All messages from it and to it, but what a controller that lives goes on sending to it."""
     link = entry.link
     if link is None or broker_id not in (link.source, link.target):
         return False
-    is_tried_again = link.channel == CONTROL and link.target == broker_id
+    is_tried_again = link.channel == CONTROL and link.source != broker_id
     return not is_tried_again or isinstance(entry.body, events.ControlResponded)

@@ -52,8 +52,12 @@ def kill(world: World, broker_id: int, *, delivered: bool = False) -> None:
 
 
 def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int, int]:
-    """SIGKILL, and its page cache is gone but for the records before `keep`, by partition."""
-    die(world, broker_id)
+    """SIGKILL, and its page cache is gone but for the records before `keep`, by partition.
+
+    One that was stopped before has nothing to be killed.
+    """
+    if broker_id in world.brokers:
+        die(world, broker_id)
     kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
     lost = world.own_disk(broker_id).lose_page_cache(kept)
     return {tp.partition: count for tp, count in lost.items() if tp.topic == world.spec.topic}

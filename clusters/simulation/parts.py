@@ -36,6 +36,9 @@ class WorldSpec:
     clocks: Mapping[int, Clock] = field(default_factory=dict)
     producer: ProducerOptions = field(default_factory=ProducerOptions)
     offsets: TopicConfiguration | None = None  # `__consumer_offsets`; None: there is none
+    second_client: bool = False  # of every group: asks all brokers where it is, too
+    # Acknowledgements that promise something, where producers differ; None: all of them.
+    acks_promised: frozenset[int] | None = None
 
 
 class TimerDue(NamedTuple):

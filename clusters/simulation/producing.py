@@ -359,7 +359,7 @@ def _on_read(world: World, body: events.FetchResponded) -> None:
     records = tuple((offset, str(value)) for offset, _, value in found)
     if records:
         clients.found += records
-        clients.polls += (Poll(reading.number, reading.phase, records),)
+        clients.polls += (Poll(reading.number, reading.phase, records, reading.partition),)
     if reading.phase == "main":
         clients.consumed.update((value, offset) for offset, value in records)
     if world.recorder is not None:

@@ -22,5 +22,7 @@ def retain(world: World, broker_id: int) -> None:
     for tp, partition in tuple(world.brokers[broker_id].partitions.items()):
         if world.own_disk(broker_id).logs[tp].retain(partition.high_watermark):
             start_offset = world.disks[broker_id].logs[tp].start_offset
+            allowed = min(start_offset, partition.high_watermark)
+            world.deleted[tp] = max(world.deleted.get(tp, 0), allowed)
             world.tell(broker_id, events.LogStartAdvanced(tp, start_offset))
     look_again(world, broker_id)

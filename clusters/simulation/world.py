@@ -69,6 +69,7 @@ class World:
         "brokers",
         "clients",
         "cuts",
+        "deleted",
         "disks",
         "ever_held",
         "expired",
@@ -139,6 +140,8 @@ class World:
         # than before. By (epoch, leader, follower).
         self.marks_told: dict[tuple[int, int, int], int] = {}
         self.marks_gone_back = 0
+        # What retention was allowed to delete: all before this, on one broker at least.
+        self.deleted: dict[TopicPartition, int] = {}
         self.recorder: Recorder | None = None
         self.watch: Watch | None = None
         # Brokers and disks that a copy has too: copied before they are changed.
@@ -376,6 +379,7 @@ _HOLDERS: Final = (
     "blocked_links",
     "brokers",
     "clients",
+    "deleted",
     "disks",
     "hold_counts",
     "holds",

@@ -71,9 +71,17 @@ def _steps_of(move: deliveries.Move, target: Target) -> list[steps.Step]:
     names = {number: name for name, number in target.names.items()}
     match move:
         case deliveries.Produce(record):
-            return [steps.Produce((record,), target.acks[0])]  # type: ignore[arg-type]
+            acks = deliveries.acks_of(record, target)
+            number = deliveries.partition_of(record, target)
+            return [steps.Produce((record,), acks, number)]  # type: ignore[arg-type]
         case deliveries.Kill(broker):
             return [steps.Kill(names[broker], "discarded")]
+        case deliveries.Stop(broker):
+            return [steps.Stop(names[broker])]
+        case deliveries.PowerOff(broker):
+            return [steps.PowerOff(names[broker], None)]
+        case deliveries.Read(partition):
+            return [steps.Consume(partition)]
         case deliveries.Restart(broker):
             return [steps.Restart(names[broker])]
         case deliveries.Expire(broker):

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM
 from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
 
 if TYPE_CHECKING:
@@ -25,13 +26,23 @@ TOPIC_SETTINGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 def command_of(search: Search, seed: int, by: str = "") -> str:
     """`by`: the options of a search by another way than chance, as `--priorities`."""
-    options = [*_options(search), *shlex.split(by), "--seed", str(seed), "--seeds", "1"]
+    options = [
+        *_options(search.asked or search),
+        *shlex.split(by),
+        "--seed",
+        str(seed),
+        "--seeds",
+        "1",
+    ]
     return f"neaptide explore {shlex.join(options)}"
 
 
 def _options(search: Search) -> Iterator[str]:
     yield from ("--system", f"neaptide:{search.rules.name}", "--acks", search.acks[0])
-    yield from ("--nemesis", ",".join(search.faults))
+    if search.swarm:
+        yield "--swarm"
+    if not search.swarm or search.faults != FAULTS_OF_A_SWARM:
+        yield from ("--nemesis", ",".join(search.faults))
     assumed = {**SETTINGS, **TOPIC_SETTINGS}
     for name, value in {**search.settings, **search.topic_settings}.items():
         if assumed.get(name) != value:

@@ -40,6 +40,24 @@ class Kill(NamedTuple):
     broker: int
 
 
+class Stop(NamedTuple):
+    """A clean shutdown; counted as a kill is."""
+
+    broker: int
+
+
+class PowerOff(NamedTuple):
+    """A kill after which all that was not flushed is gone; counted as a kill is."""
+
+    broker: int
+
+
+class Read(NamedTuple):
+    """A consumer begins to read a partition from its start."""
+
+    partition: int
+
+
 class Restart(NamedTuple):
     broker: int
 
@@ -60,7 +78,7 @@ class Fire(NamedTuple):
     """The next timer, and time goes there."""
 
 
-Move = Deliver | Produce | Kill | Restart | Expire | Register | Fire
+Move = Deliver | Produce | Kill | Stop | PowerOff | Read | Restart | Expire | Register | Fire
 Path = tuple[Move, ...]
 
 
@@ -72,12 +90,16 @@ class Counts(NamedTuple):
     restarts: int = 0
     timers: int = 0
     expiries: int = 0  # of sessions
+    reads: int = 0
 
 
 NOTHING: Final = Counts()
 _COUNTED: Final = {
     Produce: "produces",
     Kill: "kills",
+    Stop: "kills",
+    PowerOff: "kills",
+    Read: "reads",
     Restart: "restarts",
     Fire: "timers",
     Expire: "expiries",
@@ -106,7 +128,8 @@ def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
     heads = world.heads()
     yield from (Deliver(link) for link in heads)
     if spent.kills < bounds.kills:
-        yield from map(Kill, may_be(Kill, world))
+        for death in deaths(target):
+            yield from map(death, may_be(death, world))
     if spent.restarts < bounds.restarts:
         yield from map(Restart, may_be(Restart, world))
     if spent.expiries < bounds.expiries:
@@ -114,6 +137,8 @@ def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
     yield from map(Register, may_be(Register, world))
     if spent.produces < bounds.produces:
         yield Produce(f"m{spent.produces + 1}")
+    if spent.reads < bounds.reads and world.clients.reading is None:
+        yield from map(Read, world.spec.configuration.assignment)
     if not heads and spent.timers < bounds.timers:
         yield Fire()
 
@@ -127,12 +152,24 @@ def do(state: State, move: Move, target: Target) -> bool:
             if entry is None:
                 return False
             world.take(entry)
-        case Kill(broker) | Restart(broker) | Expire(broker) | Register(broker):
+        case (
+            Kill(broker)
+            | Stop(broker)
+            | PowerOff(broker)
+            | Restart(broker)
+            | Expire(broker)
+            | Register(broker)
+        ):
             if broker not in may_be(type(move), world):
                 return False
             _FAULTS[type(move)](world, broker)
         case Produce(record):
-            producing.produce(world, record, ACKS[target.acks[0]])
+            acks, number = acks_of(record, target), partition_of(record, target)
+            producing.produce(world, record, ACKS[acks], number)
+        case Read(partition):
+            if world.clients.reading is not None:
+                return False
+            producing.consume(world, partition, "main")
         case Fire():
             if world.heads() or not world.advance():
                 return False
@@ -143,11 +180,42 @@ def do(state: State, move: Move, target: Target) -> bool:
     return True
 
 
+def _number(record: str) -> int:
+    return int(record.removeprefix("m"))
+
+
+def partition_of(record: str, target: Target) -> int:
+    """In turn, where there are several."""
+    return (_number(record) - 1) % len(target.spec.configuration.assignment)
+
+
+def deaths(target: Target) -> tuple[type[Kill | Stop | PowerOff], ...]:
+    """How brokers may die here, by the faults that were named; a kill where none is.
+
+    Where last copies are spared no power fails: message by message nobody looks after them.
+    """
+    named: dict[str, type[Kill | Stop | PowerOff]] = {
+        "kill": Kill,
+        "stop": Stop,
+        "power_off": PowerOff,
+    }
+    if target.spares:
+        del named["power_off"]
+    return tuple(named[fault] for fault in named if fault in target.faults) or (Kill,)
+
+
+def acks_of(record: str, target: Target) -> str:
+    """In turn, where there are several kinds; the last of them first."""
+    return target.acks[-_number(record) % len(target.acks)]
+
+
 def may_be(fault: type, world: World) -> list[int]:
     """The brokers to which this can be done now, in order."""
     live, registered = set(world.brokers), set(world.service.sessions)
     meant: dict[type, set[int]] = {
         Kill: live,
+        Stop: live,
+        PowerOff: live,
         Restart: set(world.spec.brokers) - live,
         Expire: live & registered - world.expired,
         Register: set(world.expired) - registered,
@@ -157,10 +225,16 @@ def may_be(fault: type, world: World) -> list[int]:
 
 _FAULTS: Final[Mapping[type, Callable[[World, int], None]]] = {
     Kill: faults.kill,
+    Stop: faults.stop,
+    PowerOff: lambda world, broker: _power_off(world, broker),
     Restart: faults.restart,
     Expire: faults.expire,
     Register: faults.register,
 }
+
+
+def _power_off(world: World, broker: int) -> None:
+    faults.power_off(world, broker, {})
 
 
 def _deliver_at_once(world: World, target: Target) -> None:
@@ -233,9 +307,15 @@ def words(path: Path, target: Target) -> list[str]:
             case Deliver(link):
                 return f"{names[link.source]}→{names[link.target]} ({link.channel}) arrives"
             case Produce(record):
-                return f"produce {record} acks={target.acks[0]}"
+                return f"produce {record} acks={acks_of(record, target)}"
             case Kill(broker):
                 return f"kill {names[broker]}"
+            case Stop(broker):
+                return f"stop {names[broker]}"
+            case PowerOff(broker):
+                return f"power off {names[broker]}"
+            case Read(partition):
+                return f"a consumer begins to read partition {partition}"
             case Restart(broker):
                 return f"restart {names[broker]}"
             case Expire(broker):

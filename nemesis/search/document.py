@@ -128,7 +128,8 @@ def _value(text: str) -> str:
 def _cluster_lines(target: Target, cluster: Cluster) -> Iterator[str]:
     names = {number: name for name, number in target.names.items()}
     spec = target.spec
-    assignment = [names[number] for number in spec.configuration.assignment[0]]
+    assigned_to = spec.configuration.assignment.values()
+    assignment = [[names[number] for number in replicas] for replicas in assigned_to]
     yield "[cluster]"
     yield f"brokers = [{', '.join(_quoted(name) for name in target.names)}]"
     order = ", ".join(_quoted(names[number]) for number in spec.brokers)
@@ -136,10 +137,17 @@ def _cluster_lines(target: Target, cluster: Cluster) -> Iterator[str]:
     settings = ", ".join(
         f"{_quoted(name)} = {_value(value)}" for name, value in cluster.topic_settings.items()
     )
-    replicas = ", ".join(_quoted(name) for name in assignment)
-    topics = (spec.topic,) if spec.offsets is None else (spec.topic, OFFSETS_TOPIC)
-    for topic in topics:
-        yield f"topics.{topic} = {{ assignment = [[{replicas}]], settings = {{ {settings} }} }}"
+    replicas = [f"[{', '.join(_quoted(name) for name in one)}]" for one in assignment]
+    of = f"[{', '.join(replicas)}]"
+    yield f"topics.{spec.topic} = {{ assignment = {of}, settings = {{ {settings} }} }}"
+    if spec.offsets is not None:
+        of_offsets = ", ".join(
+            f"{_quoted(name)} = {_value(value)}" for name, value in spec.offsets.settings.items()
+        )
+        yield (
+            f"topics.{OFFSETS_TOPIC} = {{ assignment = [{replicas[0]}],"
+            f" settings = {{ {of_offsets} }} }}"
+        )
     yield ""
     yield "[cluster.settings]"
     for name, value in cluster.settings.items():
@@ -196,15 +204,12 @@ def _to_the_leader(target: Target, step: steps.Step, before: _Marks) -> steps.St
 
 def _fields(step: steps.Step) -> Iterator[str]:
     match step:
-        case steps.Produce(records, acks):
-            yield f"record = {_quoted(records[0])}"
-            yield f"acks = {_quoted(acks)}"
-            if step.to is not None:
-                yield f"to = {_quoted(step.to)}"
+        case steps.Produce():
+            yield from _fields_of_produce(step)
         case steps.Hold():
             yield from _fields_of_hold(step)
-        case steps.Consume(_, str(group)):
-            yield f"group = {_quoted(group)}"
+        case steps.Consume():
+            yield from _fields_of_consume(step)
         case steps.Release(rule):
             yield f"rule = {_quoted(rule)}"
         case steps.Kill(broker, in_flight):
@@ -222,6 +227,22 @@ def _fields(step: steps.Step) -> Iterator[str]:
                 yield "both = true"
         case steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
             yield f"broker = {_quoted(str(step.broker))}"
+
+
+def _fields_of_produce(step: steps.Produce) -> Iterator[str]:
+    yield f"record = {_quoted(step.records[0])}"
+    yield f"acks = {_quoted(step.acks)}"
+    if step.partition:
+        yield f"partition = {step.partition}"
+    if step.to is not None:
+        yield f"to = {_quoted(step.to)}"
+
+
+def _fields_of_consume(step: steps.Consume) -> Iterator[str]:
+    if step.group is not None:
+        yield f"group = {_quoted(step.group)}"
+    if step.partition:
+        yield f"partition = {step.partition}"
 
 
 def _fields_of_hold(step: steps.Hold) -> Iterator[str]:

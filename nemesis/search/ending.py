@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation import committing, faults, producing
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.looking import all_partitions, deleted_before, looking_at
 from neaptide.nemesis.search.observed import WorldObserved, assigned
 
 LEVEL_WITHIN_US = 60_000_000
@@ -28,6 +29,7 @@ class Ended:
     final: tuple[tuple[int, str], ...] | None
     end_offset: int | None
     start_offset: int = 0
+    others: tuple[Ended, ...] = ()  # of the topic's other partitions, in their order
 
 
 def heal_all(world: World) -> None:
@@ -52,21 +54,24 @@ def converge(world: World) -> bool:
 
 
 def _is_level(world: World) -> bool:
-    """Where the followers are is what their last rounds showed: at the leader's end, not before."""
+    """Where the followers are is what their last rounds showed: at the leader's end, not before.
+
+    Of other partitions than the first it is what they are.
+    """
     state = world.service.states.get(world.partition)
     if state is None or state.leader not in world.brokers or world.clients.unsettled:
         return False
     observed = WorldObserved(world)
     log_end = observed.log_end_offset_on_disk(state.leader) or 0
     in_sync = len(state.isr) == len(assigned(world, world.partition))
-    return in_sync and observed.settled_at(log_end)
+    return in_sync and observed.settled_at(log_end) and observed.others_settled(in_sync=True)
 
 
-def read_to_end(world: World) -> tuple[tuple[int, str], ...] | None:
-    """A consumer reads all that is committed."""
+def read_to_end(world: World, partition: int = 0) -> tuple[tuple[int, str], ...] | None:
+    """A consumer reads all that is committed of a partition."""
     clients = world.clients
     done = clients.reads_done
-    producing.consume(world, world.partition.partition, "final")
+    producing.consume(world, partition, "final")
     deadline_us = world.now_us + READ_WITHIN_US
     while clients.reads_done == done:
         if not world.advance(deadline_us):
@@ -95,14 +100,24 @@ def end(world: World) -> Ended:
     heal_all(world)
     level = converge(world)
     final = read_to_end(world)
+    end_offset = world.clients.read_end
+    others = tuple(_end_of(world, partition, level) for partition in all_partitions(world)[1:])
     if not ask_groups(world) or final is None:
+        return Ended(level, None, None, others=others)
+    return Ended(level, final, end_offset, _start_offset(world), others)
+
+
+def _end_of(world: World, partition: TopicPartition, level: bool) -> Ended:
+    final = read_to_end(world, partition.partition)
+    if final is None:
         return Ended(level, None, None)
-    return Ended(level, final, world.clients.read_end, _start_offset(world))
+    with looking_at(world, partition):
+        return Ended(level, final, world.clients.read_end, _start_offset(world))
 
 
 def _start_offset(world: World) -> int:
-    log = world.disks[world.service.states[world.partition].leader].logs.get(world.partition)
-    return log.start_offset if log else 0
+    """Before it, retention has deleted: no belief in the leader's log start alone."""
+    return deleted_before(world, world.service.states[world.partition].leader)
 
 
 def log_of(world: World, broker_id: int) -> list[tuple[int, int, object]]:

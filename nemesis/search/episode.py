@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.scenario import parse_scenario
+from neaptide.nemesis.search import swarm as swarms
 from neaptide.nemesis.search.command import command_of
 from neaptide.nemesis.search.document import Cluster, document_of
 from neaptide.nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.shrink import Schedule, renamed, shrink
-from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, Target, target_of
+from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, NAMES, Target, target_of
 from neaptide.nemesis.search.words import in_words, signature
 
 
@@ -36,6 +37,12 @@ class Search:
     watched: bool = False  # with invariants
     outcomes: tuple[str, ...] = BAD  # what counts as a find
     idempotence: bool = False  # of its producers
+    swarm: bool = False  # every seed draws its own (swarm)
+    asked: Search | None = None  # of what is drawn for a seed: what was searched
+    names: Mapping[str, int] = field(default_factory=lambda: NAMES)  # of its brokers
+    partitions: int = 1
+    spares: bool = False  # no power failure takes a last copy
+    second_client: bool = False  # of the groups that commit
 
     def target(self) -> Target:
         target = target_of(
@@ -46,12 +53,14 @@ class Search:
             self.faults,
             watched=self.watched,
             idempotence=self.idempotence,
+            names=self.names,
+            partitions=self.partitions,
+            spares=self.spares,
+            second_client=self.second_client,
         )
-        return replace(
-            target,
-            outcomes=self.outcomes,
-            anomalies=target.anomalies if self.outcomes in (BAD, BAD_WITH_IDEMPOTENCE) else (),
-        )
+        if self.outcomes in (BAD, BAD_WITH_IDEMPOTENCE):
+            return target
+        return replace(target, outcomes=self.outcomes, anomalies=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class Explored:
 
 def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Explored:
     """`time_s`: it is left where it is then; what is found by then does not depend on it."""
+    search = swarms.drawn(search, seed) if search.swarm else search
     target = search.target()
     episode = Episode(target, seed)
     found = episode.explore(search.schedules_max, over_after(time_s))

@@ -31,10 +31,11 @@ from neaptide.nemesis.search.invariants import (
     allowed_to_break,
 )
 from neaptide.nemesis.search.judge import Judged, judge
+from neaptide.nemesis.search.looking import deleted_before, each, promised, read
 from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import MissedError, Performer
-from neaptide.nemesis.search.rest import rest, sessions_end
+from neaptide.nemesis.search.rest import rest, retention_looks, sessions_end
 from neaptide.nemesis.search.targets import BAD, COMMITS, Target
 from neaptide.nemesis.search.worlds import ready_world
 
@@ -45,6 +46,7 @@ LOOK_EVERY: Final = 100  # schedules: whether the time is over
 SAMPLE_EVERY: Final = 64  # of the schedules that nothing speaks against
 SAMPLE_WATCHED: Final = 8  # … where mistakes are looked for that lose nothing
 _ALWAYS: Final = ("kill", COMMITS, "control")  # faults that no episode leaves out
+RETENTION_WEIGHT: Final = 1.5  # of waiting, where retention deletes meanwhile
 BROKEN: Final = "broken: "  # an outcome of a watched search: an invariant, by its name
 
 
@@ -124,14 +126,21 @@ class Episode:
 
 
 def _swarm(rng: Random, target: Target) -> Drawing:
-    """Each episode leaves out some kinds of faults: what is rare in all is common in some."""
-    faults = [fault for fault in target.faults if fault in _ALWAYS or rng.random() < 0.6]
+    """Each episode leaves out some kinds of faults: what is rare in all is common in some.
+
+    Where its seed has drawn them already, none.
+    """
+    faults = [
+        fault for fault in target.faults if target.spares or fault in _ALWAYS or rng.random() < 0.6
+    ]
     weights: dict[str, float] = {"produce": 3.0}
     for fault in faults:
         for move, weight in FAULTS[fault].items():
             weights[move] = weights.get(move, 0.0) + weight
+    if target.spec.retention_check_ms is not None:
+        weights["wait"] = weights.get("wait", 0.0) + RETENTION_WEIGHT
     held = tuple(HELD[fault] for fault in faults if fault in HELD)
-    return Drawing(target.names, target.acks, weights, held)
+    return Drawing(target.names, target.acks, weights, held, target.spares)
 
 
 def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> None:
@@ -142,6 +151,7 @@ def play_moves(world: World, names: Mapping[str, int], moves: tuple[steps.Step, 
         if isinstance(step, steps.Await):
             sessions_end(world)
             rest(world, 2_000 * world.spec.settings.replica_lag_time_max_ms)
+            retention_looks(world)
         elif not isinstance(step, steps.Hold):
             rest(world)
 
@@ -175,21 +185,19 @@ def guarded(act: Callable[[], T]) -> tuple[T | None, Judged | None]:
 
 
 def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> Judged | None:
-    """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError."""
-    if world.watch is None:
-        play_moves(world, names, moves)
-        return None
+    """Plays moves; says which invariant broke, if one is asked and did. Raises MissedError.
+
+    That the core raises where its own rules forbid to be is a find of every search.
+    """
     return guarded(lambda: play_moves(world, names, moves))[1]
 
 
 def end_and_judge(world: World) -> Judged:
-    if world.watch is None:
-        return judge(world, end(world))
     ended, broken = guarded(lambda: end(world))
     if ended is None:
         return broken or _broken(CORE_RAISES)
     judged = judge(world, ended)
-    if judged.outcome in BAD or (ended.level and ended.final is not None):
+    if world.watch is None or judged.outcome in BAD or (ended.level and ended.final is not None):
         return judged
     return _broken(RECOVERS)
 
@@ -211,19 +219,24 @@ def is_bad(target: Target, judged: Judged) -> bool:
 
 
 def is_suspect(world: World) -> bool:
-    """An acknowledged record or commit is not where its leader has its log, or two replicas
-    contradict each other."""
+    """An acknowledged record or commit, or what a consumer has read, is not where its leader has
+    its log, or two replicas contradict each other."""
+    return commits.is_lost(world) or any(_is_suspect_here(one) for one in each(world))
+
+
+def _is_suspect_here(world: World) -> bool:
     state = world.service.states.get(world.partition)
-    if commits.is_lost(world):
-        return True
-    if state is None or state.leader == NO_LEADER:
+    if state is None:
         return False
+    if state.leader == NO_LEADER:
+        return _nobody_has_all(world, state)
     held = _contents(world, state.leader)
     if world.spec.producer.idempotence and _is_out_of_sequence(world, held):
         return True
-    log = world.disks[state.leader].logs.get(world.partition)
-    start_offset = log.start_offset if log else 0
-    for value, offset in world.clients.acked.items():
+    start_offset = deleted_before(world, state.leader)
+    if any(held.get(at) != value and at >= start_offset for at, value in read(world)):
+        return True
+    for value, offset in promised(world).items():
         if offset is None:
             if value not in held.values():
                 return True
@@ -235,6 +248,13 @@ def is_suspect(world: World) -> bool:
         if broker_id != state.leader
         for offset, value in _contents(world, broker_id).items()
     )
+
+
+def _nobody_has_all(world: World, state: LeaderAndIsr) -> bool:
+    """Whether every member of the ISR, of whom one is to lead, lacks something acknowledged."""
+    acked = set(promised(world))
+    logs = (set(_contents(world, member).values()) for member in state.isr)
+    return bool(acked) and not any(acked <= log for log in logs)
 
 
 def _is_out_of_sequence(world: World, held: Mapping[int, object]) -> bool:
@@ -250,6 +270,11 @@ def _contents(world: World, broker_id: int) -> dict[int, object]:
 
 
 def danger(world: World) -> int:
+    """That of the partition that is nearest to a loss."""
+    return min(_danger_here(one) for one in each(world))
+
+
+def _danger_here(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
     records (or commits) is; two less where two logs hold different records at one offset, one less
     where one that lives holds what its leader lacks, where a follower does not know of its epoch,
@@ -262,10 +287,11 @@ def danger(world: World) -> int:
     nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
     nearer += _is_on_its_way(world)
     of_commits = commits.copies(world)
-    if not world.clients.acked:
+    acked = promised(world)
+    if not acked:
         return len(logs) + 1 - nearer
     members = [set(logs[broker_id].values()) for broker_id in state.isr]
-    copies = min(sum(value in log for log in members) for value in world.clients.acked)
+    copies = min(sum(value in log for log in members) for value in acked)
     return (copies if of_commits is None else min(copies, of_commits)) - nearer
 
 
@@ -306,8 +332,22 @@ def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:
 
 def abstract(world: World) -> Hashable:
     """What two worlds have in common that are not worth a distinction."""
+    others = tuple(_here(one) for one in each(world) if one.partition.partition)
+    return (
+        _here(world),
+        others,
+        min(len(world.clients.sends) - len(world.clients.acked), 2),
+        frozenset(_rule(hold) for hold in world.holds.values()),
+        world.cuts,
+        world.paused,
+        world.service.controller,
+        commits.abstract(world),
+    )
+
+
+def _here(world: World) -> Hashable:
     state = world.service.states.get(world.partition)
-    end = max((o + 1 for o in world.clients.acked.values() if o is not None), default=0)
+    end = max((o + 1 for o in promised(world).values() if o is not None), default=0)
     replicas = tuple(
         _replica(world, broker_id, end) for broker_id in assigned(world, world.partition)
     )
@@ -315,12 +355,6 @@ def abstract(world: World) -> Hashable:
         replicas,
         (state.leader, state.isr) if state else None,
         min(end, 3),
-        min(len(world.clients.sends) - len(world.clients.acked), 2),
-        frozenset(_rule(hold) for hold in world.holds.values()),
-        world.cuts,
-        world.paused,
-        world.service.controller,
-        commits.abstract(world),
     )
 
 

@@ -17,13 +17,21 @@ from typing import Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
-from neaptide.nemesis.search.deliveries import Counts, first_state, shortened, words
+from neaptide.nemesis.search.deliveries import (
+    Counts,
+    first_state,
+    replayed,
+    shortened,
+    words,
+)
+from neaptide.nemesis.search.episode import Search
 from neaptide.nemesis.search.explore import Episode, Found, watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from neaptide.nemesis.search.priorities import Run
 from neaptide.nemesis.search.priorities import run as run_once
 from neaptide.nemesis.search.shrink import replay, shrink
+from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import Target, target_of
 from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.workers import begin, is_orphan
@@ -31,7 +39,10 @@ from neaptide.nemesis.search.workers import begin, is_orphan
 SCHEDULES_PER_SEED: Final = 400
 SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for
 RUNS_PER_SEED: Final = 60
+SCHEDULES_OF_A_SWARM: Final = 300  # each seed of it is another search: few of each
+RUNS_OF_A_SWARM: Final = 10
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
+BOUNDS_OF_A_SWARM: Final = BOUNDS._replace(reads=1)
 CHANGES: Final = 3
 SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
 
@@ -65,22 +76,26 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
     started = time.monotonic()
     schedules = 0
     seed = effort.first_seed
-    target = _target(mutant, effort)
     while not _is_spent(effort, seed, started):
+        target = _target(mutant, effort, seed)
         episode = Episode(target, seed)
         most = SCHEDULES_OF_STEPS if mutant.steps_only else SCHEDULES_PER_SEED
+        runs, bounds = RUNS_PER_SEED, BOUNDS
+        if mutant.swarm:
+            most, runs, bounds = SCHEDULES_OF_A_SWARM, RUNS_OF_A_SWARM, BOUNDS_OF_A_SWARM
         with applied(mutant):
             found = episode.explore(most, partial(_is_spent, effort, seed, started))
         schedules += episode.schedules
         if found is not None and not is_of_the_unbroken(mutant, target, found):
             with applied(mutant):
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
-        with applied(mutant):
-            for other in () if mutant.steps_only else (_fetches_only(target), target):
-                run, tried = _by_priorities(other, seed)
-                schedules += tried
-                if run is not None:
-                    seconds = time.monotonic() - started
+        for other in () if mutant.steps_only else (_fetches_only(target), target):
+            with applied(mutant):
+                run, tried = _by_priorities(other, seed, runs, bounds)
+            schedules += tried
+            if run is not None and not _is_run_of_the_unbroken(mutant, other, run):
+                seconds = time.monotonic() - started
+                with applied(mutant):
                     return _hunted_by_priorities(mutant, other, run, seed, schedules, seconds)
         seed += 1
     return Hunted(mutant.name, "", None, schedules, time.monotonic() - started, 0, 0, "")
@@ -96,14 +111,36 @@ def is_of_the_unbroken(mutant: Mutant, target: Target, found: Found) -> bool:
     return judged is not None and judged.outcome == found.judged.outcome
 
 
+def _is_run_of_the_unbroken(mutant: Mutant, target: Target, run: Run) -> bool:
+    """The same of a path of deliveries."""
+    rules = GENERATIONS[mutant.rules.name]
+    unbroken = replace(target, spec=replace(target.spec, rules=rules))
+    first = first_state(unbroken)
+    if isinstance(first, Judged) or run.judged is None:
+        return False
+    judged = replayed(first, run.path, unbroken)
+    return judged is not None and judged.outcome == run.judged.outcome
+
+
 def _is_spent(effort: Effort, seed: int, started: float) -> bool:
     if effort.seeds is not None and seed >= effort.first_seed + effort.seeds:
         return True
     return effort.time_s is not None and time.monotonic() - started >= effort.time_s
 
 
-def _target(mutant: Mutant, effort: Effort) -> Target:
+def _target(mutant: Mutant, effort: Effort, seed: int) -> Target:
     settings = {**dict(effort.settings), **mutant.settings}
+    if mutant.swarm:
+        search = Search(
+            mutant.rules,
+            mutant.acks,
+            FAULTS_OF_A_SWARM,
+            settings,
+            mutant.topic_settings,
+            SCHEDULES_PER_SEED,
+            watched=seed % 4 != 3,  # without invariants it is several times as fast
+        )
+        return drawn(search, seed).target()
     return target_of(
         mutant.rules,
         settings,
@@ -134,16 +171,16 @@ def _hunted(mutant: Mutant, target: Target, found: Found, schedules: int, second
     )
 
 
-def _by_priorities(target: Target, seed: int) -> tuple[Run | None, int]:
+def _by_priorities(target: Target, seed: int, runs: int, bounds: Counts) -> tuple[Run | None, int]:
     """Runs of another strategy: message by message, with sessions that end."""
     first = first_state(target)
     if isinstance(first, Judged):
         return Run((), first), 1
-    for number in range(RUNS_PER_SEED):
-        run = run_once(first, target, seed * RUNS_PER_SEED + number, BOUNDS, CHANGES)
+    for number in range(runs):
+        run = run_once(first, target, seed * RUNS_PER_SEED + number, bounds, CHANGES)
         if run.judged is not None:
             return run, number + 1
-    return None, RUNS_PER_SEED
+    return None, runs
 
 
 def _fetches_only(target: Target) -> Target:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from neaptide.clusters.simulation.clients import Outcome, Send, sent_by
+from neaptide.clusters.simulation.clients import Outcome, Poll, Send, sent_by
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import Ended, log_of
+from neaptide.nemesis.search.looking import each, promised
 from neaptide.nemesis.search.moved import poll_anomalies
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.regressed import commit_regressions
 
 WORST_FIRST = ("diverged", "lost", "duplicated", "reordered", "skipped")
+_WORST_OF_ALL = (*WORST_FIRST, "unknown", "unavailable", "held")  # of several partitions
 # Anomaly → the outcome that it proves; None: a broken promise that no word names.
 OUTCOMES = {
     "replica-divergence": "diverged",
@@ -46,37 +48,62 @@ class Judged:
 
 
 def judge(world: World, ended: Ended) -> Judged:
-    """Never `held` for want of evidence."""
+    """Never `held` for want of evidence. Several partitions are judged one by one."""
+    if not ended.others:
+        return _judge_one(world, ended)
+    judged = []
+    for one, of in zip(each(world), (ended, *ended.others), strict=True):
+        if _values(one):
+            judged.append(_judge_one(one, of))
+    outcomes = [one.outcome for one in judged]
+    anomalies = sum((Counter(dict(one.anomalies)) for one in judged), Counter[str]())
+    worst = next((word for word in _WORST_OF_ALL if word in outcomes), "unknown")
+    return Judged(worst, tuple(sorted(anomalies.items())))
+
+
+def _judge_one(world: World, ended: Ended) -> Judged:
     found: Counter[str] = Counter(_differences(world, ended))
     values = _values(world)
-    is_complete = ended.final is not None and bool(ended.final or not ended.end_offset)
+    is_complete = _is_complete(ended)
     for value in values.values():
         found.update(_of_value(value, ended, _highest_read(world), is_complete=is_complete))
     for sent in _by_process(values):
         found["reordered"] += _reordered(sent)
         found["nonmonotonic-send"] += _sends_back(sent)
-    found["high-watermark-regression"] += world.marks_gone_back
+    if not world.partition.partition:  # the wire is watched for partition 0 alone
+        found["high-watermark-regression"] += world.marks_gone_back
     known = _known(world)
     found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
-    found.update(poll_anomalies(world.clients.polls, known, ended.start_offset))
+    found.update(poll_anomalies(_polls(world), known, ended.start_offset))
+    number = world.partition.partition
+    of_groups = (one for one in world.clients.group_operations if one.partition == number)
     found["commit-regression"] += commit_regressions(
-        world.clients.group_operations, ended.end_offset, is_complete=is_complete
+        of_groups, ended.end_offset, is_complete=is_complete
     )
-    has_acked = bool(world.clients.acked)
-    outcome = _worst(found, available=has_acked or not (values or world.clients.unsettled))
-    if found["unproven-difference"] or (has_acked and not is_complete):
-        outcome = "unknown"
+    has_acked = bool(promised(world))
+    is_unproven = bool(found["unproven-difference"]) or (has_acked and not is_complete)
+    outcome = "unknown" if is_unproven else _worst(found)
+    if outcome == "held":
+        is_proved = ended.level and is_complete and (has_acked or bool(values))
+        # Where nothing was sent nothing was tried: nothing is known of the service either.
+        outcome = ("held" if has_acked else "unavailable") if is_proved else "unknown"
     return Judged(outcome, tuple(sorted((name, n) for name, n in found.items() if n)))
 
 
-def _worst(found: Counter[str], *, available: bool) -> str:
+def _is_complete(ended: Ended) -> bool:
+    """Whether all was read that there is. A log from which nothing is read, and of which retention
+    has not deleted all, is read too: it has lost what it had."""
+    if ended.final is None or ended.end_offset is None:
+        return False
+    return bool(ended.final) or not ended.end_offset or ended.start_offset < ended.end_offset
+
+
+def _worst(found: Counter[str]) -> str:
     proved = [OUTCOMES[name] for name, count in found.items() if count and name in OUTCOMES]
     for word in WORST_FIRST:
         if word in proved:
             return word
-    if proved:
-        return "unknown"
-    return "held" if available else "unavailable"
+    return "unknown" if proved else "held"
 
 
 # --- one value -----------------------------------------------------------------------------------
@@ -98,19 +125,31 @@ class _Value:
     @property
     def places(self) -> set[int]:
         places = {*self.main, *self.final}
-        return places if self.outcome.offset is None else {*places, self.outcome.offset}
+        is_known = self.is_acked and self.outcome.offset is not None
+        return {*places, self.outcome.offset or 0} if is_known else places
 
 
 def _values(world: World) -> dict[str, _Value]:
-    clients = world.clients
-    values = {value: _Value(*sent) for value, sent in clients.sends.items()}
+    """Of the partition that is looked at. What is acknowledged without a promise is unknown."""
+    clients, number, acks = world.clients, world.partition.partition, world.spec.acks_promised
+    values = {}
+    for value, (send, outcome) in clients.sends.items():
+        if send.partition == number:
+            is_promise = outcome.kind != "ok" or acks is None or send.acks in acks
+            values[value] = _Value(send, outcome if is_promise else replace(outcome, kind="info"))
     for send in clients.unsettled:
-        values[send.value] = _Value(send, Outcome("invoke", world.now_us))
-    for poll in clients.polls:
+        if send.partition == number:
+            values[send.value] = _Value(send, Outcome("invoke", world.now_us))
+    for poll in _polls(world):
         for offset, value in poll.records:
             one = values[value]
             (one.final if poll.phase == "final" else one.main).append(offset)
     return values
+
+
+def _polls(world: World) -> tuple[Poll, ...]:
+    number = world.partition.partition
+    return tuple(poll for poll in world.clients.polls if poll.partition == number)
 
 
 def _of_value(
@@ -167,7 +206,7 @@ def _sends_back(sent: list[_Value]) -> int:
 
 def _place(value: _Value) -> int | None:
     """Where it was acknowledged; without that, the first place at which it was read."""
-    if value.outcome.offset is not None:
+    if value.is_acked and value.outcome.offset is not None:
         return value.outcome.offset
     return min(value.places, default=None)
 
@@ -176,17 +215,17 @@ def _place(value: _Value) -> int | None:
 
 
 def _highest_read(world: World) -> int:
-    offsets = (offset for poll in world.clients.polls for offset, _ in poll.records)
+    offsets = (offset for poll in _polls(world) for offset, _ in poll.records)
     return max(offsets, default=-1)
 
 
 def _known(world: World) -> dict[int, set[str]]:
     """What acknowledgements and reads vouch for at each offset."""
     known: dict[int, set[str]] = {}
-    for value, offset in world.clients.acked.items():
+    for value, offset in promised(world).items():
         if offset is not None:
             known.setdefault(offset, set()).add(value)
-    for poll in world.clients.polls:
+    for poll in _polls(world):
         for offset, value in poll.records:
             known.setdefault(offset, set()).add(value)
     return known

@@ -30,8 +30,9 @@ from neaptide.clusters.simulation.network import (
 )
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
-from neaptide.nemesis.gate.model import COORDINATION
+from neaptide.nemesis.gate.model import CLIENT, COORDINATION
 from neaptide.nemesis.search.invariants import CORE_ERRORS
+from neaptide.nemesis.search.looking import each, promised, read
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest
 from neaptide.nemesis.search.targets import COMMITS
@@ -57,6 +58,7 @@ class Drawing:
     acks: tuple[str, ...]
     weights: Mapping[str, float]
     held: tuple[str, ...]  # the channels of which messages are held
+    spares: bool = False  # a power failure takes no last copy
 
     @property
     def hold_probability(self) -> float:
@@ -113,6 +115,9 @@ def draw_moves(
     """One step, perhaps with a hold before it. Empty: what was drawn cannot be done now."""
     kinds = tuple(drawing.weights)
     kind = rng.choices(kinds, tuple(drawing.weights.values()))[0]
+    several = _SEVERAL.get(kind)
+    if several is not None:
+        return several(rng, world, so_far, drawing)
     step = _DRAWS[kind](rng, world, so_far, drawing)
     if step is None:
         return ()
@@ -151,15 +156,13 @@ def _aim(
     partition = TopicPartition(OFFSETS_TOPIC, 0) if is_commit else world.partition
     trace = Trace(partition, topic, drawing.held)
     trial.recorder = trace
-    is_watched, trial.watch = trial.watch is not None, None
+    trial.watch = None
     try:
         Performer(trial, drawing.names).do(step)
         rest(trial)
     except MissedError:
         return None  # a commit that nobody can acknowledge
     except CORE_ERRORS:
-        if not is_watched:
-            raise
         return None  # the step itself will show it
     if not trace.passed:
         return None
@@ -212,7 +215,9 @@ def _produce(
 ) -> steps.Produce:
     count = 1 + sum(len(step.records) for step in so_far if isinstance(step, steps.Produce))
     acks = rng.choice(drawing.acks)
-    return steps.Produce((f"m{count}",), acks)  # type: ignore[arg-type]
+    numbers = tuple(world.spec.configuration.assignment)
+    number = rng.choice(numbers) if len(numbers) > 1 else 0
+    return steps.Produce((f"m{count}",), acks, number)  # type: ignore[arg-type]
 
 
 def _produce_to_stale(
@@ -267,18 +272,24 @@ def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: boo
     """Beside `control` no power failure takes the last copy, nor does a kill after one: what is
     lost is to be the controller's doing. The controller lives: which broker is the next one is a
     race between real brokers."""
-    if CONTROL not in drawing.held:
+    if CONTROL not in drawing.held and not drawing.spares:
         return live
-    others = [name for name in live if drawing.names[name] != world.service.controller]
+    others = live
+    if CONTROL in drawing.held:
+        others = [name for name in live if drawing.names[name] != world.service.controller]
     if not last_copies:
         return others
     return [name for name in others if _is_safe_without(world, drawing.names[name])]
 
 
 def _is_safe_without(world: World, broker_id: int) -> bool:
-    """Whether another member of the ISR lives and has all that was acknowledged."""
+    """Whether another member of the ISR lives and has all that was acknowledged, or read."""
+    return all(_is_safe_here(one, broker_id) for one in each(world))
+
+
+def _is_safe_here(world: World, broker_id: int) -> bool:
     state = world.service.states.get(world.partition)
-    acked = set(world.clients.acked)
+    acked = {*promised(world), *(value for _, value in read(world))}
     others = () if state is None else set(state.isr) & set(world.brokers) - {broker_id}
     logs = (world.disks[other].logs.get(world.partition) for other in others)
     return any(log is not None and acked <= {value for _, _, value in log.values()} for log in logs)
@@ -359,9 +370,11 @@ def _consume(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
     """What a consumer has seen must stay. It reads to its end at once, so somebody must lead."""
-    state = world.service.states.get(world.partition)
+    numbers = tuple(world.spec.configuration.assignment)
+    number = rng.choice(numbers) if len(numbers) > 1 else 0
+    state = world.service.states.get(world.partition._replace(partition=number))
     can_be_read = state is not None and state.leader in world.brokers
-    return steps.Consume() if can_be_read and world.clients.sends else None
+    return steps.Consume(number) if can_be_read and world.clients.sends else None
 
 
 def _commit(
@@ -384,7 +397,52 @@ def _wait(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
     """Until who has fallen behind has left the ISR: only where there is something to wait for."""
-    return steps.Await() if world.holds or world.cuts or world.paused else None
+    is_due = world.spec.retention_check_ms is not None
+    return steps.Await() if is_due or world.holds or world.cuts or world.paused else None
+
+
+def _cut_client(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """Requests or answers of clients do not pass; mostly those of a leader."""
+    leading = {state.leader for state in world.service.states.values()}
+    live = _brokers(drawing, world, lambda number: number in world.brokers)
+    chosen = [name for name in live if drawing.names[name] in leading] or live
+    if not chosen:
+        return None
+    ends = (CLIENT, rng.choice(chosen))
+    source, destination = ends if rng.random() < 0.3 else ends[::-1]
+    return steps.Cut(source, destination, "client", both=rng.random() < 0.3)
+
+
+# --- several steps at once ---------------------------------------------------------------------
+
+
+def _alone(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> tuple[steps.Step, ...]:
+    """A leader that no follower reaches, until it is alone in its ISR; or a follower apart."""
+    state = world.service.states.get(world.partition)
+    leading = _brokers(drawing, world, lambda n: state is not None and n == state.leader)
+    following = _brokers(drawing, world, lambda n: n in world.brokers)
+    is_leader = rng.random() < 0.5
+    apart = [name for name in following if (name in leading) is is_leader]
+    if not apart:
+        return ()
+    name = rng.choice(apart)
+    others = (other for other in drawing.names if other != name)
+    cuts = tuple(steps.Cut(other, name, "replication", both=True) for other in others)
+    return (*cuts, steps.Await()) if is_leader else cuts
+
+
+def _unplug(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> tuple[steps.Step, ...]:
+    """A power failure of a broker that was stopped cleanly: what it flushed then is there."""
+    stopped = _brokers(
+        drawing, world, lambda n: n not in world.brokers and world.disks[n].was_clean
+    )
+    return (steps.PowerOff(rng.choice(stopped), None),) if stopped else ()
 
 
 Draw = Callable[[Random, World, tuple[steps.Step, ...], Drawing], steps.Step | None]
@@ -405,7 +463,11 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "wait": _wait,
     "consume": _consume,
     "commit": _commit,
+    "cut_client": _cut_client,
 }
+_SEVERAL: Final[
+    Mapping[str, Callable[[Random, World, tuple[steps.Step, ...], Drawing], tuple[steps.Step, ...]]]
+] = {"alone": _alone, "unplug": _unplug}
 # Fault → the moves that it brings, and how often they are drawn.
 FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "kill": {"kill": 3.0, "restart": 2.0},
@@ -419,6 +481,9 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "control": {"blind": 1.0, "release": 1.0},
     "wait": {"wait": 0.3},
     "consume": {"consume": 1.0},
+    "client": {"cut_client": 0.6, "heal": 0.6},
+    "alone": {"alone": 0.6, "heal": 0.6, "produce": 1.0},
+    "unplug": {"stop": 1.5, "unplug": 1.0, "restart": 0.6},
     COMMITS: {"commit": 2.0},
 }
 HELD: Final[Mapping[str, str]] = {"hold": FETCH, "control": CONTROL}  # of which channel

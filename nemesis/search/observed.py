@@ -164,8 +164,13 @@ class WorldObserved:
 
     def level(self) -> bool:
         """Every reachable follower has all that was acknowledged, and knows it to be committed."""
-        ends = [offset for offset in self._world.clients.acked.values() if offset is not None]
+        ends = [offset for offset in self._acked_here() if offset is not None]
         return self.settled_at(max(ends, default=-1) + 1)
+
+    def _acked_here(self) -> list[int | None]:
+        clients, number = self._world.clients, self._world.partition.partition
+        sends = clients.sends
+        return [at for value, at in clients.acked.items() if sends[value][0].partition == number]
 
     def commits_level(self) -> bool:
         """Every reachable follower has all of `__consumer_offsets` that was acknowledged, as much
@@ -178,6 +183,20 @@ class WorldObserved:
         """Every reachable follower has all that its leader has of `__consumer_offsets`, and knows
         it to be committed; whatever was lost of it."""
         return all(self._is_level(partition) for partition in self._of_commits())
+
+    def others_settled(self, *, in_sync: bool = False) -> bool:
+        """The same of the topic's other partitions; `in_sync`: with all replicas in the ISR."""
+        spec, main = self._world.spec, self._world.partition
+        others = (TopicPartition(spec.topic, number) for number in spec.configuration.assignment)
+        return all(
+            self._is_level(one) and (not in_sync or self._is_in_sync(one))
+            for one in others
+            if one != main
+        )
+
+    def _is_in_sync(self, partition: TopicPartition) -> bool:
+        isr = self._world.service.states[partition].isr
+        return len(isr) == len(assigned(self._world, partition))
 
     def _commits_written(self) -> int:
         led = ((self._world.service.states[one].leader, one) for one in self._of_commits())

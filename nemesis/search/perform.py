@@ -166,7 +166,11 @@ class Performer:
             faults.kill(self.world, self._live(broker), delivered=step.in_flight == "delivered")
 
     def _power_off(self, step: steps.PowerOff) -> Mapping[str, Any]:
-        lost = faults.power_off(self.world, self._live(step.broker), self._kept(step.survives))
+        number = self._node(step.broker)
+        is_stopped = number not in self.world.brokers and self.world.disks[number].was_clean
+        if not is_stopped:
+            number = self._live(step.broker)
+        lost = faults.power_off(self.world, number, self._kept(step.survives))
         return {"lost": {str(partition): count for partition, count in lost.items()}}
 
     def _power_off_together(self, step: steps.PowerOffTogether) -> None:
@@ -180,7 +184,8 @@ class Performer:
         offset = self.world.clients.acked.get(survives)
         if offset is None:
             raise MissedError(f"{survives} was not acknowledged: its offset is not known")
-        return {0: offset + 1}
+        send, _ = self.world.clients.sends[survives]
+        return {send.partition: offset + 1}
 
     def _stop(self, step: steps.Stop) -> None:
         faults.stop(self.world, self._live(step.broker))

@@ -22,10 +22,14 @@ from neaptide.nemesis.search.deliveries import (
     Kill,
     Move,
     Path,
+    PowerOff,
     Produce,
+    Read,
     Register,
     Restart,
     State,
+    Stop,
+    deaths,
     judged_at,
     may_be,
     try_move,
@@ -42,6 +46,9 @@ _FAULTS: Final[Mapping[str, type[Kill | Restart | Expire | Register]]] = {
 }
 
 
+Death = Kill | Stop | PowerOff
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     path: Path
@@ -51,14 +58,21 @@ class Run:
 class Scheduler:
     """Draws everything when it is made, but the priorities of links that are not known yet."""
 
-    def __init__(self, rng: Random, bounds: Counts, changes: int) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        bounds: Counts,
+        changes: int,
+        deaths: tuple[type[Death], ...] = (Kill,),
+    ) -> None:
+        self._deaths = deaths
         self._rng = rng
         self._priorities: dict[Link, float] = {}
         self._lowest = 0.0
         self._changes = {rng.randrange(LENGTH) for _ in range(changes)}
         kinds = ["produce"] * bounds.produces + ["kill"] * bounds.kills
         kinds += ["restart"] * bounds.restarts
-        kinds += ["expire", "register"] * bounds.expiries
+        kinds += ["expire", "register"] * bounds.expiries + ["read"] * bounds.reads
         self._doings = {rng.randrange(LENGTH): kind for kind in rng.sample(kinds, len(kinds))}
         self._timers = bounds.timers
 
@@ -75,7 +89,14 @@ class Scheduler:
     def _doing(self, state: State, kind: str) -> Move | None:
         if kind == "produce":
             return Produce(f"m{state.spent.produces + 1}")
-        fault = _FAULTS[kind]
+        if kind == "read":
+            numbers = tuple(state.world.spec.configuration.assignment)
+            return Read(self._rng.choice(numbers) if len(numbers) > 1 else 0)
+        fault: type[Death | Restart | Expire | Register] = _FAULTS[kind]
+        if kind == "kill" and len(self._deaths) > 1:
+            fault = self._rng.choice(self._deaths)
+        elif kind == "kill":
+            fault = self._deaths[0]
         meant = may_be(fault, state.world)
         return fault(self._rng.choice(meant)) if meant else None
 
@@ -93,7 +114,7 @@ class Scheduler:
 
 def run(first: State, target: Target, seed: int, bounds: Counts, changes: int) -> Run:
     """One run, from a cluster at rest to its end. The same seed is the same run."""
-    scheduler = Scheduler(Random(seed), bounds, changes)
+    scheduler = Scheduler(Random(seed), bounds, changes, deaths(target))
     state, path = first, []
     for number in range(LENGTH):
         move = scheduler.move(state, number)

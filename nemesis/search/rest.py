@@ -36,4 +36,13 @@ def is_at_rest(world: World) -> bool:
     if world.clients.in_flight or world.clients.asking or world.messages:
         return False
     observed = WorldObserved(world)
-    return observed.settled_at(0) and observed.commits_settled()
+    return observed.settled_at(0) and observed.commits_settled() and observed.others_settled()
+
+
+def retention_looks(world: World) -> None:
+    """Lets time pass until every broker has looked what it may delete, where that is ever done."""
+    interval_ms = world.spec.retention_check_ms
+    if interval_ms is not None:
+        deadline_us = world.now_us + interval_ms * 1_000 + 1
+        while world.advance(deadline_us):
+            pass

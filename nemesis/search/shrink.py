@@ -22,6 +22,7 @@ from neaptide.nemesis.search.targets import Target
 
 Schedule = tuple[steps.Step, ...]
 ROLES_TRIED_UP_TO: Final = 9  # steps: beyond, there are too many ways to cast them
+CAST_UP_TO: Final = 4  # brokers: the same
 
 
 def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
@@ -107,6 +108,8 @@ def _shorter_for_others(target: Target, schedule: Schedule) -> Iterator[Schedule
     A schedule that first makes B the leader is shorter where C, which leads anyway, takes B's part.
     """
     names = tuple(target.names)
+    if len(names) > CAST_UP_TO:
+        return
     for count in (2, 1):
         for left_out in combinations(range(len(schedule)), count):
             rest = tuple(step for i, step in enumerate(schedule) if i not in left_out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from neaptide.clusters.broker.replication.generation import Generation
@@ -16,6 +16,12 @@ from neaptide.nemesis.search.worlds import world_spec
 TOPIC: Final = "t"
 NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
 FOUR: Final[Mapping[str, int]] = {**NAMES, "D": 4}
+FIVE: Final[Mapping[str, int]] = {**FOUR, "E": 5}
+REPLICAS_OF_FIVE: Final = 3
+ALL: Final = -1  # acks
+# Every record is a segment, and one is kept.
+RETENTION: Final[Mapping[str, str]] = {"retention.bytes": "100", "segment.bytes": "100"}
+RETENTION_CHECK: Final[Mapping[str, str]] = {"log.retention.check.interval.ms": "1000"}
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")
 COMMITS: Final = "commit"  # the fault that has consumers of a group in it
@@ -34,6 +40,7 @@ class Target:
     watched: bool = False  # the invariants are asked after every event
     strict: bool = False  # … also those that the generation is known to break
     at_once: frozenset[str] = frozenset({CLIENTS})  # channels whose messages do not wait
+    spares: bool = False  # no power failure takes the last copy of what was acknowledged
 
 
 def target_of(
@@ -46,20 +53,33 @@ def target_of(
     watched: bool,
     names: Mapping[str, int] = NAMES,
     idempotence: bool = False,
+    partitions: int = 1,
+    spares: bool = False,
+    second_client: bool = False,
 ) -> Target:
-    """Brokers, and one partition that all of them replicate.
+    """Brokers, and partitions that three of them replicate, or all four.
 
     The first that starts, A, is controller and the last to lead. Where consumers commit,
-    `__consumer_offsets` is replicated just so.
+    `__consumer_offsets` is replicated as the first partition is. Where producers want several
+    kinds of acknowledgements, those of acks=all alone are promises.
     """
     brokers = tuple(sorted(names.values()))
     commits = COMMITS in faults
     producer = ProducerOptions(True, in_flight_of(rules)) if idempotence else ProducerOptions()
-    assignment = {0: brokers[::-1]}
-    offsets = TopicConfiguration(assignment, dict(topic_settings)) if commits else None
+    replicas = len(brokers) if len(brokers) < len(FIVE) else REPLICAS_OF_FIVE
+    assignment = {
+        number: tuple((brokers[number:] + brokers[:number])[::-1][:replicas])
+        if len(brokers) == len(FIVE)
+        else brokers[::-1]
+        for number in range(partitions)
+    }
+    of_offsets = {k: v for k, v in topic_settings.items() if k not in RETENTION}
+    offsets = TopicConfiguration({0: assignment[0]}, of_offsets) if commits else None
     spec = world_spec(
         rules, settings, brokers, TOPIC, assignment, topic_settings, producer, offsets
     )
+    promised = frozenset({ALL}) if len(acks) > 1 else None
+    spec = replace(spec, acks_promised=promised, second_client=second_client and commits)
     outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
     anomalies = COMMIT_ANOMALIES if commits else ()
-    return Target(spec, names, acks, faults, outcomes, anomalies, watched=watched)
+    return Target(spec, names, acks, faults, outcomes, anomalies, watched=watched, spares=spares)

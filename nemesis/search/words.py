@@ -17,7 +17,8 @@ def _word(step: steps.Step) -> str:
     match step:
         case steps.Produce(records, acks):
             to = f" to {step.to}" if step.to else ""
-            return f"produce {' '.join(records)} acks={acks}{to}"
+            where = f" in {step.partition}" if step.partition else ""
+            return f"produce {' '.join(records)} acks={acks}{where}{to}"
         case steps.Hold():
             what = step.api if step.api in CONTROL_APIS.values() else step.message
             return f"hold {what} {step.source}→{step.destination}"
@@ -31,8 +32,8 @@ def _word(step: steps.Step) -> str:
             return "wait"
         case steps.Consume(_, str(group)):
             return f"read on as {group}, commit"
-        case steps.Consume():
-            return "read to the end"
+        case steps.Consume(partition):
+            return f"read {partition} to the end" if partition else "read to the end"
         case steps.PowerOff(broker, survives):
             return f"power off {broker}" + (f" after {survives}" if survives else "")
         case steps.Kill() | steps.Stop() | steps.Restart() | steps.Pause():

@@ -73,7 +73,7 @@ def ready_world(spec: WorldSpec, watch: Callable[[World], None] = lambda world: 
     world = start_world(spec, watch)
     observed = WorldObserved(world)
     deadline_us = world.now_us + START_WITHIN_US
-    while not (observed.settled_at(0) and observed.commits_settled()):
+    while not (observed.settled_at(0) and observed.commits_settled() and observed.others_settled()):
         if not world.advance(deadline_us):
             raise AssertionError("the cluster of the simulation does not start")
     return world

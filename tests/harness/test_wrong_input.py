@@ -52,7 +52,15 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
         (("explore", "--idempotence"), "neaptide:0.10 has no idempotent producers"),
         (
             ("explore", "--idempotence", "--mutants"),
-            "--idempotence goes only with the default search",
+            "--idempotence does not go with --mutants or --swarm",
+        ),
+        (
+            ("explore", "--swarm", "--set", "min.insync.replicas=1"),
+            "--set min.insync.replicas: with --swarm every seed draws it",
+        ),
+        (
+            ("explore", "--swarm", "--priorities"),
+            "Choose one of --mutants, --swarm, --exhaustive and --priorities",
         ),
         (("run", "append", "--set", "x"), "--set 'x' is not of the form name=value"),
         (("run", "missing.toml"), "missing.toml: cannot be read"),

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from neaptide.clusters.simulation import producing
 from neaptide.clusters.simulation.clients import Poll
+from neaptide.nemesis.search.ending import end
+from neaptide.nemesis.search.judge import judge
 from neaptide.nemesis.search.moved import poll_anomalies
 from tests.simulation.judging import compare
+from tests.simulation.worlds import ready, run_for
 
 RUNS = 60
 
@@ -56,3 +61,18 @@ def test_the_moves_of_a_consumer(
     polls: tuple[Poll, ...], known: set[int], start_offset: int, found: dict[str, int]
 ) -> None:
     assert poll_anomalies(polls, known, start_offset) == found
+
+
+def test_where_nothing_was_sent_nothing_is_known() -> None:
+    world = ready()
+    assert judge(world, end(world)).outcome == "unknown"
+
+
+def test_what_was_not_level_or_not_read_to_its_end_is_not_held() -> None:
+    world = ready()
+    producing.produce(world, "m1", -1)
+    run_for(world, 1_000)
+    ended = end(world)
+    assert judge(world, ended).outcome == "held"
+    assert judge(world, replace(ended, level=False)).outcome == "unknown"
+    assert judge(world, replace(ended, final=None)).outcome == "unknown"

@@ -13,7 +13,7 @@ import pytest
 from neaptide.clusters.broker.replication.interface.coordination_service import WriteLeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import UncertainIsr
 from neaptide.clusters.simulation import faults
-from neaptide.clusters.simulation.network import COORDINATION, SERVICE, Link
+from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE, Hold, Link
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import BrokenError, Watch
 from neaptide.nemesis.search.mutants import BY_NAME, applied
@@ -91,3 +91,28 @@ def test_a_controller_that_was_deposed_writes_no_more() -> None:
     with _played(name, is_broken=False) as world:
         _deposed_over_a_write(world)
         run_for(world, 30_000)
+
+
+def test_what_a_dead_controller_sent_itself_died_with_it() -> None:
+    """A leads alone and sends itself its state again, which B's joining overtakes. All die: the
+    state stays as B's joining wrote it, and A must not begin anew from the older one."""
+    world = ready(min_insync_replicas="1")
+    watch = Watch()
+    watch.begin(world)
+    world.watch = watch
+    faults.kill(world, B)
+    faults.kill(world, C)
+    until(world, lambda: world.service.states[world.partition].isr == (A,))
+    run_for(world, 1_000)
+    faults.hold(world, Hold("to itself", "request", "leader_and_isr", A, A, None))
+    faults.depose(world)
+    run_for(world, 1_000)
+    faults.restart(world, B)
+    until(world, lambda: B in world.service.states[world.partition].isr)
+    assert any(entry.link == Link(A, A, CONTROL) for entry in world.waiting)
+    faults.kill(world, B)
+    faults.kill(world, A)
+    assert not any(e.link == Link(A, A, CONTROL) for e in (*world.waiting, *world.messages))
+    faults.release(world, "to itself")
+    faults.restart(world, A)
+    run_for(world, 1_000)

@@ -23,7 +23,11 @@ from tests.simulation.test_found import FOUND
 from tests.simulation.test_models import ONE_ON_AN_OLDER_EPOCH
 from tests.simulation.worlds import SETTINGS
 
-SHOWN_BY = {"kip-101-only": "kip-279-divergence", "unfenced": "kip-320-divergence"}
+SHOWN_BY = {
+    "kip-101-only": "kip-279-divergence",
+    "unfenced": "kip-320-divergence",
+    "meets-at-the-leaders-end": "kip-279-divergence",
+}
 
 
 @pytest.mark.parametrize("name", SHOWN_BY)

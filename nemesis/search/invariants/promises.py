@@ -28,6 +28,22 @@ def acked_is_committed(step: Step) -> str | None:
     return None
 
 
+def acked_by_min_insync(step: Step) -> str | None:
+    """Else the producer receives NOT_ENOUGH_REPLICAS_AFTER_APPEND."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    isr, least = partition.role.isr.isr, partition.settings.min_insync_replicas
+    for effect in step.effects:
+        if not isinstance(effect, effects.RespondProduce) or effect.acks != -1:
+            continue
+        for result in effect.results:
+            is_here = result.partition == partition.topic_partition and result.error is Error.NONE
+            if is_here and len(isr) < least:
+                return f"offset {result.base_offset} is acknowledged to acks=all, with ISR {isr}"
+    return None
+
+
 def reads_below_high_watermark(step: Step) -> str | None:
     event, partition = step.event, step.partition
     if partition is None or not isinstance(event, FetchRequested) or event.replica_id >= 0:
@@ -39,6 +55,20 @@ def reads_below_high_watermark(step: Step) -> str | None:
             end = result.records.end if result.records else 0
             if result.partition == partition.topic_partition and end > partition.high_watermark:
                 return f"a consumer is sent up to {end}, with HW {partition.high_watermark}"
+    return None
+
+
+def answers_no_more_than_high_watermark(step: Step) -> str | None:
+    """To followers and consumers alike: what was read of it before is less."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    for effect in step.effects:
+        for result in effect.results if isinstance(effect, effects.RespondFetch) else ():
+            is_here = result.partition == partition.topic_partition
+            if is_here and result.high_watermark > partition.high_watermark:
+                mark = partition.high_watermark
+                return f"an answer carries HW {result.high_watermark}, the leader's is {mark}"
     return None
 
 

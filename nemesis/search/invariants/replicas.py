@@ -45,6 +45,15 @@ def log_start_below_high_watermark(step: Step) -> str | None:
     return f"broker {step.broker_id} starts at {start_offset}, HW {partition.high_watermark}"
 
 
+def log_start_by_retention(step: Step) -> str | None:
+    partition = step.partition
+    deleted = step.world.deleted.get(step.world.partition, 0)
+    if partition is None or partition.log.start_offset <= deleted:
+        return None
+    start_offset = partition.log.start_offset
+    return f"broker {step.broker_id} starts at {start_offset}, retention deleted to {deleted}"
+
+
 def epochs_begin_in_log(step: Step) -> str | None:
     """A leader that has written nothing yet has its epoch begin where its log ends."""
     partition = step.partition
@@ -90,6 +99,18 @@ def core_and_disk_agree(step: Step) -> str | None:
     if (held.start_offset, held.end_offset, held.epochs) == on_disk:
         return None
     return f"broker {step.broker_id} believes in {held}, its disk has {on_disk}"
+
+
+def producers_of_the_log(step: Step) -> str | None:
+    """Not asked where retention deletes: what it deletes may be remembered, or forgotten."""
+    partition, world = step.partition, step.world
+    log = world.disks[step.broker_id].logs.get(world.partition)
+    if partition is None or log is None or world.spec.retention_check_ms is not None:
+        return None
+    if not world.spec.producer.idempotence or partition.log.producers == log.producers:
+        return None
+    known, held = dict(partition.log.producers), dict(log.producers)
+    return f"broker {step.broker_id} remembers {known}, its log has {held}"
 
 
 def weak_isr(step: Step) -> str | None:

@@ -13,6 +13,7 @@ from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.looking import deleted_before
 
 
 class BrokenError(Exception):
@@ -83,8 +84,7 @@ def differs(
     world: World, broker_id: int, committed: Committed, end_offset: int
 ) -> tuple[int, Record | None] | None:
     """The first committed offset where a broker's log has something else, or nothing."""
-    log = world.disks[broker_id].logs.get(world.partition)
-    start_offset = log.start_offset if log else 0
+    start_offset = deleted_before(world, broker_id)
     held = records_of(world, broker_id)
     for offset, record in committed.items():
         if start_offset <= offset < end_offset and held.get(offset) != record:

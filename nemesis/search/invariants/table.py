@@ -9,7 +9,13 @@ from typing import Final
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.generation import Truncation
 from neaptide.clusters.simulation.parts import WorldSpec
-from neaptide.nemesis.search.invariants import leadership, promises, replicas, waiting
+from neaptide.nemesis.search.invariants import (
+    fetches,
+    leadership,
+    promises,
+    replicas,
+    waiting,
+)
 from neaptide.nemesis.search.invariants.seen import OfService, OfStep
 
 # What the core raises where it is led where no rule leads: a find of its own.
@@ -70,6 +76,11 @@ INVARIANTS: Final = (
         replicas.log_start_below_high_watermark,
     ),
     Invariant(
+        "log-start-by-retention",
+        "No log starts above what retention has deleted.",
+        replicas.log_start_by_retention,
+    ),
+    Invariant(
         "epochs-begin-in-log",
         "No leader epoch that a broker knows begins past the log end offset.",
         replicas.epochs_begin_in_log,
@@ -102,9 +113,19 @@ INVARIANTS: Final = (
         promises.acked_is_committed,
     ),
     Invariant(
+        "acked-by-min-insync",
+        "What is acknowledged to acks=all has an ISR of min.insync.replicas.",
+        promises.acked_by_min_insync,
+    ),
+    Invariant(
         "reads-below-high-watermark",
         "A consumer is sent nothing that is not below the high watermark.",
         promises.reads_below_high_watermark,
+    ),
+    Invariant(
+        "answered-high-watermark",
+        "No answer carries more than the leader's high watermark.",
+        promises.answers_no_more_than_high_watermark,
     ),
     Invariant(
         "high-watermark-waits",
@@ -127,9 +148,34 @@ INVARIANTS: Final = (
         replicas.core_and_disk_agree,
     ),
     Invariant(
+        "producers-of-the-log",
+        "What is remembered of producers is what the log says of them.",
+        replicas.producers_of_the_log,
+    ),
+    Invariant(
+        "coordinator-leads",
+        "Who speaks for a group leads its partition.",
+        waiting.coordinator_leads,
+    ),
+    Invariant(
         "parked-is-watched",
         "Every parked request is watched by a partition, and none is watched that is not parked.",
         waiting.parked_is_watched,
+    ),
+    Invariant(
+        "waits-on-a-leader",
+        "What waits for its acknowledgement waits on a leader.",
+        waiting.waits_on_a_leader,
+    ),
+    Invariant(
+        "epochs-are-fenced",
+        "From KIP-320 on a leader answers nobody who names another leader epoch.",
+        fetches.epochs_are_fenced,
+    ),
+    Invariant(
+        "fetched-is-prefix",
+        "Who fetches in its leader's epoch has, before its offset, what the leader has.",
+        fetches.fetched_is_prefix,
     ),
     Invariant(
         "answered-once",
@@ -145,7 +191,7 @@ SENTENCES: Final[Mapping[str, str]] = {
 
 # --- what a generation is known to break ---------------------------------------------------------
 
-_ISR_PROPERTIES: Final = frozenset({"weak-isr", "strong-isr"})
+_ISR_PROPERTIES: Final = frozenset({"weak-isr", "strong-isr", "fetched-is-prefix"})
 
 
 def allowed_to_break(spec: WorldSpec, *, loses_pages: bool) -> frozenset[str]:

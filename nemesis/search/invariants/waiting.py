@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.nemesis.search.invariants.seen import Step
 
 _RESPONSES: Final = (
@@ -23,6 +24,26 @@ def parked_is_watched(step: Step) -> str | None:
         return None
     odd = sorted(watched ^ set(step.broker.delayed))
     return f"broker {step.broker_id}: nobody wakes, or somebody would wake, {odd}"
+
+
+def waits_on_a_leader(step: Step) -> str | None:
+    """Who leads again later may have lost what was appended before."""
+    partition = step.partition
+    if partition is None or isinstance(partition.role, Leader):
+        return None
+    for request, operation in step.broker.delayed.items():
+        appended = getattr(operation, "partitions", {}).get(partition.topic_partition)
+        if appended is not None and appended.error is None:
+            return f"broker {step.broker_id} lets {request} wait for acks, and does not lead"
+    return None
+
+
+def coordinator_leads(step: Step) -> str | None:
+    """Another may have been elected, and have taken later commits."""
+    for partition in step.broker.committed_offsets:
+        if step.broker.led(partition) is None:
+            return f"broker {step.broker_id} speaks for groups of {partition}, and does not lead it"
+    return None
 
 
 def answered_once(step: Step) -> str | None:

@@ -5,41 +5,51 @@ What it costs grows with the square of what is written, for all committed record
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
 from neaptide.nemesis.search.invariants.seen import BrokenError, Memory, Step, with_committed
 from neaptide.nemesis.search.invariants.table import INVARIANTS, Invariant
+from neaptide.nemesis.search.looking import all_partitions, looking_at
 
 
 class Watch:
     """Asks the invariants after every event; raises BrokenError for those that may not break."""
 
-    __slots__ = ("allowed", "memory")
+    __slots__ = ("allowed", "memory", "others")
 
     def __init__(self, allowed: frozenset[str] = frozenset()) -> None:
         self.allowed = allowed
-        self.memory = Memory()
+        self.memory = Memory()  # of the first partition
+        self.others: dict[TopicPartition, Memory] = {}
 
     def copy(self) -> Watch:
         other = Watch(self.allowed)
-        memory = self.memory
-        other.memory = Memory(
-            memory.leaders,
-            memory.brokers,
-            memory.service,
-            memory.high_watermarks,
-            memory.committed,
-            memory.parked,
-            memory.written,
-        )
+        other.memory = replace(self.memory)
+        other.others = {tp: replace(memory) for tp, memory in self.others.items()}
         return other
+
+    def _each(self, world: World, ask: Callable[[], None]) -> None:
+        """Asks about every partition, each with the memory of its own."""
+        ask()
+        for partition in all_partitions(world)[1:]:
+            first, self.memory = self.memory, self.others.get(partition) or Memory()
+            try:
+                with looking_at(world, partition):
+                    ask()
+            finally:
+                self.others[partition], self.memory = self.memory, first
 
     def begin(self, world: World) -> None:
         """Remembers a world that is going on already."""
+        self._each(world, lambda: self._begin(world))
+
+    def _begin(self, world: World) -> None:
         for broker_id, broker in world.brokers.items():
             partition = broker.partitions.get(world.partition)
             step = Step(world, self.memory, broker_id, broker, partition, None, ())
@@ -58,14 +68,17 @@ class Watch:
         Where all brokers died together, the last leader leads on in its old epoch, from the high
         watermark that it last checkpointed: so a leader is a process here.
         """
-        memory = self.memory
-        memory.brokers = {b: e for b, e in memory.brokers.items() if b != broker_id}
-        memory.parked = {b: p for b, p in memory.parked.items() if b != broker_id}
-        memory.high_watermarks = {
-            b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
-        }
+        for memory in (self.memory, *self.others.values()):
+            memory.brokers = {b: e for b, e in memory.brokers.items() if b != broker_id}
+            memory.parked = {b: p for b, p in memory.parked.items() if b != broker_id}
+            memory.high_watermarks = {
+                b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
+            }
 
     def told(self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]) -> None:
+        self._each(world, lambda: self._told(world, broker_id, event, done))
+
+    def _told(self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]) -> None:
         broker = world.brokers[broker_id]
         partition = broker.partitions.get(world.partition)
         step = Step(world, self.memory, broker_id, broker, partition, event, done)
@@ -76,6 +89,9 @@ class Watch:
         self.memory = _remember(step)
 
     def served(self, world: World) -> None:
+        self._each(world, lambda: self._served(world))
+
+    def _served(self, world: World) -> None:
         for invariant in self._asked():
             seen = invariant.of_service(world, self.memory) if invariant.of_service else None
             if seen is not None:

@@ -16,10 +16,15 @@ from neaptide.nemesis.search.mutants import (
     control,
     eligible,
     epochs,
+    fenced,
     high_watermark,
     isr,
+    readers,
     sequences,
+    several,
+    successors,
     truncation,
+    waiting,
 )
 from neaptide.nemesis.search.mutants.mutant import Mutant, applied
 
@@ -36,6 +41,11 @@ MUTANTS: Final = (
     *answers.MUTANTS,
     *sequences.MUTANTS,
     *commits.MUTANTS,
+    *readers.MUTANTS,
+    *fenced.MUTANTS,
+    *several.MUTANTS,
+    *waiting.MUTANTS,
+    *successors.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -47,6 +47,7 @@ class Mutant:
     shown: str = ""
     steps_only: bool = False  # what it takes is many steps: by priorities it is not looked for
     idempotence: bool = False  # of the producers
+    swarm: bool = False  # nothing says what shows it: every seed draws faults, clients and brokers
 
 
 def row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
@@ -57,6 +58,11 @@ def row(name: str, sentence: str, rules: Generation, **rest: Any) -> Mutant:
 def rule(name: str, owner: Any, named: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
     """One function is another one."""
     return Mutant(name, sentence, replaced=((owner, named, by),), **rest)
+
+
+def unseen(name: str, owner: Any, named: Any, by: Any, sentence: str, **rest: Any) -> Mutant:
+    """One function is another one; the search gets no hint."""
+    return rule(name, owner, named, by, sentence, swarm=True, **rest)
 
 
 @contextmanager

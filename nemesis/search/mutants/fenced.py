@@ -1,0 +1,101 @@
+"""Mutants of zombies over several epochs: what is refused to them, and what of theirs counts.
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.leader import fetch, in_sync_replicas, log_offsets
+from neaptide.clusters.broker.replication.leader.fencing import leader_error
+from neaptide.clusters.broker.replication.model import (
+    UNDEFINED_EPOCH,
+    LeaderAndIsr,
+    TopicPartition,
+)
+from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import (
+    EpochEnd,
+    Epochs,
+    MeetingPoint,
+)
+from neaptide.clusters.broker.replication.partition.partition_rules import Partition
+from neaptide.nemesis.search.mutants.mutant import Mutant, unseen
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_meeting_point = leader_epoch_file_cache.meeting_point
+
+
+def refuses_no_later_epoch(
+    broker: Broker, topic_partition: TopicPartition, current_leader_epoch: int = UNDEFINED_EPOCH
+) -> Error:
+    held = broker.partitions.get(topic_partition)
+    is_later = held is not None and current_leader_epoch > held.leader_epoch
+    epoch = UNDEFINED_EPOCH if is_later else current_leader_epoch
+    return leader_error(broker, topic_partition, epoch)
+
+
+def refuses_no_epoch(
+    broker: Broker, topic_partition: TopicPartition, current_leader_epoch: int = UNDEFINED_EPOCH
+) -> Error:
+    return leader_error(broker, topic_partition)
+
+
+def led_in_any_epoch(
+    broker: Broker, topic_partition: TopicPartition, state: LeaderAndIsr
+) -> Partition | None:
+    return broker.led(topic_partition)
+
+
+def meets_at_the_leaders_end(
+    epochs: Epochs, log_end_offset: int, leaders: EpochEnd
+) -> MeetingPoint:
+    point = _meeting_point(epochs, log_end_offset, leaders)
+    if not point.have_met:
+        return point
+    return MeetingPoint(min(leaders.end_offset, log_end_offset), have_met=True)
+
+
+MUTANTS: Final = (
+    Mutant(
+        "later-epochs-answered",
+        "A request of a later leader epoch is answered.",
+        replaced=(
+            (fetch, "leader_error", refuses_no_later_epoch),
+            (log_offsets, "leader_error", refuses_no_later_epoch),
+        ),
+        swarm=True,
+    ),
+    unseen(
+        "fetches-of-any-epoch",
+        fetch,
+        "leader_error",
+        refuses_no_epoch,
+        "A fetch of another leader epoch is answered; questions for epoch ends are not.",
+    ),
+    unseen(
+        "epoch-ends-for-any-epoch",
+        log_offsets,
+        "leader_error",
+        refuses_no_epoch,
+        "A question for an epoch's end in another leader epoch is answered; fetches are not.",
+    ),
+    unseen(
+        "isr-answers-of-any-epoch",
+        in_sync_replicas,
+        "_led_in_epoch",
+        led_in_any_epoch,
+        "A leader takes the answer to an ISR change of an earlier leader epoch for one of now.",
+    ),
+    unseen(
+        "meets-at-the-leaders-end",
+        leader_epoch_file_cache,
+        "meeting_point",
+        meets_at_the_leaders_end,
+        "Where both logs know an epoch, a follower forgets that its own may end before.",
+        shown="the found schedule kip-279-divergence",
+    ),
+)

@@ -1,0 +1,101 @@
+"""Mutants of several partitions in one request and one fetcher: what of one is done to another.
+
+Each broken rule is the core's own with one thing wrong, and keeps its signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
+from neaptide.clusters.broker.replication.follower.replica_fetcher import (
+    Fetching,
+    ReplicaFetcher,
+    Truncating,
+)
+from neaptide.clusters.broker.replication.interface.effects import SendOffsetForLeaderEpoch
+from neaptide.clusters.broker.replication.interface.events import (
+    EpochAsked,
+    EpochEndOffset,
+    FetcherId,
+    FetchRequested,
+)
+from neaptide.clusters.broker.replication.leader import fetch
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
+from neaptide.clusters.broker.replication.partition.partition_rules import Partition
+from neaptide.nemesis.search.mutants.mutant import unseen
+
+# The core's own rules, whatever stands in their places while a mutant is searched.
+_truncate = replica_fetcher_manager._truncate
+_respond = fetch._respond
+
+
+def asks_all_for_one_epoch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
+    """By the first partition's latest epoch."""
+    chosen = replica_fetcher_manager._in_state(broker, fetcher, Truncating)
+    if chosen:
+        epoch = leader_epoch_file_cache.latest_epoch(chosen[0][2].log.epochs)
+        asked = tuple(EpochAsked(tp, epoch, followed.leader_epoch) for tp, followed, _ in chosen)
+        sequence = replica_fetcher_manager._sent(broker, fetcher, chosen)
+        broker.do(SendOffsetForLeaderEpoch(fetcher.fetcher_id, sequence, asked))
+    return bool(chosen)
+
+
+def ends_the_truncation_of_all(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: EpochEndOffset,
+    followed: Any,
+    now_ms: int,
+) -> None:
+    _truncate(broker, fetcher_id, partition, result, followed, now_ms)
+    fetcher = broker.fetchers[fetcher_id]
+    going_on = {
+        tp: replace(one, state=Fetching()) if isinstance(one.state, Truncating) else one
+        for tp, one in fetcher.followed.items()
+    }
+    broker.fetchers[fetcher_id] = replace(fetcher, followed=going_on)
+
+
+def answers_the_first_high_watermark(
+    broker: Broker,
+    message: FetchRequested,
+    high_watermarks: Mapping[TopicPartition, int] | None = None,
+) -> None:
+    first = broker.led(message.partitions[0].partition) if message.partitions else None
+    if first is not None:
+        mark = first.high_watermark
+        if high_watermarks is not None:
+            mark = high_watermarks.get(first.topic_partition, mark)
+        high_watermarks = {asked.partition: mark for asked in message.partitions}
+    _respond(broker, message, high_watermarks)
+
+
+MUTANTS: Final = (
+    unseen(
+        "asks-all-for-one-epoch",
+        replica_fetcher_manager,
+        "_send_epochs",
+        asks_all_for_one_epoch,
+        "A follower asks for the first partition's latest epoch in the name of all.",
+    ),
+    unseen(
+        "one-truncated-all-fetch",
+        replica_fetcher_manager,
+        "_truncate",
+        ends_the_truncation_of_all,
+        "When one partition of a fetcher is truncated, the others fetch without being so.",
+    ),
+    unseen(
+        "first-high-watermark-for-all",
+        fetch,
+        "_respond",
+        answers_the_first_high_watermark,
+        "An answer carries the high watermark of its first partition for all of them.",
+    ),
+)

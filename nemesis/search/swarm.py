@@ -1,0 +1,61 @@
+"""A swarm: every seed draws what it searches, as faults, acks, brokers, partitions, retention.
+
+What is rare where everything is possible is common where little is. Rule: Groce et al., "Swarm
+Testing" (2012). What loses by design is not drawn: no power failure takes the last copy, and where
+producers want several kinds of acknowledgements those of acks=all alone are promises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from neaptide.nemesis.search.targets import COMMITS, FIVE, RETENTION, RETENTION_CHECK
+
+if TYPE_CHECKING:
+    from neaptide.nemesis.search.episode import Search
+
+FAULTS_OF_A_SWARM: Final = (
+    *("kill", "hold", "cut", "pause", "wait", "stop", "zombie", "stale", "consume"),
+    *("client", "alone", "unplug", "power_off", COMMITS),
+)
+DRAWN_SETTINGS: Final = ("min.insync.replicas", "zookeeper.session.timeout.ms")
+_LIKELY: Final = 0.5
+_UNLIKELY: Final = 0.3
+_RARE: Final = frozenset({"client", "alone", "unplug", "power_off", COMMITS})
+_NOT_WITH_COMMITS: Final = frozenset({"power_off", "zombie", "stale"})
+_MIXED: Final = ("0", "1", "all")
+
+
+def drawn(search: Search, seed: int) -> Search:
+    """What this seed searches; the same for the same seed. Faults are drawn from the search's."""
+    rng = Random(f"swarm {seed}")
+    faults = tuple(
+        one for one in search.faults if rng.random() < (_UNLIKELY if one in _RARE else _LIKELY)
+    )
+    if COMMITS in faults:  # nobody looks after the last copy of a commit, nor fences coordinators
+        faults = tuple(one for one in faults if one not in _NOT_WITH_COMMITS)
+    is_promise = search.acks == ("all",)
+    idempotence = is_promise and search.rules.idempotence is not None and rng.random() < 0.25
+    mixes = is_promise and not idempotence and rng.random() < 0.3
+    topic = {**search.topic_settings, "min.insync.replicas": rng.choice(("1", "2"))}
+    settings = dict(search.settings)
+    settings["zookeeper.session.timeout.ms"] = rng.choice(("2000", "6000"))
+    if rng.random() < 0.25:
+        topic.update(RETENTION)
+        settings.update(RETENTION_CHECK)
+    return replace(
+        search,
+        swarm=False,
+        asked=search,
+        acks=_MIXED if mixes else search.acks,
+        faults=faults or ("kill",),
+        settings=settings,
+        topic_settings=topic,
+        idempotence=idempotence,
+        names=FIVE if rng.random() < 0.12 else search.names,
+        partitions=rng.choices((1, 2, 3), (5, 3, 1))[0],
+        spares=True,
+        second_client=True,
+    )

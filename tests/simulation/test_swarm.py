@@ -1,0 +1,250 @@
+"""A swarm draws what each seed searches; what it draws is judged, and loses nothing by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.simulation import committing, producing
+from neaptide.clusters.simulation.clients import Poll
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis import steps
+from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
+from neaptide.nemesis.search.ending import end
+from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.explore import Episode, is_suspect
+from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
+from neaptide.nemesis.search.judge import judge
+from neaptide.nemesis.search.mutants import BY_NAME, applied
+from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
+from neaptide.nemesis.search.targets import NAMES, RETENTION, RETENTION_CHECK, target_of
+from neaptide.nemesis.search.worlds import ready_world
+from tests.simulation.worlds import A, B, C, log, run_for, until
+
+SEEDS = range(40)
+
+
+def _search(generation: str = "2.1", *, watched: bool = False) -> Search:
+    rules = GENERATIONS[generation]
+    return Search(
+        rules,
+        ("all",),
+        FAULTS_OF_A_SWARM,
+        SETTINGS,
+        TOPIC_SETTINGS,
+        SCHEDULES_OF_A_SWARM,
+        watched=watched,
+        swarm=True,
+    )
+
+
+def _ready(
+    *faults: str, acks: tuple[str, ...] = ("all",), partitions: int = 1, **topic: str
+) -> World:
+    named = {name.replace("_", "."): value for name, value in topic.items()}
+    target = target_of(
+        GENERATIONS["2.1"],
+        {**SETTINGS, **RETENTION_CHECK},
+        {"min.insync.replicas": "1", **named},
+        acks,
+        faults,
+        watched=False,
+        partitions=partitions,
+        second_client=True,
+    )
+    return ready_world(target.spec)
+
+
+def _sent(world: World, value: str, acks: int = -1, partition: int = 0) -> None:
+    producing.produce(world, value, acks, partition)
+    until(world, lambda: not world.clients.unsettled)
+
+
+def _forget_final_reads(world: World, partition: int) -> None:
+    world.clients.polls = tuple(
+        poll for poll in world.clients.polls if poll.partition != partition or poll.phase != "final"
+    )
+
+
+# --- what is drawn -------------------------------------------------------------------------------
+
+
+def test_a_seed_draws_the_same_again_and_seeds_differ() -> None:
+    searches = [drawn(_search(), seed) for seed in SEEDS]
+    assert searches == [drawn(_search(), seed) for seed in SEEDS]
+    assert {len(one.names) for one in searches} == {3, 5}
+    assert {one.partitions for one in searches} == {1, 2, 3}
+    assert {one.acks for one in searches} == {("all",), ("0", "1", "all")}
+    assert {one.idempotence for one in searches} == {True, False}
+    assert {one.topic_settings["min.insync.replicas"] for one in searches} == {"1", "2"}
+    assert {"retention.bytes" in one.topic_settings for one in searches} == {True, False}
+    assert {fault for one in searches for fault in one.faults} == set(FAULTS_OF_A_SWARM)
+    assert not any("commit" in one.faults and "zombie" in one.faults for one in searches)
+
+
+def test_a_generation_without_idempotence_draws_none() -> None:
+    assert not any(drawn(_search("0.10"), seed).idempotence for seed in SEEDS)
+
+
+def test_the_command_names_the_swarm_and_not_what_it_drew() -> None:
+    found = command_of(drawn(_search(), 3), 3)
+    assert found == ("neaptide explore --system neaptide:2.1 --acks all --swarm --seed 3 --seeds 1")
+
+
+@pytest.mark.parametrize("generation", ["2.1", "4.0"])
+def test_a_swarm_finds_nothing_in_the_unbroken_core(generation: str) -> None:
+    for seed in range(4):
+        search = replace(_search(generation, watched=seed % 2 == 0), schedules_max=60)
+        assert explore_seed(search, seed).loss is None
+
+
+# --- what is judged ------------------------------------------------------------------------------
+
+
+def test_a_loss_in_the_second_partition_is_a_loss() -> None:
+    world = _ready(partitions=2)
+    _sent(world, "m1", partition=1)
+    _sent(world, "m2", partition=1)
+    ended = end(world)
+    assert judge(world, ended).outcome == "held"
+    _forget_final_reads(world, 0)
+    assert judge(world, ended).outcome == "held"
+    polls = world.clients.polls
+    world.clients.polls = tuple(replace(poll, records=poll.records[1:]) for poll in polls)
+    assert judge(world, ended).outcome == "lost"
+
+
+def test_a_partition_to_which_nothing_was_sent_does_not_hide_another() -> None:
+    world = _ready(partitions=3)
+    assert judge(world, end(world)).outcome == "unknown"
+    _sent(world, "m1", partition=2)
+    assert judge(world, end(world)).outcome == "held"
+
+
+def test_where_acks_are_mixed_those_of_all_alone_are_promises() -> None:
+    world = _ready(acks=("0", "1", "all"))
+    _sent(world, "m1", acks=1)
+    _sent(world, "m2")
+    ended = end(world)
+    polls = world.clients.polls
+    world.clients.polls = tuple(replace(poll, records=poll.records[1:]) for poll in polls)
+    assert judge(world, ended).outcome == "held"
+    world.clients.polls = tuple(replace(poll, records=poll.records[:1]) for poll in polls)
+    assert judge(world, ended).outcome == "lost"
+
+
+def test_what_a_consumer_has_read_and_its_leader_lacks_is_suspect() -> None:
+    world = _ready()
+    _sent(world, "m1")
+    world.clients.polls = (Poll(1, "main", ((0, "m1"),)),)
+    assert not is_suspect(world)
+    world.clients.polls = (Poll(1, "main", ((0, "m1"), (1, "gone"))),)
+    assert is_suspect(world)
+    world.clients.polls = (Poll(1, "main", ((0, "gone"),), 1),)
+    assert not is_suspect(world)
+
+
+def test_a_log_start_that_no_retention_made_hides_no_loss() -> None:
+    retention = {name.replace(".", "_"): value for name, value in RETENTION.items()}
+    world = _ready("kill", **retention)
+    for number in range(4):
+        _sent(world, f"m{number}")
+    run_for(world, 3_000)
+    ended = end(world)
+    assert 0 < ended.start_offset < 4
+    assert judge(world, ended).outcome == "held"
+    with applied(BY_NAME["log-start-is-high-watermark"]):
+        world = _ready("kill")
+        for number in range(3):
+            _sent(world, f"m{number}")
+        run_for(world, 2_000)
+        Performer(world, NAMES).do(steps.Stop("C"))
+        run_for(world, 2_000)
+        assert world.disks[B].logs[world.partition].start_offset > 0
+        assert is_suspect(world)
+        assert judge(world, end(world)).outcome == "lost"
+
+
+# --- what is done --------------------------------------------------------------------------------
+
+
+def test_a_broker_that_was_stopped_cleanly_keeps_all_in_a_power_failure() -> None:
+    for is_broken in (False, True):
+        world = _ready("stop", "unplug")
+        _sent(world, "m1")
+        performer = Performer(world, NAMES)
+        if is_broken:
+            with applied(BY_NAME["stopped-without-flush"]):
+                performer.do(steps.Stop("A"))
+        else:
+            performer.do(steps.Stop("A"))
+        performer.do(steps.PowerOff("A", None))
+        assert log(world, A) == ([] if is_broken else ["m1"])
+
+
+def test_a_broker_that_was_killed_has_no_second_power_failure() -> None:
+    world = _ready()
+    performer = Performer(world, NAMES)
+    performer.do(steps.Kill("A", "discarded"))
+    with pytest.raises(MissedError):
+        performer.do(steps.PowerOff("A", None))
+
+
+def test_a_second_client_of_a_group_asks_while_the_first_commits() -> None:
+    for name in (None, "unacknowledged-commit-is-known"):
+        world = _ready("commit")
+        _sent(world, "m1")
+        if name is None:
+            committing.commit(world, "g", 0, 1)
+            run_for(world, 1_000)
+            committing.commit(world, "g", 0, 1)
+            run_for(world, 1_000)
+        else:
+            with applied(BY_NAME[name]):
+                committing.commit(world, "g", 0, 1)
+                run_for(world, 1_000)
+        answers = [(one.f, one.offset) for one in world.clients.group_operations]
+        asked = [("commit", 1), ("committed", 1), ("commit", 1)]
+        assert answers == (asked if name is None else [("committed", 1), ("commit", 1)])
+
+
+# --- what is found -------------------------------------------------------------------------------
+
+FOUND = {
+    "consumers-receive-the-log-end": "broken: answered-high-watermark",
+    "log-start-is-high-watermark": "broken: log-start-by-retention",
+    "fetches-of-any-epoch": "broken: epochs-are-fenced",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_mutant_is_found_without_a_hint(name: str) -> None:
+    hunted = hunt(BY_NAME[name], Effort(0, 6, None, tuple(SETTINGS.items())))
+    assert hunted.outcome == FOUND[name]
+
+
+def test_a_leader_alone_and_links_of_clients_are_drawn() -> None:
+    faults = ("kill", "alone", "client")
+    target = target_of(
+        GENERATIONS["2.1"],
+        SETTINGS,
+        {"min.insync.replicas": "1"},
+        ("all",),
+        faults,
+        watched=False,
+        spares=True,
+    )
+    episode = Episode(target, 1)
+    episode.explore(120)
+    kept = [node.schedule for shelf in episode.shelves.values() for node in shelf]
+    cuts = [step for schedule in kept for step in schedule if isinstance(step, steps.Cut)]
+    assert {cut.purpose for cut in cuts} == {"replication", "client"}
+    isrs = {
+        node.world.service.states[node.world.partition].isr
+        for shelf in episode.shelves.values()
+        for node in shelf
+    }
+    assert (C,) in isrs
