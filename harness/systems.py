@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from uuid import NAMESPACE_URL, uuid5
 
 from neaptide.clusters.broker.cluster import BrokerCluster
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS
+from neaptide.clusters.broker.wire.topic_ids import topic_id as uuid_of_topic
 from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.host import Host
@@ -227,8 +228,14 @@ def topic_id(system: System, topic: str) -> str | None:
 
     None: the system has none, or chooses it.
     """
-    if system.release is None or system.used is not None or not row_of(system.release).topic_ids:
+    if system.used is not None:
         return None
-    if parse_release(system.release).mode is not Mode.ZOOKEEPER:
+    generation = generation_of(system)
+    if generation is not None and generation.fetch_version < FETCH_WITH_TOPIC_IDS:
         return None
-    return urlsafe_b64encode(uuid5(NAMESPACE_URL, topic).bytes).decode().rstrip("=")
+    if system.release is not None and (
+        not row_of(system.release).topic_ids
+        or parse_release(system.release).mode is not Mode.ZOOKEEPER
+    ):
+        return None
+    return urlsafe_b64encode(uuid_of_topic(topic).bytes).decode().rstrip("=")

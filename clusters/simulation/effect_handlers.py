@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.simulation import controlling, fetching, producing
+from neaptide.clusters.simulation import altering, controlling, fetching, producing
 from neaptide.clusters.simulation.ending import die
 from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE
 from neaptide.clusters.simulation.parts import TimerDue
@@ -88,6 +88,8 @@ _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
     effects.Coordinate: _coordinate,
     effects.SendControl: _send_control,
     effects.StopSendingControl: _stop_sending,
+    effects.SendAlterPartition: altering.ask,
+    effects.RespondAlterPartition: altering.respond,
     effects.SendFetch: fetching.ask,
     effects.SendOffsetForLeaderEpoch: fetching.ask,
     effects.SendListOffsets: fetching.ask,

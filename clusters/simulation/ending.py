@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.simulation import controlling, fetching, producing
+from neaptide.clusters.simulation import altering, controlling, fetching, producing
 from neaptide.clusters.simulation.network import CONTROL, Entry
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def die(world: World, broker_id: int) -> None:
     for number, asked in tuple(world.asked.items()):
         if broker_id in (asked.broker, asked.leader):
             fetching.fail_request(world, number)
+    altering.die(world, broker_id)
     gone = world.remove(lambda entry: _dies_with(entry, broker_id))
     controlling.forget_answers(world, broker_id)
     if world.recorder is not None:

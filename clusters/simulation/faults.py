@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from neaptide.clusters.broker.replication.step import shut_down
-from neaptide.clusters.simulation import controlling, fetching, producing, sessions
+from neaptide.clusters.simulation import altering, controlling, fetching, producing, sessions
 from neaptide.clusters.simulation.blocking import is_matched
 from neaptide.clusters.simulation.effect_handlers import carry_out
 from neaptide.clusters.simulation.ending import die
 from neaptide.clusters.simulation.network import (
+    ALTER,
     CLIENTS,
     CONTROL,
     CONTROL_ANSWERS,
@@ -154,6 +155,9 @@ def _reset(world: World, healed: set[Cut]) -> None:
             continue
         if link.channel == CLIENTS:
             producing.break_connection(world, entry)
+        if link.channel == ALTER:
+            altering.lose(world, entry)
+            continue
         if link.channel != FETCH or SERVICE in (link.source, link.target):
             continue
         number: int | None = getattr(entry.body, "request", None)
@@ -196,7 +200,9 @@ def discard(world: World, name: str) -> int:
     ]
     for entry in held:
         assert entry.link is not None
-        if entry.link.channel not in (CONTROL, CONTROL_ANSWERS):
+        if entry.link.channel == ALTER:
+            altering.lose(world, entry)
+        elif entry.link.channel not in (CONTROL, CONTROL_ANSWERS):
             fetching.break_connection(world, entry.link, entry)
         else:
             world.waiting.remove(entry)

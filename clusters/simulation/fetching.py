@@ -28,6 +28,15 @@ def time_out(world: World, number: int) -> None:
     world.later(max(0, due_us - world.now_us), RequestTimedOut(number))
 
 
+def take_time_out(world: World, number: int, due_us: int) -> bool:
+    """False: it was answered."""
+    if number not in world.asked:
+        return False
+    world.now_us = max(world.now_us, due_us)
+    fail_request(world, number)
+    return True
+
+
 def expect_time_out(world: World, entry: Entry) -> None:
     """A follower's request, or its answer, is kept up: the follower will not wait for ever."""
     assert entry.link is not None
@@ -64,7 +73,12 @@ def ask(
         case effects.SendFetch():
             note_request(world, broker_id, leader, effect)
             request = events.FetchRequested(
-                number, broker_id, effect.max_wait_ms, effect.min_bytes, effect.partitions
+                number,
+                broker_id,
+                effect.max_wait_ms,
+                effect.min_bytes,
+                effect.partitions,
+                effect.broker_epoch,
             )
         case effects.SendOffsetForLeaderEpoch():
             request = events.OffsetForLeaderEpochRequested(number, effect.partitions)

@@ -1,8 +1,9 @@
 """What travels between the nodes of the simulation, and what stops it. Values only.
 
 A link is (from, to, channel); messages on one link never overtake each other. A channel has the
-purpose by which schedules name it: fetches and the controller's requests are both "replication".
-Rules name what replicas ask each other, and what a controller sends to brokers.
+purpose by which schedules name it: fetches and the controller's requests are both "replication",
+what a leader asks its controller is "coordination". Rules name what replicas ask each other, what a
+controller sends to brokers, and what leaders ask it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ CLIENT: Final = -2  # producer and consumer
 FETCH: Final = "fetch"
 CONTROL: Final = "control"
 CONTROL_ANSWERS: Final = "control answers"  # where a rule is about them; others arrive at once
+ALTER: Final = "alter partition"  # of leaders to their controller, and back
 COORDINATION: Final = "coordination"
 CLIENTS: Final = "client"
 PURPOSES: Final = {
     FETCH: "replication",
     CONTROL: "replication",
     CONTROL_ANSWERS: "replication",
+    ALTER: "coordination",
     COORDINATION: "coordination",
     CLIENTS: "client",
 }
-REPLICATION: Final = (FETCH, CONTROL, CONTROL_ANSWERS)
+REPLICATION: Final = (FETCH, CONTROL, CONTROL_ANSWERS, ALTER)
 
 Facts = Mapping[str, int | None]
 
@@ -69,7 +72,7 @@ class Cut:
 class Hold:
     """Lets no such message pass; what is behind it on its link waits too.
 
-    `api`: one of `APIS`, or "any": of what replicas ask each other, never of a controller.
+    `api`: one of `APIS`, or "any": of what replicas ask each other, never of or to a controller.
     """
 
     name: str
@@ -89,7 +92,7 @@ class Hold:
         if link.channel == FETCH:
             kind = _KINDS.get(type(body))
             return kind is not None and kind[0] == self.message and self.api in (kind[1], "any")
-        return (self.message, self.api) == kind_of_control(body)
+        return (self.message, self.api) in (kind_of_control(body), ALTERATIONS.get(type(body)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,16 @@ CONTROL_APIS: Final[Mapping[type, str]] = {
     events.StopReplicaRequested: "stop_replica",
     events.UpdateMetadataRequested: "update_metadata",
 }
-APIS: Final = ("fetch", "offset_for_leader_epoch", *CONTROL_APIS.values())
+ALTERATIONS: Final[Mapping[type, tuple[str, str]]] = {
+    events.AlterPartitionRequested: ("request", "alter_partition"),
+    events.AlterPartitionResponded: ("response", "alter_partition"),
+}
+APIS: Final = (
+    "fetch",
+    "offset_for_leader_epoch",
+    "alter_partition",
+    *CONTROL_APIS.values(),
+)
 
 
 def kind_of_control(body: object) -> tuple[str, str] | None:
@@ -148,6 +160,22 @@ def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
         case events.LeaderAndIsrRequested(partitions=states):
             epochs_of = {one.partition: one.state.leader_epoch for one in states}
             return {"leader_epoch": epochs_of.get(partition)}
+    return _facts_of_alteration(body, partition)
+
+
+def _facts_of_alteration(body: object, partition: TopicPartition) -> dict[str, int | None]:
+    match body:
+        case events.AlterPartitionRequested(partitions=altered):
+            for change in altered:
+                if change.partition == partition:
+                    return {
+                        "leader_epoch": change.leader_epoch,
+                        "partition_epoch": change.partition_epoch,
+                    }
+        case events.AlterPartitionResponded(results=answers):
+            for answer in answers:
+                if answer.partition == partition:
+                    return {"error": answer.error.value}
     return {}
 
 

@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.interface import coordination_service,
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.simulation import (
+    altering,
     blocking,
     controlling,
     fetching,
@@ -30,6 +31,7 @@ from neaptide.clusters.simulation.clients import Clients
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.effect_handlers import carry_out
 from neaptide.clusters.simulation.network import (
+    ALTER,
     CLIENTS,
     CONTROL,
     CONTROL_ANSWERS,
@@ -64,6 +66,7 @@ class World:
     """Make one with `start_world`; change it with the functions of `faults` and `producing`."""
 
     __slots__ = (
+        "altering",
         "asked",
         "blocked_links",
         "brokers",
@@ -120,6 +123,7 @@ class World:
         self.timers: dict[TimerDue, int] = {}
         self.started_us: dict[int, int] = {}  # of the brokers that run
         self.asked: dict[int, Asked] = {}
+        self.altering: dict[int, altering.Altering] = {}  # by broker; replaced, never changed
         self.clients = Clients(spec.producer)
         self.paused: frozenset[int] = frozenset()
         self.cuts: frozenset[Cut] = frozenset()
@@ -212,6 +216,8 @@ class World:
         if (self.holds or self.spec.noise) and blocking.is_dropped(self, link, entry):
             if link.channel in (CONTROL, CONTROL_ANSWERS):
                 controlling.lose(self, entry)
+            elif link.channel == ALTER:
+                altering.lose(self, entry)
             else:
                 fetching.break_connection(self, link, entry)
             return False
@@ -233,10 +239,7 @@ class World:
                 self.tell(broker, events.TimerFired(timer))
                 return True
             case RequestTimedOut(number):
-                if number not in self.asked:
-                    return False
-                self.now_us = max(self.now_us, entry.due_us)
-                fetching.fail_request(self, number)
+                return fetching.take_time_out(self, number, entry.due_us)
             case RetentionDue(broker, started_us):
                 if self.started_us.get(broker) != started_us:
                     return False
@@ -252,6 +255,8 @@ class World:
                 sessions.end_session(self, broker)
             case controlling.ControlRetry() | controlling.ControlUnanswered():
                 return controlling.take(self, body, entry.due_us)
+            case altering.AlterationTimedOut():
+                return altering.time_out(self, body, entry.due_us)
             case _:
                 self.now_us = max(self.now_us, entry.due_us)
                 return producing.take(self, body)
@@ -323,6 +328,8 @@ class World:
                 if number is not None:
                     del self.asked[number]
                 fetching.note_answer(self, link.target, body)
+            elif isinstance(body, events.AlterPartitionResponded):
+                altering.arrived(self, link.target, body)
             requests = controlling.answered_by(self, entry, link)
             for request, error in zip(requests, self.tell(link.target, body), strict=False):
                 controlling.answer(self, request, error)
@@ -396,6 +403,7 @@ _HOLDERS: Final = (
     "waiting",
 )
 _SHARED: Final = (
+    "altering",
     "cuts",
     "ever_held",
     "expired",

@@ -62,7 +62,9 @@ class Connection:
 
     @property
     def purpose(self) -> Purpose:
-        """That of its link, but for clients where they share the replicas' listener."""
+        """That of its link, but for clients and for who speaks to a controller there."""
+        if isinstance(self.exchange, Exchange) and self.exchange.is_coordination:
+            return "coordination"
         return "client" if self.source == CLIENT else self.link.purpose
 
     @property

@@ -33,6 +33,7 @@ _FLEXIBLE_FROM: Final = {
 }
 _BROKER_CLIENT = re.compile(r"(?:broker-|id_)(\d+)-")
 _QUORUM_CLIENT = re.compile(r"(?:raft-client-)?(\d+)")
+ALTER_PARTITION: Final = apis.APIS["alter_partition"].key
 CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
 FETCH_VERSIONS: Final = range(0, 19)
 EPOCH_VERSIONS: Final = range(0, 5)
@@ -63,13 +64,13 @@ def correlation_id(frame: bytes) -> int:
 def source_broker(header: m.RequestHeader) -> int | None:
     """The broker that a request's header names as its sender, if it does.
 
-    Replica fetchers are "broker-N-fetcher-K" from Kafka 0.11 on; a controller is its bare id, and
-    up to 0.8 "id_N-host_H-port_P".
+    Replica fetchers are "broker-N-fetcher-K" from Kafka 0.11 on; a controller is its bare id, as is
+    a leader that asks the controller for another ISR; up to 0.8 "id_N-host_H-port_P".
     """
     client_id = header.client_id or ""
     if found := _BROKER_CLIENT.match(client_id):
         return int(found.group(1))
-    if header.api_key in CONTROLLER_APIS and client_id.isdecimal():
+    if header.api_key in (*CONTROLLER_APIS, ALTER_PARTITION) and client_id.isdecimal():
         return int(client_id)
     return None
 

@@ -47,6 +47,7 @@ class Exchange:
     source: int | None = None
     shared: bool = False  # clients use this listener too
     is_client: bool = False  # known by what only clients ask
+    is_coordination: bool = False  # a leader speaks to its controller here (KIP-497)
     others: Conversation | None = None  # reads all that is no round; None: nobody asks for it
     session: FetchSession = field(default_factory=FetchSession)
     waiting: dict[int, _Asked] = field(default_factory=dict)  # by correlation id
@@ -58,6 +59,8 @@ class Exchange:
         header = decode.request_header(frame)
         if self.source is None:
             self.source = decode.source_broker(header)
+        if header.api_key == decode.ALTER_PARTITION:
+            self.is_coordination = True
         if self.shared and header.api_key not in m.BROKERS_ASK:
             self.is_client = self.source is None
         if header.api_key == m.FETCH:

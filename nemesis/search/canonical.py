@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.model import BrokerRegistration
 from neaptide.clusters.broker.replication.partition.remote_replica import NEVER_MS
+from neaptide.clusters.simulation.altering import AlterationTimedOut
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.parts import TimerDue
 from neaptide.clusters.simulation.world import World
@@ -176,7 +177,11 @@ def _links(section: Section, world: World) -> object:
     for entry in sorted((*world.messages, *world.waiting), key=lambda e: (e.link or (), e[1])):
         section.broker_id = entry.link.target if entry.link else 0
         on_their_way.append((tuple(entry.link or ()), section.walk(entry.body)))
-    return (tuple(asked), tuple(on_their_way))
+    altering = []
+    for broker_id, waiting in sorted(world.altering.items()):
+        section.broker_id = broker_id
+        altering.append((broker_id, section.walk(waiting)))
+    return (tuple(asked), tuple(altering), tuple(on_their_way))
 
 
 def _due(section: Section, world: World) -> object:
@@ -188,6 +193,10 @@ def _due(section: Section, world: World) -> object:
             if world.timers.get(body) != entry.sequence:
                 continue
             section.broker_id = body.broker
+        if isinstance(body, AlterationTimedOut):
+            waiting = world.altering.get(body.broker)
+            if waiting is None or waiting.number != body.number:
+                continue
         due.append((entry.due_us - world.now_us, section.walk(body)))
     return tuple(due)
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from neaptide.clusters.broker.replication.controller.alter_partition import decide
+from neaptide.clusters.broker.replication.controller.controller_context import Active
 from neaptide.clusters.broker.replication.controller.leader_election import (
     came_back_torn,
     next_state_with_elr,
 )
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.interface.coordination_service import (
-    LeaderAndIsrWritten,
-    WriteLeaderAndIsr,
-)
-from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.broker.replication.interface.events import IsrExpiration, TimerFired
+from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
+    TopicConfiguration,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import (
@@ -27,7 +26,6 @@ from neaptide.clusters.broker.replication.partition.eligible_leader_replicas imp
     next_elr,
 )
 from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
-from neaptide.clusters.broker.replication.step import step
 from tests.core import given
 from tests.core.chaos import REPLICAS, random_run
 from tests.core.world import A, B, C, T, World, cluster
@@ -107,37 +105,46 @@ def test_e7_no_isr_need_be_larger_than_there_are_replicas(
     assert is_under_min_isr(isr, (A, B, C), min_isr) is under
 
 
-# --- the leader ----------------------------------------------------------------------------------
+# --- the controller, with every ISR change of a leader -------------------------------------------
 
 
-def written(done: tuple[Effect, ...]) -> list[LeaderAndIsr]:
-    asked = [effect.request for effect in done if isinstance(effect, effects.Coordinate)]
-    return [request.state for request in asked if isinstance(request, WriteLeaderAndIsr)]
+def asked_for(
+    isr: tuple[int, ...],
+    state: LeaderAndIsr,
+    *,
+    min_isr: int = 2,
+    generation: str = "4.0",
+) -> LeaderAndIsr:
+    """The state that a controller writes where A, which leads, wants this ISR."""
+    settings = {"min.insync.replicas": str(min_isr)}
+    controller = Active(
+        state.controller_epoch,
+        {broker: BrokerRegistration(broker, (), epoch=broker) for broker in (A, B, C)},
+        {T.topic: TopicConfiguration({0: (A, B, C)}, settings)},
+        {T: state},
+    )
+    members = tuple(events.IsrMember(member) for member in isr)
+    asked = events.AlteredPartition(T, state.leader_epoch, state.version, members)
+    decided = decide(given.broker(generation), controller, A, asked)
+    assert isinstance(decided, LeaderAndIsr)
+    return decided
 
 
 @pytest.mark.parametrize(("generation", "elr"), [("4.0", (B,)), ("2.1", ())])
-def test_e7_a_leader_that_shrinks_its_isr_below_the_minimum_keeps_the_leaver_eligible(
+def test_e7_who_leaves_an_isr_that_is_too_small_then_stays_eligible(
     generation: str, elr: tuple[int, ...]
 ) -> None:
-    leader = given.leading(generation, isr=(A, B), records=5, min_insync_replicas=2)
-    [state] = written(step(leader, TimerFired(IsrExpiration()), NOW + 40_000))
-    assert (state.isr, state.elr) == ((A,), elr)
+    state = LeaderAndIsr(A, 0, (A, B), 1, version=3)
+    assert asked_for((A,), state, generation=generation) == replace(state, isr=(A,), elr=elr)
 
 
-def test_e7_who_joins_an_isr_that_is_large_enough_ends_all_eligibility() -> None:
-    leader = given.leading("4.0", isr=(A, B), records=5, high_watermark=5, min_insync_replicas=2)
-    [shrunk] = written(step(leader, TimerFired(IsrExpiration()), NOW + 40_000))
-    step(leader, LeaderAndIsrWritten(T, shrunk, False), NOW + 40_001)
-    [grown] = written(step(leader, given.fetch(C, 5), NOW + 40_002))
-    assert (grown.isr, grown.elr) == ((A, C), ())
-
-
-def test_e7_what_a_leader_wrote_of_eligibility_it_still_knows_at_its_next_change() -> None:
-    leader = given.leading("4.0", isr=(A, B), records=5, high_watermark=5, min_insync_replicas=3)
-    [shrunk] = written(step(leader, TimerFired(IsrExpiration()), NOW + 40_000))
-    step(leader, LeaderAndIsrWritten(T, shrunk, False), NOW + 40_001)
-    [grown] = written(step(leader, given.fetch(C, 5), NOW + 40_002))
-    assert (grown.isr, grown.elr) == ((A, C), (B,))
+@pytest.mark.parametrize(("min_isr", "elr"), [(2, ()), (3, (B,))])
+def test_e7_who_joins_an_isr_that_is_large_enough_ends_all_eligibility(
+    min_isr: int, elr: tuple[int, ...]
+) -> None:
+    """Whoever leads: what was eligible in another leader epoch still is."""
+    state = LeaderAndIsr(A, 4, (A,), 1, version=3, elr=(B,))
+    assert asked_for((A, C), state, min_isr=min_isr) == replace(state, isr=(A, C), elr=elr)
 
 
 @pytest.mark.parametrize(("generation", "high_watermark"), [("4.0", 3), ("2.1", 5)])

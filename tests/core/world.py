@@ -70,6 +70,7 @@ class World:
         self.refused: list[Message] = []
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self._asked: dict[int, Asked] = {}
+        self._altering: dict[int, tuple[int, int, int]] = {}  # leader, controller, sequence
         self._next = 1
 
     # --- the cluster -----------------------------------------------------------------------------
@@ -113,6 +114,7 @@ class World:
                 self._fail(number)
             elif asked.broker == broker_id:
                 self._abandon(number)
+        self._break_alterations(broker_id)
         self._send_all(self.service.expire(broker_id))
 
     def expire(self, broker_id: int) -> None:
@@ -259,6 +261,10 @@ class World:
                 self._send(broker_id, target, message)
             case effects.StopSendingControl(targets):
                 self._stop_sending(broker_id, targets)
+            case effects.SendAlterPartition():
+                self._ask_controller(broker_id, effect)
+            case effects.RespondAlterPartition():
+                self._answer_leader(broker_id, effect)
             case _:
                 self._do_request(broker_id, effect)
 
@@ -288,6 +294,32 @@ class World:
                 if end_offset is not None and isinstance(effect, effects.TruncateLog):
                     self.tell(broker_id, events.LogTruncated(effect.partition, end_offset))
 
+    def _ask_controller(self, broker_id: int, effect: effects.SendAlterPartition) -> None:
+        if effect.controller not in self.brokers:
+            failed = events.AlterPartitionFailed(effect.sequence)
+            self._send(broker_id, broker_id, failed)
+            return
+        number = self._number()
+        self._altering[number] = (broker_id, effect.controller, effect.sequence)
+        request = events.AlterPartitionRequested(
+            number, broker_id, effect.broker_epoch, effect.partitions
+        )
+        self._send(broker_id, effect.controller, request)
+
+    def _answer_leader(self, broker_id: int, effect: effects.RespondAlterPartition) -> None:
+        asked = self._altering.pop(effect.request, None)
+        if asked is not None:
+            answer = events.AlterPartitionResponded(asked[2], effect.error, effect.results)
+            self._send(broker_id, asked[0], answer)
+
+    def _break_alterations(self, broker_id: int) -> None:
+        """A leader's connection to a controller that dies breaks."""
+        for number, (leader, controller, sequence) in tuple(self._altering.items()):
+            if broker_id in (leader, controller):
+                del self._altering[number]
+                if leader in self.brokers:
+                    self._send(leader, leader, events.AlterPartitionFailed(sequence))
+
     def _ask(self, broker_id: int, effect: Effect) -> None:
         assert isinstance(
             effect, effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
@@ -301,7 +333,12 @@ class World:
         match effect:
             case effects.SendFetch():
                 request = events.FetchRequested(
-                    number, broker_id, effect.max_wait_ms, effect.min_bytes, effect.partitions
+                    number,
+                    broker_id,
+                    effect.max_wait_ms,
+                    effect.min_bytes,
+                    effect.partitions,
+                    effect.broker_epoch,
                 )
             case effects.SendOffsetForLeaderEpoch():
                 request = events.OffsetForLeaderEpochRequested(number, effect.partitions)

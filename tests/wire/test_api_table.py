@@ -23,7 +23,12 @@ from neaptide.clusters.broker.server.apis.table import (
     replication_apis,
 )
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.codec import CONTROL_APIS, request_class, response_class
+from neaptide.clusters.broker.wire.codec import (
+    BROKER_APIS,
+    CONTROL_APIS,
+    request_class,
+    response_class,
+)
 from tests.server.test_shell import World
 
 BY_CORE = [row.answered for row in TABLE.values() if isinstance(row.answered, AnsweredByCore)]
@@ -47,8 +52,9 @@ def test_every_event_of_a_request_is_one_apis_and_has_a_handler_in_the_core() ->
 
 def test_every_message_to_a_broker_is_encoded() -> None:
     fetchers = {effects.SendFetch, effects.SendOffsetForLeaderEpoch, effects.SendListOffsets}
-    assert set(SENT) == fetchers | set(get_args(effects.ControlRequest))
-    assert all(SENT[one].decode is not None for one in fetchers)
+    answered = fetchers | {effects.SendAlterPartition}
+    assert set(SENT) == answered | set(get_args(effects.ControlRequest))
+    assert all(SENT[one].decode is not None for one in answered)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -63,8 +69,8 @@ def test_every_api_is_offered_in_versions_that_can_be_read_and_written(generatio
 
 
 def test_what_only_brokers_ask_is_not_offered_to_clients() -> None:
-    assert not CONTROL_APIS & set(client_apis("4.0"))
-    assert set(replication_apis("4.0")) - set(client_apis("4.0")) == CONTROL_APIS
+    assert not BROKER_APIS & set(client_apis("4.0"))
+    assert set(replication_apis("4.0")) - set(client_apis("4.0")) == BROKER_APIS
 
 
 def test_a_version_counts_from_its_generation_on() -> None:

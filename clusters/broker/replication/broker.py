@@ -29,7 +29,11 @@ from neaptide.clusters.broker.replication.interface.effects import (
     SetTimer,
     WriteLeaderEpochCheckpoint,
 )
-from neaptide.clusters.broker.replication.interface.events import FetcherId, Timer
+from neaptide.clusters.broker.replication.interface.events import (
+    AlteredPartition,
+    FetcherId,
+    Timer,
+)
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
@@ -78,6 +82,26 @@ class IsrChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class InFlightAlteration:
+    """ISR changes that were sent to a controller in one request."""
+
+    sequence: int
+    asked: Mapping[TopicPartition, AlteredPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Alterations:
+    """ISR changes that no controller has answered yet, also those in flight (KIP-497).
+
+    `is_waiting`: they are sent again when the timer fires.
+    """
+
+    unsent: Mapping[TopicPartition, AlteredPartition] = field(default_factory=dict)
+    in_flight: InFlightAlteration | None = None
+    is_waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIds:
     """The ids that this broker may still hand out, from `next` to before `end`, and who waits.
 
@@ -109,6 +133,7 @@ class Broker:
     early_requests: tuple[ControlRequest, ...] = ()
     controller: ControllerState = field(default_factory=Standby)
     isr_changes: IsrChanges = field(default_factory=IsrChanges)
+    alterations: Alterations = field(default_factory=Alterations)
     checkpoints_high_watermarks: bool = False
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.

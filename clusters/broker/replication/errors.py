@@ -48,6 +48,8 @@ class Error(IntEnum):
     UNSUPPORTED_COMPRESSION_TYPE = 76
     STALE_BROKER_EPOCH = 77
     INVALID_RECORD = 87
+    INVALID_UPDATE_VERSION = 95
+    INELIGIBLE_REPLICA = 107
 
 
 class IllegalReplicaStateError(Exception):

@@ -93,6 +93,14 @@ class Generation:
     # A control request names the epoch of the broker that it is for; a broker that has registered
     # again since refuses it (KIP-380, from 2.2 on).
     checks_broker_epochs: bool
+    # ISR changes go from the leader to the controller, which writes them (KIP-497, from 2.7 on);
+    # before, the leader writes them itself.
+    alters_partitions: bool
+    # A broker that is not registered is not put into an ISR (KIP-841, from 3.3 on).
+    fences_isr_members: bool
+    # An ISR change names the registration of each member, as its last Fetch did; who has registered
+    # again since is not put into the ISR (KIP-903, from 3.5 on).
+    isr_names_broker_epochs: bool
     # Requests that name the leader epoch which they believe in are refused in any other (KIP-320).
     fences_leader_epochs: bool
     # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
@@ -122,7 +130,8 @@ class Generation:
     # Whether records that fail their validation are INVALID_RECORD (KIP-467, 2.4); up to then they
     # are CORRUPT_MESSAGE.
     names_invalid_records: bool
-    # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on.
+    # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on, the
+    # follower's registration from v15 on.
     fetch_version: int
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
     list_offsets_version: int
@@ -150,6 +159,9 @@ _V0_10: Final = Generation(
     halts_on_shorter_leader=True,
     fences_controller_writes=False,
     checks_broker_epochs=False,
+    alters_partitions=False,
+    fences_isr_members=False,
+    isr_names_broker_epochs=False,
     fences_leader_epochs=False,
     eligible_leader_replicas=False,
     isr_needs_epoch_start=False,
@@ -210,7 +222,11 @@ _V4_0: Final = replace(
     _V2_1,
     name="4.0",
     eligible_leader_replicas=True,
+    reports_isr_changes=False,  # the controller makes them itself
     checks_broker_epochs=True,
+    alters_partitions=True,
+    fences_isr_members=True,
+    isr_names_broker_epochs=True,
     replica_lag_time_max_ms=30_000,
     message_max_bytes=1_048_588,
     message_timestamp_after_max_ms=3_600_000,
@@ -219,6 +235,7 @@ _V4_0: Final = replace(
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
     sets_commit_acks=False,
     names_invalid_records=True,
+    fetch_version=15,
 )
 
 GENERATIONS: Final = {

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 NO_LEADER: Final = -1
 UNKNOWN_OFFSET: Final = -1
 UNDEFINED_EPOCH: Final = -1
+UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class TopicPartition(NamedTuple):

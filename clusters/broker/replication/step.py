@@ -20,6 +20,7 @@ from neaptide.clusters.broker.replication.group import group_coordinator, group_
 from neaptide.clusters.broker.replication.interface import coordination_service, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.leader import (
+    alter_partition_manager,
     fetch,
     in_sync_replicas,
     log_offsets,
@@ -56,6 +57,11 @@ def _on_read(broker: Broker, event: coordination_service.LeaderAndIsrRead, now_m
         if in_sync_replicas.on_state_read(broker, topic_partition, state, now_ms):
             purgatory.complete_delayed(broker, topic_partition, now_ms)
     partition_state_machine.on_leader_and_isr_read(broker, event, now_ms)
+
+
+def _on_altered(broker: Broker, event: events.AlterPartitionResponded, now_ms: int) -> None:
+    for topic_partition in in_sync_replicas.on_alter_partition_responded(broker, event, now_ms):
+        purgatory.complete_delayed(broker, topic_partition, now_ms)
 
 
 def _on_session_started(
@@ -95,6 +101,7 @@ def _on_timer(broker: Broker, event: events.TimerFired, now_ms: int) -> None:
 
 _TIMERS: Final[Mapping[type, Handler]] = {
     events.IsrExpiration: in_sync_replicas.on_isr_expiration,
+    events.AlterPartitionRetry: alter_partition_manager.on_retry,
     events.IsrChangePropagation: in_sync_replicas.on_isr_change_propagation,
     events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
     events.DelayedOperationExpired: _on_expired,
@@ -131,6 +138,10 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.StopReplicaRequested: replica_manager.on_stop_replica,
     events.UpdateMetadataRequested: replica_manager.on_update_metadata,
     events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
+    events.AlterPartitionResponded: _on_altered,
+    events.AlterPartitionFailed: alter_partition_manager.on_failed,
+    # of leaders, to this controller
+    events.AlterPartitionRequested: partition_state_machine.on_alter_partition,
     events.ControlResponded: kafka_controller.on_control_responded,
     # the coordination service
     coordination_service.SessionStarted: _on_session_started,

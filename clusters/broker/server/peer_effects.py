@@ -20,6 +20,7 @@ from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection,
 _log = logging.getLogger("broker")
 Address = tuple[str, int]
 _ROOM_FOR_HEADERS: Final = 1 << 20
+_ANSWER_MAX_BYTES: Final = 100 << 20  # to AlterPartition, which may be about all partitions
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
@@ -41,6 +42,9 @@ class PeerEffects:
         self._controlled_address = controlled_address
         self._fetchers: dict[events.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
         self._control: dict[int, ControlChannel] = {}
+        self._to_controller = PeerConnection(
+            str(config.broker_id), config.replica_socket_timeout_ms / 1000, _ANSWER_MAX_BYTES
+        )
         # No batch is larger than the request that brought it, and one may come whatever was asked.
         self._response_max_bytes = (
             max(
@@ -57,6 +61,7 @@ class PeerEffects:
             effects.SendOffsetForLeaderEpoch: self._send,
             effects.SendListOffsets: self._send,
             effects.CloseFetcher: self._close_fetcher,
+            effects.SendAlterPartition: self._send_alter_partition,
             effects.SendControl: self._send_control,
             effects.StopSendingControl: self._stop_sending_control,
         }
@@ -65,6 +70,7 @@ class PeerEffects:
         self._stop_sending_control(effects.StopSendingControl(None))
         for connection, _ in self._fetchers.values():
             connection.close()
+        self._to_controller.close()
 
     # --- of a follower ---------------------------------------------------------------------------
 
@@ -112,6 +118,31 @@ class PeerEffects:
             if task is not asyncio.current_task():
                 task.cancel()
             connection.close()
+
+    # --- of a leader, to the controller ----------------------------------------------------------
+
+    def _send_alter_partition(self, effect: effects.SendAlterPartition) -> None:
+        """The controller may be this broker: it is asked as any other, by its listener."""
+        sent = SENT[effects.SendAlterPartition]
+        entity = sent.encode(effect, self._config)
+        decode = sent.decode
+        assert decode is not None
+
+        async def exchange() -> None:
+            try:
+                address = self._address_of(effect.controller)
+                if address is None:
+                    raise PeerError(f"the address of broker {effect.controller} is not known")
+                event = decode(effect, await self._to_controller.request(address, entity))
+            except PeerError as error:
+                _log.info("ISR change not answered, trying again: %s", error)
+                event = events.AlterPartitionFailed(effect.sequence)
+            except Exception as error:
+                _log.warning("controller %s: not understood: %s", effect.controller, error)
+                event = events.AlterPartitionFailed(effect.sequence)
+            self._submit(event)
+
+        self._spawn(exchange())
 
     # --- of the controller -----------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ from neaptide.clusters.broker.storage.config import SettingError
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.storage.removal import remove_now
+from neaptide.clusters.broker.wire.topic_ids import TopicNames
 
 _log = logging.getLogger("broker")
 T = TypeVar("T")
@@ -153,6 +154,7 @@ class BrokerShell:
             self._metadata,
             lambda: self.coordination.cluster_id if self.coordination else None,
             lambda listener: of_brokers if listener == between_brokers else of_clients,
+            TopicNames(self._topics),
         )
 
     def begin(self, coordination: ZooKeeperCoordination) -> None:
@@ -286,6 +288,12 @@ class BrokerShell:
 
     def _metadata(self) -> MetadataCache:
         return self.core.metadata
+
+    def _topics(self) -> set[str]:
+        """All that this broker knows, as a replica, from its metadata, or as the controller."""
+        controlled: Mapping[str, object] = getattr(self.core.controller, "topics", {})
+        held = {topic_partition.topic for topic_partition in self.core.partitions}
+        return {*held, *self.core.metadata.topics, *controlled}
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Of the replicas that a controller has named."""

@@ -21,7 +21,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.primitive import i16, i32
 
-from neaptide.clusters.broker.wire import control
+from neaptide.clusters.broker.wire import control, control_flexible
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
 
@@ -29,6 +29,8 @@ LENGTH_BYTES: Final = 4
 _CORRELATION_ID: Final = struct.Struct(">i")
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
 CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
+# What no client asks: brokers speak of all partitions that there are.
+BROKER_APIS: Final = CONTROL_APIS | {Api.ALTER_PARTITION}
 
 
 class MalformedMessageError(Exception):
@@ -56,7 +58,8 @@ class Header:
 @cache
 def _module(api: Api, version: int, kind: EntityType) -> ModuleType:
     if api in CONTROL_APIS:
-        return control
+        is_flexible = api is Api.UPDATE_METADATA and version >= 6
+        return control_flexible if is_flexible else control
     return load_payload_module(int(api), version, kind)  # type: ignore[arg-type]
 
 
@@ -123,8 +126,7 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
     try:
         if cls.__header_schema__ is not RequestHeaderV1:
             _, size = _reader(cls.__header_schema__)(frame, 0)
-        # A controller speaks of all partitions that there are, a client does not.
-        check_arrays(cls, frame, size, None if api in CONTROL_APIS else ELEMENTS_MAX)
+        check_arrays(cls, frame, size, None if api in BROKER_APIS else ELEMENTS_MAX)
         entity, body_size = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"{api.name} v{version}: {error}") from error

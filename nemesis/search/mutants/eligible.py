@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import (
+    alter_partition,
     leader_election,
     partition_state_machine,
 )
@@ -103,7 +104,7 @@ MUTANTS: Final = (
         V4_0,
         (
             (leader_election, "next_elr", never_clears_eligible),
-            (partition_rules, "next_elr", never_clears_eligible),
+            (alter_partition, "next_elr", never_clears_eligible),
         ),
     ),
     rule(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from neaptide.clusters.broker.replication.interface.effects import TopicResult
+from neaptide.clusters.broker.replication.interface.events import AlteredPartition, AlteredResult
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -37,6 +38,20 @@ class TopicCreation:
 
 
 @dataclass(frozen=True, slots=True)
+class Alteration:
+    """One partition of an AlterPartition request, and what it came to (None: not known yet).
+
+    `is_written`: its write is under way. While it is not, it waits for the partition's turn.
+    """
+
+    request: int
+    leader: int  # who asks
+    asked: AlteredPartition
+    result: AlteredResult | None = None
+    is_written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Active:
     """The controller.
 
@@ -47,6 +62,8 @@ class Active:
     in one request. `fallen` names replicas that went,
     be they back or not: they count as dead the next time their partition is decided. `unclean`
     names those that came back without a clean shutdown: they are neither in sync nor eligible then.
+    `alterations` are the ISR changes that leaders have asked for: one whose write is under way has
+    its partition in `reconsidering` too, for nobody else may change it meanwhile.
     """
 
     controller_epoch: int
@@ -60,6 +77,7 @@ class Active:
     fallen: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
+    alterations: tuple[Alteration, ...] = ()
 
     def all_partitions(self) -> list[TopicPartition]:
         return [

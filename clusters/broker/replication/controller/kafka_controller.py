@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import leader_election
+from neaptide.clusters.broker.replication.controller.alter_partition import refuse_alterations
 from neaptide.clusters.broker.replication.controller.controller_channel_manager import (
     send_leader_and_isr,
     send_update_metadata,
@@ -56,6 +57,7 @@ def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> No
 
 def _cease(broker: Broker, *, registered: bool) -> None:
     refuse_creations(broker)
+    refuse_alterations(broker)
     broker.controller = Standby(registered)
     broker.do(StopSendingControl(None))
 

@@ -3,7 +3,8 @@
 A partition is reconsidered when a broker that holds a replica of it comes or goes: its state is
 read, because its leader may have changed the ISR meanwhile; the next state is decided (see
 leader_election); it is written with the version that was read; when that is done the brokers are
-informed. A lost race reads again. As Kafka's PartitionStateMachine (C3 to C6).
+informed. A lost race reads again. As Kafka's PartitionStateMachine (C3 to C6). The ISR changes that
+leaders ask for (KIP-497) are decided here as well, so that a partition has one writer at a time.
 """
 
 from __future__ import annotations
@@ -13,22 +14,34 @@ from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import leader_election
+from neaptide.clusters.broker.replication.controller.alter_partition import (
+    answer_complete,
+    decide,
+    refusal_of_all,
+)
 from neaptide.clusters.broker.replication.controller.controller_channel_manager import (
     send_leader_and_isr,
     send_update_metadata,
 )
 from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
+    Alteration,
 )
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     complete_creations,
 )
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     LeaderAndIsrConflict,
     LeaderAndIsrRead,
     LeaderAndIsrWritten,
     ReadLeaderAndIsr,
     WriteLeaderAndIsr,
+)
+from neaptide.clusters.broker.replication.interface.effects import RespondAlterPartition
+from neaptide.clusters.broker.replication.interface.events import (
+    AlteredResult,
+    AlterPartitionRequested,
 )
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import Eligibility
@@ -55,8 +68,9 @@ def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int)
         return
     settled: list[tuple[TopicPartition, LeaderAndIsr | None]] = []
     writing = set(controller.writing)
+    altered = {one.asked.partition for one in controller.alterations if one.is_written}
     for topic_partition in event.partitions:
-        if topic_partition not in controller.reconsidering:
+        if topic_partition not in controller.reconsidering or topic_partition in altered:
             continue
         state = event.states.get(topic_partition)
         decided = _decide(broker, controller, topic_partition, state)
@@ -98,6 +112,12 @@ def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) ->
     controller = broker.active_controller
     if controller is None:
         return
+    altered = _take_written(broker, event.partition)
+    if altered is not None:
+        result = AlteredResult(event.partition, Error.NONE, event.state)
+        _know_result(broker, altered, result)
+        _settle(broker, [(event.partition, event.state)], changed=False)
+        return
     broker.controller = replace(controller, writing=controller.writing - {event.partition})
     broker.note(
         f"{event.partition}: leader {event.state.leader}, epoch {event.state.leader_epoch},"
@@ -110,6 +130,13 @@ def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) 
     """Somebody else wrote first: read again, and decide anew."""
     controller = broker.active_controller
     if controller is not None and event.partition in controller.reconsidering:
+        altered = _take_written(broker, event.partition)
+        if altered is not None:
+            result = AlteredResult(event.partition, Error.INVALID_UPDATE_VERSION)
+            _know_result(broker, altered, result)
+            answer_complete(broker)
+            controller = broker.active_controller
+            assert controller is not None
         broker.controller = replace(controller, writing=controller.writing - {event.partition})
         broker.coordinate(ReadLeaderAndIsr((event.partition,)))
         _send_written(broker)
@@ -154,6 +181,7 @@ def _settle(
         complete_creations(broker)
     if again:
         reconsider(broker, again)
+    _alter_next(broker)
 
 
 def _send_written(broker: Broker) -> None:
@@ -172,3 +200,67 @@ def _send_written(broker: Broker) -> None:
     obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
     send_leader_and_isr(broker, obeyed, controller.brokers)
     send_update_metadata(broker, known, controller.brokers)
+
+
+# --- ISR changes of leaders (KIP-497) -------------------------------------------------------------
+
+
+def on_alter_partition(broker: Broker, event: AlterPartitionRequested, now_ms: int) -> None:
+    """Each partition has its turn after whatever is being decided or written of it already."""
+    controller = broker.active_controller
+    if controller is None:
+        broker.do(RespondAlterPartition(event.request, Error.NOT_CONTROLLER))
+        return
+    error = refusal_of_all(controller, event)
+    if error is not Error.NONE:
+        broker.do(RespondAlterPartition(event.request, error))
+        return
+    if not event.partitions:
+        broker.do(RespondAlterPartition(event.request, Error.NONE))
+        return
+    asked = (Alteration(event.request, event.broker_id, one) for one in event.partitions)
+    broker.controller = replace(controller, alterations=(*controller.alterations, *asked))
+    _alter_next(broker)
+
+
+def _alter_next(broker: Broker) -> None:
+    """Decides the changes whose partition nobody else is changing, in their order."""
+    controller = broker.active_controller
+    if controller is None or not controller.alterations:
+        return
+    reconsidering = set(controller.reconsidering)
+    alterations = []
+    for one in controller.alterations:
+        if one.result is None and one.asked.partition not in reconsidering:
+            decided = decide(broker, controller, one.leader, one.asked)
+            if isinstance(decided, Error):
+                one = replace(one, result=AlteredResult(one.asked.partition, decided))
+            elif decided is controller.states[one.asked.partition]:
+                one = replace(one, result=AlteredResult(one.asked.partition, Error.NONE, decided))
+            else:
+                one = replace(one, is_written=True)
+                reconsidering.add(one.asked.partition)
+                is_fenced = broker.rules.fences_controller_writes
+                broker.coordinate(WriteLeaderAndIsr(one.asked.partition, decided, True, is_fenced))
+        alterations.append(one)
+    broker.controller = replace(
+        controller, reconsidering=frozenset(reconsidering), alterations=tuple(alterations)
+    )
+    answer_complete(broker)
+
+
+def _take_written(broker: Broker, topic_partition: TopicPartition) -> Alteration | None:
+    """The ISR change whose write is answered; None: it was the controller's own write."""
+    controller = broker.active_controller
+    for one in controller.alterations if controller is not None else ():
+        if one.is_written and one.asked.partition == topic_partition:
+            return one
+    return None
+
+
+def _know_result(broker: Broker, altered: Alteration, result: AlteredResult) -> None:
+    controller = broker.active_controller
+    assert controller is not None
+    known = replace(altered, result=result, is_written=False)
+    alterations = tuple(known if one is altered else one for one in controller.alterations)
+    broker.controller = replace(controller, alterations=alterations)

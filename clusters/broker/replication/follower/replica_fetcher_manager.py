@@ -52,7 +52,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     OffsetAsked,
     OffsetForLeaderEpochResponded,
 )
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 from neaptide.clusters.broker.replication.partition import (
     leader_epoch_file_cache,
     partition_rules,
@@ -192,9 +192,17 @@ def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
                 min_bytes=settings.replica_fetch_min_bytes,
                 max_bytes=settings.replica_fetch_response_max_bytes,
                 partitions=asked,
+                broker_epoch=_own_epoch(broker),
             )
         )
     return bool(chosen)
+
+
+def _own_epoch(broker: Broker) -> int:
+    """The registration that a fetch names (KIP-903)."""
+    if not broker.rules.isr_names_broker_epochs or broker.broker_epoch is None:
+        return UNKNOWN_BROKER_EPOCH
+    return broker.broker_epoch
 
 
 # --- answers -------------------------------------------------------------------------------------

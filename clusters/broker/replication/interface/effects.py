@@ -15,6 +15,8 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OffsetAndMetadata
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.events import (
+    AlteredPartition,
+    AlteredResult,
     EpochAsked,
     FetchedPartition,
     FetcherId,
@@ -24,7 +26,11 @@ from neaptide.clusters.broker.replication.interface.events import (
     Timer,
     UpdateMetadataRequested,
 )
-from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
+    Batch,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 
 # --- the log -------------------------------------------------------------------------------------
@@ -219,6 +225,15 @@ class RespondControl:
 
 
 @dataclass(frozen=True, slots=True)
+class RespondAlterPartition:
+    """Where `error` is one, it concerns the request as a whole."""
+
+    request: int
+    error: Error
+    results: tuple[AlteredResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicResult:
     topic: str
     error: Error
@@ -244,6 +259,7 @@ class SendFetch:
     min_bytes: int
     max_bytes: int
     partitions: tuple[FetchedPartition, ...]
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH  # of this broker's registration (KIP-903)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +281,19 @@ class CloseFetcher:
     """The fetcher has no partition left: its connection can be closed."""
 
     fetcher: FetcherId
+
+
+@dataclass(frozen=True, slots=True)
+class SendAlterPartition:
+    """A leader's ISR changes to the controller; answered by AlterPartitionResponded or …Failed.
+
+    One is under way at a time. The controller may be this broker itself.
+    """
+
+    controller: int
+    sequence: int
+    broker_epoch: int
+    partitions: tuple[AlteredPartition, ...]
 
 
 ControlRequest = LeaderAndIsrRequested | StopReplicaRequested | UpdateMetadataRequested
@@ -337,6 +366,7 @@ Answer = (
     | RespondOffsetForLeaderEpoch
     | RespondListOffsets
     | RespondControl
+    | RespondAlterPartition
     | RespondCreateTopics
 )
 
@@ -356,6 +386,7 @@ Effect = (
     | SendOffsetForLeaderEpoch
     | SendListOffsets
     | CloseFetcher
+    | SendAlterPartition
     | SendControl
     | StopSendingControl
     | SetTimer

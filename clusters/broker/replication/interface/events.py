@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import (
@@ -16,6 +17,7 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
 )
 from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
     Batch,
     BrokerRegistration,
     LeaderAndIsr,
@@ -114,6 +116,7 @@ class FetchRequested:
     max_wait_ms: int
     min_bytes: int
     partitions: tuple[FetchedPartition, ...]
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH  # of the follower's registration (KIP-903)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ class LeaderAndIsrRequested:
     partitions: tuple[PartitionState, ...]
     live_leaders: tuple[BrokerRegistration, ...]
     # Of the broker that it is for, as its registration says (KIP-380); -1: that is not said.
-    broker_epoch: int = -1
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,7 @@ class StopReplicaRequested:
     controller_epoch: int
     delete_partitions: bool
     partitions: tuple[TopicPartition, ...]
-    broker_epoch: int = -1
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +227,7 @@ class UpdateMetadataRequested:
     live_brokers: tuple[BrokerRegistration, ...]
     # How many partitions `__consumer_offsets` has in all; 0: this request does not say.
     offsets_partitions: int = 0
-    broker_epoch: int = -1
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +236,45 @@ class TopicSettingsChanged:
 
     topic: str
     settings: Mapping[str, str]
+
+
+# --- requests of leaders, to the controller ------------------------------------------------------
+
+
+class IsrMember(NamedTuple):
+    """`broker_epoch`: of the registration that its last fetch named, or its leader's own."""
+
+    broker_id: int
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartition:
+    """The ISR that a leader wants, if the state's version still is `partition_epoch`."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[IsrMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionRequested:
+    """A leader asks its controller to change ISRs (KIP-497)."""
+
+    request: int
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[AlteredPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredResult:
+    """`state`: as it is now; None where there is an error."""
+
+    partition: TopicPartition
+    error: Error
+    state: LeaderAndIsr | None = None
 
 
 # --- responses to this broker's own requests -----------------------------------------------------
@@ -310,6 +352,22 @@ class ControlResponded:
     broker: int
     controller_epoch: int
     error: Error
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionResponded:
+    """`error` concerns the request as a whole; then there are no results."""
+
+    sequence: int  # of the request that it answers
+    error: Error
+    results: tuple[AlteredResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionFailed:
+    """The request got no answer: no connection, a broken one, or a time-out."""
+
+    sequence: int
 
 
 # --- of the shell itself -------------------------------------------------------------------------
@@ -393,8 +451,14 @@ class FetcherBackoffOver:
     fetcher: FetcherId
 
 
+@dataclass(frozen=True, slots=True)
+class AlterPartitionRetry:
+    """Timer: ISR changes that the controller did not take may be sent again."""
+
+
 Timer = (
     IsrExpiration
+    | AlterPartitionRetry
     | IsrChangePropagation
     | HighWatermarkCheckpoint
     | DelayedOperationExpired

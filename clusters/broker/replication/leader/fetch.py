@@ -24,7 +24,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.leader.in_sync_replicas import maybe_expand_isr
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 
@@ -45,7 +45,7 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     }
     if event.replica_id != CONSUMER:
         for asked in event.partitions:
-            _record_follower_fetch(broker, event.replica_id, asked, now_ms)
+            _record_follower_fetch(broker, event, asked, now_ms)
     baselines = {
         asked.partition: FetchBaseline(
             asked.bytes_available,
@@ -63,10 +63,11 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
 
 
 def _record_follower_fetch(
-    broker: Broker, replica_id: int, asked: FetchedPartition, now_ms: int
+    broker: Broker, event: FetchRequested, asked: FetchedPartition, now_ms: int
 ) -> None:
+    replica_id = event.replica_id
     partition = broker.led(asked.partition)
-    if partition is None or _fetch_error(broker, asked) is not Error.NONE:
+    if partition is None or _fetch_error(broker, event, asked) is not Error.NONE:
         return
     if not isinstance(partition.role, Leader) or replica_id not in partition.role.remotes:
         broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
@@ -80,6 +81,7 @@ def _record_follower_fetch(
             log_start_offset=asked.log_start_offset,
             now_ms=now_ms,
             rules=broker.rules,
+            broker_epoch=event.broker_epoch,
         )
     )
     maybe_expand_isr(broker, partition, replica_id)
@@ -88,14 +90,24 @@ def _record_follower_fetch(
         purgatory.complete_delayed(broker, asked.partition, now_ms)
 
 
-def _fetch_error(broker: Broker, asked: FetchedPartition) -> Error:
+def _fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
     error = leader_error(broker, asked.partition, asked.current_leader_epoch)
     if error is not Error.NONE:
         return error
+    if _is_of_an_earlier_registration(broker, event):
+        return Error.NOT_LEADER_OR_FOLLOWER
     partition = broker.partitions[asked.partition]
     if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
         return Error.OFFSET_OUT_OF_RANGE
     return Error.NONE
+
+
+def _is_of_an_earlier_registration(broker: Broker, event: FetchRequested) -> bool:
+    """A follower that has registered again since: what it had then says nothing (KIP-903)."""
+    if not broker.rules.isr_names_broker_epochs or event.broker_epoch == UNKNOWN_BROKER_EPOCH:
+        return False
+    registration = broker.metadata.brokers.get(event.replica_id)
+    return registration is not None and event.broker_epoch < registration.epoch
 
 
 def _readable_end(partition: Partition, replica_id: int) -> int:
@@ -115,7 +127,7 @@ def _respond(
     """`high_watermarks`: those that the answer carries; None: those of now."""
     results = []
     for asked in message.partitions:
-        error = _fetch_error(broker, asked)
+        error = _fetch_error(broker, message, asked)
         partition = broker.led(asked.partition)
         if partition is None:
             results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
@@ -170,7 +182,7 @@ class DelayedFetch:
         readable = 0
         for asked in self.message.partitions:
             partition = broker.led(asked.partition)
-            if partition is None or _fetch_error(broker, asked) is not Error.NONE:
+            if partition is None or _fetch_error(broker, self.message, asked) is not Error.NONE:
                 return True
             readable += bytes_readable(
                 partition,

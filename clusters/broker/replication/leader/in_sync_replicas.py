@@ -2,6 +2,8 @@
 
 A change is written to the coordination service with the version that this leader last knew; until
 the answer is here the partition is pending (see partition_rules). A lost race keeps the old ISR.
+Where the generation has it so (KIP-497) the controller is asked to write it: see
+alter_partition_manager.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker, IsrChanges
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     LeaderAndIsrConflict,
     LeaderAndIsrWritten,
@@ -17,10 +20,18 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     WriteLeaderAndIsr,
 )
 from neaptide.clusters.broker.replication.interface.events import (
+    AlteredPartition,
+    AlterPartitionResponded,
     IsrChangePropagation,
     IsrExpiration,
+    IsrMember,
 )
-from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.leader import alter_partition_manager
+from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
+    LeaderAndIsr,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 
@@ -32,10 +43,49 @@ SINCE_PROPAGATION_MS = 60_000  # … or once nothing has been reported for this 
 def maybe_expand_isr(broker: Broker, partition: Partition, replica_id: int) -> None:
     """Lets a follower in, if its fetch has just shown that it belongs there."""
     if partition_rules.may_join_isr(partition, replica_id, broker.rules):
-        pending, state = partition_rules.begin_expand(partition, replica_id, broker.rules)
+        if not _is_eligible(broker, partition, replica_id):
+            return
+        pending, state = partition_rules.begin_expand(partition, replica_id)
         broker.put(pending)
         broker.note(f"{partition.topic_partition}: expanding the ISR to {list(state.isr)}")
-        broker.coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False))
+        _propose(broker, pending, state)
+
+
+def _is_eligible(broker: Broker, partition: Partition, replica_id: int) -> bool:
+    """As far as this leader's metadata know, which may be of some time ago: the controller checks
+    it again. Registered (KIP-841), and not again since its last fetch (KIP-903)."""
+    if not broker.rules.fences_isr_members:
+        return True
+    registration = broker.metadata.brokers.get(replica_id)
+    if registration is None or not isinstance(partition.role, Leader):
+        return False
+    fetched_in = partition.role.remotes[replica_id].broker_epoch
+    return (
+        not broker.rules.isr_names_broker_epochs
+        or UNKNOWN_BROKER_EPOCH in (fetched_in, registration.epoch)
+        or fetched_in == registration.epoch
+    )
+
+
+def _propose(broker: Broker, partition: Partition, state: LeaderAndIsr) -> None:
+    topic_partition = partition.topic_partition
+    if not broker.rules.alters_partitions:
+        broker.coordinate(WriteLeaderAndIsr(topic_partition, state, False))
+        return
+    isr = tuple(IsrMember(replica, _epoch_of(broker, partition, replica)) for replica in state.isr)
+    asked = AlteredPartition(topic_partition, state.leader_epoch, state.version, isr)
+    alter_partition_manager.submit(broker, asked)
+
+
+def _epoch_of(broker: Broker, partition: Partition, replica_id: int) -> int:
+    """Unknown of a member that has not fetched from this leader: should it register again, the
+    controller takes it out of the ISR, and this change with it."""
+    if not broker.rules.isr_names_broker_epochs or not isinstance(partition.role, Leader):
+        return UNKNOWN_BROKER_EPOCH
+    remote = partition.role.remotes.get(replica_id)
+    if remote is not None:
+        return remote.broker_epoch
+    return UNKNOWN_BROKER_EPOCH if broker.broker_epoch is None else broker.broker_epoch
 
 
 def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None:
@@ -54,10 +104,10 @@ def on_isr_expiration(broker: Broker, timer: IsrExpiration, now_ms: int) -> None
             lag_max_messages=messages,
         )
         if leaving:
-            pending, state = partition_rules.begin_shrink(partition, leaving, broker.rules)
+            pending, state = partition_rules.begin_shrink(partition, leaving)
             broker.put(pending)
             broker.note(f"{partition.topic_partition}: shrinking the ISR to {list(state.isr)}")
-            broker.coordinate(WriteLeaderAndIsr(partition.topic_partition, state, False))
+            _propose(broker, pending, state)
     broker.set_timer(timer, isr_check_interval_ms(broker))
 
 
@@ -101,6 +151,37 @@ def on_isr_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) ->
         broker.put(partition_rules.abandon_isr_change(partition))
 
 
+def on_alter_partition_responded(
+    broker: Broker, event: AlterPartitionResponded, now_ms: int
+) -> tuple[TopicPartition, ...]:
+    """The controller has written ISRs, or has refused to. Returns the partitions where the high
+    watermark or a delayed request may have moved."""
+    moved = []
+    for asked, result in alter_partition_manager.take_response(broker, event):
+        partition = broker.led(asked.partition)
+        if partition is None or not partition_rules.is_isr_pending(partition):
+            continue
+        if result.state is None:
+            _refused(broker, partition, result.error)
+        elif (
+            result.state.leader_epoch == partition.leader_epoch
+            and result.state.version >= partition.version
+        ):
+            _commit(broker, partition, result.state, now_ms)
+            moved.append(asked.partition)
+    alter_partition_manager.go_on(broker)
+    return tuple(moved)
+
+
+def _refused(broker: Broker, partition: Partition, error: Error) -> None:
+    """Who is rejected was never written, and the old ISR holds. Else the change may have been
+    written by an earlier attempt: it stays pending until the controller sends the state."""
+    topic_partition = partition.topic_partition
+    broker.note(f"{topic_partition}: the controller refuses the ISR change: {error.name}")
+    if error in alter_partition_manager.REJECTED:
+        broker.put(partition_rules.abandon_isr_change(partition))
+
+
 def on_isr_change_propagation(broker: Broker, timer: IsrChangePropagation, now_ms: int) -> None:
     """Reports ISR changes to the controller in bunches, so that flapping does not flood it."""
     changes = broker.isr_changes
@@ -119,6 +200,8 @@ def on_isr_change_propagation(broker: Broker, timer: IsrChangePropagation, now_m
 
 def on_session_expired(broker: Broker) -> None:
     """No answer will come to what was written in the session that is over."""
+    if broker.rules.alters_partitions:
+        return  # the controller's answer needs no session
     for partition in tuple(broker.partitions.values()):
         if partition_rules.is_isr_pending(partition):
             broker.put(partition_rules.doubt_isr_change(partition))

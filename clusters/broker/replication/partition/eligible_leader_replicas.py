@@ -4,10 +4,9 @@ While the ISR is at least min.insync.replicas, nobody outside it is needed. Once
 high watermark stands still, so who leaves the ISR now still has everything that is committed: it is
 eligible, until the ISR is large enough again or the replica has shut down uncleanly.
 
-Not as in Kafka: a controller of Kafka writes every ISR change; here the leader does, as in
-ZooKeeper mode. A new leader does not learn who is eligible: what it does not know it forgets with
-its first change, which is safe, for to be eligible is a right, never a duty. And a shutdown was
-clean when its marker is there, not when a broker epoch fits. Who is elected: see leader_election.
+The controller decides it with every ISR change that it makes or is asked for. Not as in Kafka: a
+shutdown was clean when its marker is there, not when a broker epoch fits. Who is elected: see
+leader_election.
 """
 
 from __future__ import annotations

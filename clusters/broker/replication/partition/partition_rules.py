@@ -14,6 +14,7 @@ from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.generation import EpochAssignment, Generation
 from neaptide.clusters.broker.replication.interface.events import PartitionState
 from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
     UNKNOWN_OFFSET,
     Batch,
     LeaderAndIsr,
@@ -21,9 +22,7 @@ from neaptide.clusters.broker.replication.model import (
 )
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache, unified_log
 from neaptide.clusters.broker.replication.partition.eligible_leader_replicas import (
-    Eligibility,
     is_under_min_isr,
-    next_elr,
 )
 from neaptide.clusters.broker.replication.partition.remote_replica import (
     NEVER_MS,
@@ -95,7 +94,6 @@ class Leader:
     epoch_start_offset: int
     isr: IsrState
     remotes: Mapping[int, RemoteReplica]
-    elr: tuple[int, ...] = ()  # as far as this leader has written it (KIP-966)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +232,7 @@ def record_follower_fetch(
     log_start_offset: int,
     now_ms: int,
     rules: Generation,
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH,
 ) -> Partition:
     """Moves the leader's copy of a follower's log end offset; the only thing that ever does.
 
@@ -251,6 +250,7 @@ def record_follower_fetch(
         leader_log_end_offset=partition.log.end_offset,
         now_ms=now_ms,
         rule=rules.caught_up,
+        broker_epoch=broker_epoch,
     )
     return replace(partition, role=replace(leader, remotes={**leader.remotes, replica_id: remote}))
 
@@ -327,26 +327,22 @@ def out_of_sync_replicas(
     )
 
 
-def begin_expand(
-    partition: Partition, replica_id: int, rules: Generation
-) -> tuple[Partition, LeaderAndIsr]:
+def begin_expand(partition: Partition, replica_id: int) -> tuple[Partition, LeaderAndIsr]:
     """The partition while the larger ISR is being written, and what to write."""
     leader = _leader(partition)
     pending = PendingExpandIsr(leader.isr.isr, replica_id)
     return replace(partition, role=replace(leader, isr=pending)), _state_to_write(
-        partition, pending.maximal, rules
+        partition, pending.maximal
     )
 
 
-def begin_shrink(
-    partition: Partition, leaving: tuple[int, ...], rules: Generation
-) -> tuple[Partition, LeaderAndIsr]:
+def begin_shrink(partition: Partition, leaving: tuple[int, ...]) -> tuple[Partition, LeaderAndIsr]:
     """The partition while the smaller ISR is being written, and what to write."""
     leader = _leader(partition)
     pending = PendingShrinkIsr(leader.isr.isr, leaving)
     staying = tuple(replica for replica in leader.isr.isr if replica not in leaving)
     return replace(partition, role=replace(leader, isr=pending)), _state_to_write(
-        partition, staying, rules
+        partition, staying
     )
 
 
@@ -356,7 +352,7 @@ def commit_isr(partition: Partition, written: LeaderAndIsr) -> Partition:
     return replace(
         partition,
         version=written.version,
-        role=replace(leader, isr=CommittedIsr(written.isr), elr=written.elr),
+        role=replace(leader, isr=CommittedIsr(written.isr)),
     )
 
 
@@ -374,13 +370,8 @@ def doubt_isr_change(partition: Partition) -> Partition:
     )
 
 
-def _state_to_write(partition: Partition, isr: tuple[int, ...], rules: Generation) -> LeaderAndIsr:
+def _state_to_write(partition: Partition, isr: tuple[int, ...]) -> LeaderAndIsr:
     leader = _leader(partition)
-    elr: tuple[int, ...] = ()
-    if rules.eligible_leader_replicas:
-        members = (*leader.isr.isr, *leader.elr)
-        eligibility = Eligibility(partition.settings.min_insync_replicas)
-        elr = next_elr(members, isr, partition.assigned, eligibility)
     in_assigned_order = tuple(replica for replica in partition.assigned if replica in isr)
     leader_id = next(replica for replica in partition.assigned if replica not in leader.remotes)
     return LeaderAndIsr(
@@ -389,7 +380,6 @@ def _state_to_write(partition: Partition, isr: tuple[int, ...], rules: Generatio
         isr=in_assigned_order,
         controller_epoch=partition.controller_epoch,
         version=partition.version,
-        elr=elr,
     )
 
 

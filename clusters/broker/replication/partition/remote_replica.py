@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from neaptide.clusters.broker.replication.generation import CaughtUp
-from neaptide.clusters.broker.replication.model import UNKNOWN_OFFSET
+from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, UNKNOWN_OFFSET
 
 NEVER_MS: Final = -(1 << 62)  # long before every time that a clock, whatever its zero, can show
 
@@ -24,6 +24,7 @@ class RemoteReplica:
     last_fetch_leader_log_end_offset: int = 0
     last_fetch_time_ms: int = NEVER_MS
     last_caught_up_time_ms: int = NEVER_MS
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH  # of the registration that its last fetch named
 
 
 def record_fetch(
@@ -34,6 +35,7 @@ def record_fetch(
     leader_log_end_offset: int,
     now_ms: int,
     rule: CaughtUp,
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH,
 ) -> RemoteReplica:
     """Takes a follower's fetch into account.
 
@@ -53,6 +55,7 @@ def record_fetch(
         last_fetch_leader_log_end_offset=leader_log_end_offset,
         last_fetch_time_ms=now_ms,
         last_caught_up_time_ms=caught_up_ms,
+        broker_epoch=broker_epoch,
     )
 
 

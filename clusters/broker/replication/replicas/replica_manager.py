@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
@@ -41,8 +40,14 @@ from neaptide.clusters.broker.replication.interface.events import (
     TopicSettingsChanged,
     UpdateMetadataRequested,
 )
+from neaptide.clusters.broker.replication.leader import alter_partition_manager
 from neaptide.clusters.broker.replication.leader.purgatory import complete_delayed
-from neaptide.clusters.broker.replication.model import NO_LEADER, BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
+    UNKNOWN_BROKER_EPOCH,
+    BrokerRegistration,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import (
     Follower,
@@ -52,8 +57,6 @@ from neaptide.clusters.broker.replication.partition.partition_rules import (
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.replicas.metadata_cache import with_partitions
 from neaptide.clusters.broker.replication.settings import topic_settings
-
-UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 def _is_stale(broker: Broker, controller_epoch: int) -> bool:
@@ -123,6 +126,7 @@ def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
     partition = _get_or_create(broker, sent)
     if sent.state.leader_epoch <= partition.leader_epoch:
         return Error.STALE_CONTROLLER_EPOCH
+    alter_partition_manager.forget(broker, sent.partition)
     if sent.state.leader == broker.broker_id:
         _become_leader(broker, partition, sent, now_ms)
     else:
@@ -235,6 +239,7 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
     for topic_partition in event.partitions:
         stop_following(broker, topic_partition)
         on_resignation(broker, topic_partition)
+        alter_partition_manager.forget(broker, topic_partition)
         partition = broker.partitions.get(topic_partition)
         if partition is not None:
             broker.put(replace(partition, role=Follower(NO_LEADER)))

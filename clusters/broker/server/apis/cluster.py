@@ -29,10 +29,15 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.storage.config import SettingError, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
+from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS
 
+_ANY: Final = (1 << 15) - 1
 # Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
 # answers none below v3 (KAFKA-18659). The other APIs are named as they are.
 _ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
+# From there on Fetch names topics by ids, as brokers do here to each other: clients are not given
+# any, also where they share the brokers' listener.
+_ADVERTISED_HIGHEST: Final[Mapping[Api, int]] = {Api.FETCH: FETCH_WITH_TOPIC_IDS - 1}
 
 # --- ApiVersions ----------------------------------------------------------------------------------
 
@@ -54,7 +59,7 @@ def encode_api_versions(version: int, apis: Mapping[Api, Versions], error: Error
                 api_class,
                 api_key=i16(api),
                 min_version=i16(_ADVERTISED_LOWEST.get(api, versions.lowest)),
-                max_version=i16(versions.highest),
+                max_version=i16(min(versions.highest, _ADVERTISED_HIGHEST.get(api, _ANY))),
             )
             for api, versions in sorted(apis.items())
         ),

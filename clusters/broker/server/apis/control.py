@@ -17,7 +17,7 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
     is_topic_name,
 )
-from neaptide.clusters.broker.server.apis.entities import by_topic, code, error_of
+from neaptide.clusters.broker.server.apis.entities import by_topic, code, error_of, in_request
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
@@ -26,7 +26,13 @@ from neaptide.clusters.broker.server.apis.row import (
 )
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.wire import control
-from neaptide.clusters.broker.wire.codec import MalformedMessageError
+from neaptide.clusters.broker.wire.apis import Api
+from neaptide.clusters.broker.wire.codec import (
+    MalformedMessageError,
+    make,
+    request_class,
+    response_class,
+)
 
 # --- requests, from the controller ----------------------------------------------------------------
 
@@ -67,6 +73,7 @@ def decode_update_metadata(
                     for end in live.endpoints
                 ),
                 live.rack,
+                epoch=int(getattr(live, "broker_epoch", -1)),
             )
             for live in entity.live_brokers
         ),
@@ -153,7 +160,8 @@ def encode_stop_replica(
 def encode_update_metadata(
     request: PendingRequest, effect: effects.RespondControl, context: ApiContext
 ) -> Response:
-    return SendResponse(control.UpdateMetadataResponse(error_code=code(effect.error)))
+    kind = response_class(Api.UPDATE_METADATA, request.header.version)
+    return SendResponse(kind(error_code=code(effect.error)))
 
 
 def _partition_errors(effect: effects.RespondControl) -> tuple[control.PartitionError, ...]:
@@ -199,21 +207,29 @@ def encode_leader_and_isr_request(
 
 def encode_update_metadata_request(
     message: events.UpdateMetadataRequested, config: ServerConfig
-) -> control.UpdateMetadataRequest:
-    return control.UpdateMetadataRequest(
+) -> Any:
+    version = 6 if config.generation.isr_names_broker_epochs else 5
+    topic_class, partition_class, broker_class, endpoint_class = (
+        in_request(Api.UPDATE_METADATA, version, f"UpdateMetadata{part}")
+        for part in ("Topic", "Partition", "Broker", "Endpoint")
+    )
+    return make(
+        request_class(Api.UPDATE_METADATA, version),
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
         broker_epoch=i64(message.broker_epoch),
         topic_states=by_topic(
             message.partitions,
-            lambda name, partitions: control.UpdateMetadataTopic(topic=name, partitions=partitions),
-            lambda state: control.UpdateMetadataPartition(**_common(state), offline_replicas=()),
+            lambda name, partitions: topic_class(topic=name, partitions=partitions),
+            lambda state: partition_class(**_common(state), offline_replicas=()),
         ),
         live_brokers=tuple(
-            control.UpdateMetadataBroker(
+            make(
+                broker_class,
                 broker_id=BrokerId(live.broker_id),
+                broker_epoch=i64(live.epoch),
                 endpoints=tuple(
-                    control.UpdateMetadataEndpoint(
+                    endpoint_class(
                         port=i32(endpoint.port),
                         host=endpoint.host,
                         listener=endpoint.listener,

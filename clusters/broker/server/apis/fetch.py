@@ -10,7 +10,11 @@ from kio.static.primitive import i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
+    Batch,
+    TopicPartition,
+)
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
     READ_UNCOMMITTED,
@@ -34,6 +38,7 @@ from neaptide.clusters.broker.storage.errors import RecordBatchError
 from neaptide.clusters.broker.storage.record_batch import parse_batches
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
+from neaptide.clusters.broker.wire.topic_ids import topic_id
 
 # --- of a leader ----------------------------------------------------------------------------------
 
@@ -45,8 +50,9 @@ def decode_fetch(
     bytes_available = context.reader.bytes_available
     asked = []
     for topic in entity.topics:
+        name = _requested_topic(topic, context)
         for partition in topic.partitions:
-            topic_partition = TopicPartition(str(topic.topic), int(partition.partition))
+            topic_partition = TopicPartition(name, int(partition.partition))
             offset = int(partition.fetch_offset)
             # Measured only where it matters: one byte is there, or nothing is.
             available = bytes_available(topic_partition, offset) if min_bytes > 1 else 0
@@ -60,13 +66,21 @@ def decode_fetch(
                     current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
                 )
             )
+    replica = getattr(entity, "replica_state", entity)  # from v15 on
     return events.FetchRequested(
         request.id,
-        int(entity.replica_id),
+        int(replica.replica_id),
         milliseconds(entity.max_wait),
         min_bytes,
         tuple(asked),
+        int(getattr(replica, "replica_epoch", UNKNOWN_BROKER_EPOCH)),
     )
+
+
+def _requested_topic(topic: Any, context: ApiContext) -> str:
+    """From v13 on topics have ids in place of names."""
+    name = getattr(topic, "topic", None)
+    return context.topic_names.name_of(topic.topic_id) if name is None else str(name)
 
 
 def encode_fetch(
@@ -111,7 +125,9 @@ def encode_fetch(
             error_code=code(Error.NONE),
             responses=by_topic(
                 effect.results,
-                lambda name, partitions: topic_class(topic=name, partitions=partitions),
+                lambda name, partitions: make(
+                    topic_class, topic=name, topic_id=topic_id(name), partitions=partitions
+                ),
                 partition,
             ),
         )
@@ -128,10 +144,18 @@ def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFe
 
 def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any:
     version = config.generation.fetch_version
+    state: dict[str, Any] = {}
+    if version >= 15:
+        state_class = in_request(Api.FETCH, version, "ReplicaState")
+        epoch = i64(effect.broker_epoch)
+        state["replica_state"] = state_class(
+            replica_id=BrokerId(config.broker_id), replica_epoch=epoch
+        )
     partition_class = in_request(Api.FETCH, version, "FetchPartition")
     topic_class = in_request(Api.FETCH, version, "FetchTopic")
     return make(
         request_class(Api.FETCH, version),
+        **state,
         replica_id=BrokerId(config.broker_id),
         max_wait=duration(effect.max_wait_ms),
         min_bytes=i32(effect.min_bytes),
@@ -139,7 +163,9 @@ def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any
         isolation_level=READ_UNCOMMITTED,
         topics=by_topic(
             effect.partitions,
-            lambda name, partitions: topic_class(topic=name, partitions=partitions),
+            lambda name, partitions: make(
+                topic_class, topic=name, topic_id=topic_id(name), partitions=partitions
+            ),
             lambda one: make(
                 partition_class,
                 partition=i32(one.partition.partition),
@@ -156,7 +182,9 @@ def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any
 def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.FetchResponded:
     """Batches have their own bytes as identity. A corrupt batch is an error of its partition."""
     results = []
+    names = {topic_id(one.partition.topic): one.partition.topic for one in effect.partitions}
     for topic in response.responses:
+        name = names[topic.topic_id] if hasattr(topic, "topic_id") else str(topic.topic)
         for partition in topic.partitions:
             error = error_of(partition.error_code)
             batches: tuple[Batch, ...] = ()
@@ -166,7 +194,7 @@ def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.Fe
                 error = Error.CORRUPT_MESSAGE
             results.append(
                 events.FetchResult(
-                    TopicPartition(str(topic.topic), int(partition.partition_index)),
+                    TopicPartition(name, int(partition.partition_index)),
                     error,
                     int(partition.high_watermark),
                     int(getattr(partition, "log_start_offset", -1)),

@@ -22,6 +22,7 @@ from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import Header
+from neaptide.clusters.broker.wire.topic_ids import TopicNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class ApiContext:
     cluster_id: Callable[[], str | None]
     # What is answered on the listener of this name.
     apis_on: Callable[[str], Mapping[Api, Versions]]
+    topic_names: TopicNames = field(default_factory=lambda: TopicNames(tuple))
 
 
 # --- responses, as in Kafka's RequestChannel ------------------------------------------------------
@@ -122,8 +124,8 @@ class AnsweredByServer:
 class SentToBrokers:
     """A request that this broker sends to others.
 
-    `message` is what the core says: an effect of a fetcher, or the message of a SendControl. A
-    fetcher's response becomes an event; that of a control request does for all APIs alike.
+    `message` is what the core says: an effect of a fetcher or of a leader, or the message of a
+    SendControl. The response becomes an event; that of a control request does for all APIs alike.
     """
 
     message: type

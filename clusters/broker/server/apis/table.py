@@ -12,7 +12,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.server.apis import cluster, control, fetch, groups, offsets, produce
+from neaptide.clusters.broker.server.apis import (
+    alter_partition,
+    cluster,
+    control,
+    fetch,
+    groups,
+    offsets,
+    produce,
+)
 from neaptide.clusters.broker.server.apis.row import (
     AnsweredByCore,
     AnsweredByServer,
@@ -44,6 +52,7 @@ _ROWS: Final = (
             fetch.encode_fetch,
             fetch.fetch_error,
         ),
+        between_brokers=Versions(4, 15),  # with the registration of a follower from v15 on
         sent=SentToBrokers(
             effects.SendFetch, fetch.encode_fetch_request, fetch.decode_fetch_response
         ),
@@ -110,8 +119,25 @@ _ROWS: Final = (
             control.control_error,
             control.handle_update_metadata,
         ),
-        between_brokers=Versions(5, 5),
+        between_brokers=Versions(5, 6),  # with those of all brokers from v6 on
         sent=SentToBrokers(events.UpdateMetadataRequested, control.encode_update_metadata_request),
+    ),
+    ApiRow(
+        Api.ALTER_PARTITION,
+        {},
+        AnsweredByCore(
+            events.AlterPartitionRequested,
+            alter_partition.decode_alter_partition,
+            effects.RespondAlterPartition,
+            alter_partition.encode_alter_partition,
+            alter_partition.alter_partition_error,
+        ),
+        between_brokers=Versions(alter_partition.VERSION, alter_partition.VERSION),
+        sent=SentToBrokers(
+            effects.SendAlterPartition,
+            alter_partition.encode_alter_partition_request,
+            alter_partition.decode_alter_partition_response,
+        ),
     ),
     ApiRow(
         Api.OFFSET_COMMIT,
