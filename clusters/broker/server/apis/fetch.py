@@ -10,7 +10,8 @@ from kio.static.primitive import i32, i64
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, Batch, TopicPartition
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
     READ_UNCOMMITTED,
@@ -58,6 +59,7 @@ def decode_fetch(
                     bytes_available=available,
                     log_start_offset=int(getattr(partition, "log_start_offset", -1)),
                     current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
+                    last_fetched_epoch=int(getattr(partition, "last_fetched_epoch", -1)),
                 )
             )
     return events.FetchRequested(
@@ -93,16 +95,20 @@ def encode_fetch(
                 budget -= len(records)
                 nothing_yet = nothing_yet and not records
                 result = result if error is Error.NONE else replace(result, error=error)
-        return make(
-            partition_class,
-            partition_index=i32(result.partition.partition),
-            error_code=code(result.error),
-            high_watermark=i64(result.high_watermark),
-            last_stable_offset=i64(result.high_watermark),
-            log_start_offset=i64(result.log_start_offset),
-            aborted_transactions=None,
-            records=records,
-        )
+        values = {
+            "partition_index": i32(result.partition.partition),
+            "error_code": code(result.error),
+            "high_watermark": i64(result.high_watermark),
+            "last_stable_offset": i64(result.high_watermark),
+            "log_start_offset": i64(result.log_start_offset),
+            "aborted_transactions": None,
+            "records": records,
+        }
+        if result.diverging_epoch is not None:
+            end_class = in_response(Api.FETCH, version, "EpochEndOffset")
+            epoch, end_offset = result.diverging_epoch
+            values["diverging_epoch"] = end_class(epoch=i32(epoch), end_offset=i64(end_offset))
+        return make(partition_class, **values)
 
     return SendResponse(
         make(
@@ -145,6 +151,7 @@ def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any
                 partition=i32(one.partition.partition),
                 current_leader_epoch=i32(one.current_leader_epoch),
                 fetch_offset=i64(one.fetch_offset),
+                last_fetched_epoch=i32(one.last_fetched_epoch),
                 log_start_offset=i64(one.log_start_offset),
                 partition_max_bytes=i32(one.max_bytes),
             ),
@@ -171,9 +178,18 @@ def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.Fe
                     int(partition.high_watermark),
                     int(getattr(partition, "log_start_offset", -1)),
                     batches,
+                    _diverging_epoch(partition),
                 )
             )
     return events.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
+
+
+def _diverging_epoch(partition: Any) -> EpochEnd | None:
+    """A field of v12 that is left out where nothing diverges."""
+    diverging = getattr(partition, "diverging_epoch", None)
+    if diverging is None or int(diverging.epoch) == UNDEFINED_EPOCH:
+        return None
+    return EpochEnd(int(diverging.epoch), int(diverging.end_offset))
 
 
 def _batches(records: bytes) -> tuple[Batch, ...]:
