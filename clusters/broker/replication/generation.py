@@ -135,6 +135,9 @@ class Generation:
     # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on, the
     # epoch of the last record fetched from v12 on.
     fetch_version: int
+    # Whether there are fetch sessions (KIP-227). Kafka has them from 1.1 on; the generations before
+    # 2.8 have full requests only.
+    fetch_sessions: bool
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
     list_offsets_version: int
 
@@ -178,6 +181,7 @@ _V0_10: Final = Generation(
     insists_on_offsets_replicas=False,
     names_invalid_records=False,
     fetch_version=4,
+    fetch_sessions=False,
     list_offsets_version=1,
 )
 _V0_8: Final = replace(
@@ -234,6 +238,7 @@ _V2_8: Final = replace(
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
     names_invalid_records=True,
     fetch_version=12,
+    fetch_sessions=True,
     list_offsets_version=6,
 )
 _V4_0: Final = replace(

@@ -35,7 +35,7 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.FETCH,
-        # Sessions (KIP-227, v7) are never given, which a client must live with.
+        # Sessions (KIP-227, v7) are given from 2.8 on; before, a client must live without.
         {
             "0.8": Versions(4, 6),
             "2.0": Versions(4, 8),
