@@ -192,7 +192,14 @@ def read(
             is_first = is_first and not batches
         start_offset = one.log_start_offset if tells_start else -1
         answers.append(
-            events.FetchResult(one.partition, one.error, one.high_watermark, start_offset, batches)
+            events.FetchResult(
+                one.partition,
+                one.error,
+                one.high_watermark,
+                start_offset,
+                batches,
+                one.diverging_epoch,
+            )
         )
     return tuple(answers)
 

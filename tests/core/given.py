@@ -16,6 +16,7 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.settings import replication_settings
@@ -94,7 +95,8 @@ def fetching(generation: str = "0.11", **log: object) -> Broker:
     """A follower whose fetch is in flight: it had nothing to truncate."""
     one = following(generation, **log)
     end = one.partitions[T].log.end_offset
-    if GENERATIONS[generation].records_epochs:
+    rules = GENERATIONS[generation]
+    if rules.records_epochs and not rules.truncates_on_fetch:
         step(one, epochs_answer(one, end), NOW)
     return one
 
@@ -121,8 +123,12 @@ def fetch(
     min_bytes: int = 1,
     available: int = 0,
     start: int = 0,
+    last_epoch: int = -1,
+    believed: int = -1,
 ) -> events.FetchRequested:
-    asked = events.FetchedPartition(T, offset, 1_048_576, available, start)
+    asked = events.FetchedPartition(
+        T, offset, 1_048_576, available, start, believed, last_fetched_epoch=last_epoch
+    )
     return events.FetchRequested(request, replica, max_wait_ms, min_bytes, (asked,))
 
 
@@ -151,6 +157,14 @@ def fetch_answer(
     """One record at each base offset."""
     batches = tuple(Batch(base, 1, epoch, 100, f"r{base}") for base in bases)
     result = events.FetchResult(T, error, high_watermark, start, batches)
+    return events.FetchResponded(LEADER_OF_A, in_flight(one), (result,))
+
+
+def diverging_answer(
+    one: Broker, epoch: int, end_offset: int, high_watermark: int = 0
+) -> events.FetchResponded:
+    end = EpochEnd(epoch, end_offset)
+    result = events.FetchResult(T, events.Error.NONE, high_watermark, 0, (), end)
     return events.FetchResponded(LEADER_OF_A, in_flight(one), (result,))
 
 

@@ -383,7 +383,12 @@ class World:
         )
         start_offset = one.log_start_offset if self.rules.fetch_version >= 5 else -1
         return events.FetchResult(
-            one.partition, one.error, one.high_watermark, start_offset, batches
+            one.partition,
+            one.error,
+            one.high_watermark,
+            start_offset,
+            batches,
+            one.diverging_epoch,
         )
 
     def _fail(self, number: int) -> None:

@@ -44,6 +44,11 @@ PLAYED = {
         "consumer-truncation",
         "obeys-earlier-controller",
     ),
+    "neaptide:2.8": (
+        *_KIP_101,
+        "fast-failover-divergence",
+        "not-enough-after-append",
+    ),
     "neaptide:4.0": (
         *_KIP_101,
         "isr-of-one-loss-1",

@@ -19,7 +19,7 @@ FIRST = [f"first {number}".encode() for number in range(50)]
 SECOND = [f"second {number}".encode() for number in range(50)]
 
 
-@pytest.fixture(params=["0.8", "2.0", "2.1"])
+@pytest.fixture(params=["0.8", "2.0", "2.1", "2.8"])
 def of_generation(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[LiveCluster]:

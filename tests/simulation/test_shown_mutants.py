@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
+from neaptide.harness.catalog import documented
 from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import load_scenario
 from neaptide.nemesis.search.explore import Found, watched_world
@@ -28,6 +29,7 @@ SHOWN_BY = {
     "unfenced": "kip-320-divergence",
     "meets-at-the-leaders-end": "kip-279-divergence",
 }
+SHOWN_BY_SCENARIO = {"diverges-by-offset-alone": "fast-failover-divergence"}
 
 
 @pytest.mark.parametrize("name", SHOWN_BY)
@@ -36,6 +38,14 @@ def test_a_found_schedule_shows_the_mutant(name: str) -> None:
     with applied(mutant):
         assert simulate(scenario, mutant.rules).judged.outcome == "diverged"
     assert simulate(scenario, GENERATIONS["2.1"]).judged.outcome != "diverged"
+
+
+@pytest.mark.parametrize("name", SHOWN_BY_SCENARIO)
+def test_a_documented_scenario_shows_the_mutant(name: str) -> None:
+    mutant, ((_, scenario),) = BY_NAME[name], documented([SHOWN_BY_SCENARIO[name]])
+    with applied(mutant):
+        assert simulate(scenario, mutant.rules).judged.outcome == "diverged"
+    assert simulate(scenario, mutant.rules).judged.outcome == "held"
 
 
 def _hold(message: steps.Message, source: str, to: str, where: str = "") -> steps.Hold:
@@ -180,7 +190,8 @@ def test_every_mutant_that_is_said_to_be_shown_is_shown() -> None:
     of_sequences = {"forgets-all-when-cut", "late-sequences-taken"}  # below, test_idempotence
     of_commits = {"positions-read-to-high-watermark"}  # test_groups
     said = {mutant.name for mutant in MUTANTS if mutant.shown}
-    assert said <= {*SHOWN_BY, *SHOWN, *BROKEN, *by_message, *of_sequences, *of_commits}
+    by_schedules = {*SHOWN_BY, *SHOWN_BY_SCENARIO, *SHOWN, *BROKEN}
+    assert said <= {*by_schedules, *by_message, *of_sequences, *of_commits}
 
 
 def _target(mutant: Mutant, rules: Generation, *, watched: bool) -> Target:

@@ -72,6 +72,16 @@ class Generation:
     epoch_assignment: EpochAssignment
     caught_up: CaughtUp
     same_leader: SameLeader
+    # Each fetch of a follower names the epoch of its last record, and the leader answers where that
+    # diverges from its own log; nobody asks for the end of an epoch before the first fetch (KIP-595
+    # for ordinary partitions, from 2.7 on: KAFKA-10435).
+    truncates_on_fetch: bool
+    # An answer that says where a follower diverges moves its high watermark before it truncates (up
+    # to 3.4: KAFKA-14704).
+    takes_diverging_high_watermark: bool
+    # The fetch of a broker that is no replica of the partition is refused (KAFKA-13837, from 3.3
+    # on); before, it gets no records.
+    refuses_fetch_of_others: bool
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
     lag_max_messages: bool
     # How often in replica.lag.time.max.ms leaders look for replicas that are out of sync: once in
@@ -108,6 +118,9 @@ class Generation:
     eligible_leader_replicas: bool
     # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset.
     isr_needs_epoch_start: bool
+    # A new leader whose high watermark has not reached the start offset of its epoch gives clients
+    # no latest offset, and none by time past it (KIP-207, from 2.2 on).
+    withholds_stale_offsets: bool
     # What these settings are where nothing is configured. unclean.leader.election.enable: true up
     # to 0.10 (KIP-106). replica.lag.time.max.ms: 30 s from 2.5 on (KIP-537). message.max.bytes and
     # zookeeper.session.timeout.ms: larger from 2.5 on too.
@@ -131,8 +144,11 @@ class Generation:
     # are CORRUPT_MESSAGE.
     names_invalid_records: bool
     # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on, the
-    # follower's registration from v15 on.
+    # epoch of the last record fetched from v12 on, the follower's registration from v15 on.
     fetch_version: int
+    # Whether there are fetch sessions (KIP-227). Kafka has them from 1.1 on; the generations before
+    # 2.8 have full requests only.
+    fetch_sessions: bool
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
     list_offsets_version: int
 
@@ -151,6 +167,9 @@ _V0_10: Final = Generation(
     epoch_assignment=EpochAssignment.NEVER,
     caught_up=CaughtUp.AT_LOG_END_OFFSET,
     same_leader=SameLeader.FETCHES_ON,
+    truncates_on_fetch=False,
+    takes_diverging_high_watermark=False,
+    refuses_fetch_of_others=False,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
     waits_for_caught_up=True,
@@ -165,6 +184,7 @@ _V0_10: Final = Generation(
     fences_leader_epochs=False,
     eligible_leader_replicas=False,
     isr_needs_epoch_start=False,
+    withholds_stale_offsets=False,
     unclean_leader_election_enable=True,
     replica_lag_time_max_ms=10_000,
     message_max_bytes=1_000_012,
@@ -176,6 +196,7 @@ _V0_10: Final = Generation(
     insists_on_offsets_replicas=False,
     names_invalid_records=False,
     fetch_version=4,
+    fetch_sessions=False,
     list_offsets_version=1,
 )
 _V0_8: Final = replace(
@@ -218,26 +239,39 @@ _V2_1: Final = replace(
     fetch_version=9,
     list_offsets_version=4,
 )
-_V4_0: Final = replace(
+_V2_8: Final = replace(
     _V2_1,
-    name="4.0",
-    eligible_leader_replicas=True,
-    reports_isr_changes=False,  # the controller makes them itself
+    name="2.8",
+    truncates_on_fetch=True,
+    takes_diverging_high_watermark=True,
     checks_broker_epochs=True,
-    alters_partitions=True,
-    fences_isr_members=True,
-    isr_names_broker_epochs=True,
+    withholds_stale_offsets=True,
     replica_lag_time_max_ms=30_000,
     message_max_bytes=1_048_588,
-    message_timestamp_after_max_ms=3_600_000,
     zookeeper_session_timeout_ms=18_000,
     caught_up_at_log_end=True,
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
-    sets_commit_acks=False,
     names_invalid_records=True,
+    fetch_version=12,
+    fetch_sessions=True,
+    list_offsets_version=6,
+)
+_V4_0: Final = replace(
+    _V2_8,
+    name="4.0",
+    takes_diverging_high_watermark=False,
+    refuses_fetch_of_others=True,
+    eligible_leader_replicas=True,
+    reports_isr_changes=False,  # the controller makes them itself
+    alters_partitions=True,
+    fences_isr_members=True,
+    isr_names_broker_epochs=True,
+    message_timestamp_after_max_ms=3_600_000,
+    sets_commit_acks=False,
     fetch_version=15,
 )
 
 GENERATIONS: Final = {
-    generation.name: generation for generation in (_V0_8, _V0_10, _V0_11, _V2_0, _V2_1, _V4_0)
+    generation.name: generation
+    for generation in (_V0_8, _V0_10, _V0_11, _V2_0, _V2_1, _V2_8, _V4_0)
 }

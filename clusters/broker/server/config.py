@@ -41,6 +41,7 @@ class ServerConfig:
     queued_max_requests: int
     queued_max_request_bytes: int | None  # None: no limit
     fetch_max_bytes: int
+    max_incremental_fetch_session_cache_slots: int
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
@@ -111,6 +112,9 @@ def server_config(settings: Mapping[str, str]) -> ServerConfig:
         queued_max_requests=_number(settings, "queued.max.requests", 500),
         queued_max_request_bytes=_limit(settings, "queued.max.request.bytes"),
         fetch_max_bytes=_number(settings, "fetch.max.bytes", 57_671_680),
+        max_incremental_fetch_session_cache_slots=_number(
+            settings, "max.incremental.fetch.session.cache.slots", 1_000
+        ),
         connections_max_idle_ms=_number(settings, "connections.max.idle.ms", 600_000),
         max_connections=_number(settings, "max.connections", INT_MAX),
         max_connections_per_ip=_number(settings, "max.connections.per.ip", INT_MAX),

@@ -104,14 +104,16 @@ class LogReader:
                 start = log.log_start_offset
                 candidate = log.batch_for_timestamp(asked.look_up, max(offset, start))
                 if candidate is None:
-                    return Found()
+                    return Found(asked.not_found)
                 batch, header = candidate
                 find = partial(first_at_or_after, batch, header, asked.look_up, start)
                 is_short = header.compression == NONE and header.record_count <= RECORDS_AT_ONCE
                 record = find() if is_short else await self._in_thread(find)
                 if record is not None:
                     timestamp, found = record
-                    return Found(Error.NONE, timestamp, found) if found < asked.end else Found()
+                    if found >= asked.end:
+                        return Found(asked.not_found)
+                    return Found(Error.NONE, timestamp, found)
                 offset = header.next_offset
         except RecordBatchError as error:
             _log.warning("%s cannot be searched from %s on: %s", asked.partition, offset, error)

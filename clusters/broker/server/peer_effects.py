@@ -13,8 +13,10 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis.control import control_responded
+from neaptide.clusters.broker.server.apis.fetch import encode_fetch_request, session_of_response
 from neaptide.clusters.broker.server.apis.table import SENT
 from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.fetch_session_handler import FetchSessionHandler
 from neaptide.clusters.broker.server.peer import ControlChannel, PeerConnection, PeerError
 
 _log = logging.getLogger("broker")
@@ -41,6 +43,7 @@ class PeerEffects:
         self._address_of = follower_address
         self._controlled_address = controlled_address
         self._fetchers: dict[events.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
+        self._sessions: dict[events.FetcherId, FetchSessionHandler] = {}
         self._control: dict[int, ControlChannel] = {}
         self._to_controller = PeerConnection(
             str(config.broker_id), config.replica_socket_timeout_ms / 1000, _ANSWER_MAX_BYTES
@@ -86,10 +89,16 @@ class PeerEffects:
         self, effect: effects.SendFetch | effects.SendOffsetForLeaderEpoch | effects.SendListOffsets
     ) -> None:
         sent = SENT[type(effect)]
-        entity = sent.encode(effect, self._config)
         decode = sent.decode
         assert decode is not None
         fetcher = effect.fetcher
+        session: FetchSessionHandler | None = None
+        if isinstance(effect, effects.SendFetch) and self._config.generation.fetch_sessions:
+            session = self._sessions.setdefault(fetcher, FetchSessionHandler())
+            asked = session.request(effect.partitions)
+            entity = encode_fetch_request(effect, self._config, asked)
+        else:
+            entity = sent.encode(effect, self._config)
         connection = self._connection(fetcher)
 
         async def exchange() -> None:
@@ -100,12 +109,21 @@ class PeerEffects:
                 response = await connection.request(address, entity)
             except PeerError as error:
                 _log.info("fetcher of %s: %s", fetcher.leader, error)
+                if session is not None:
+                    session.failed()
                 self._submit(events.FetcherRequestFailed(fetcher, effect.sequence))
                 return
             try:
                 event = decode(effect, response)
+                if session is not None:
+                    assert isinstance(effect, effects.SendFetch)
+                    if not session.responded(*session_of_response(effect, response)):
+                        # Nothing was fetched; the next request is a full one.
+                        event = events.FetchResponded(fetcher, effect.sequence, ())
             except Exception as error:
                 _log.warning("fetcher of %s: not understood: %s", fetcher.leader, error)
+                if session is not None:
+                    session.failed()
                 event = events.FetcherRequestFailed(fetcher, effect.sequence)
             self._submit(event)
 
@@ -113,6 +131,7 @@ class PeerEffects:
 
     def _close_fetcher(self, effect: effects.CloseFetcher) -> None:
         entry = self._fetchers.pop(effect.fetcher, None)
+        self._sessions.pop(effect.fetcher, None)
         if entry is not None:
             connection, task = entry
             if task is not asyncio.current_task():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +35,7 @@ from neaptide.clusters.broker.server.apis.table import client_apis, replication_
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.controller_requests import ControllerRequests
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
+from neaptide.clusters.broker.server.fetch_session import FetchSessionCache
 from neaptide.clusters.broker.server.kafka_apis import KafkaApis
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_effects import (
@@ -155,7 +157,14 @@ class BrokerShell:
             lambda: self.coordination.cluster_id if self.coordination else None,
             lambda listener: of_brokers if listener == between_brokers else of_clients,
             TopicNames(self._topics),
+            self._fetch_sessions(),
         )
+
+    def _fetch_sessions(self) -> FetchSessionCache | None:
+        if not self.config.generation.fetch_sessions:
+            return None
+        slots = self.config.max_incremental_fetch_session_cache_slots
+        return FetchSessionCache(slots, lambda: time.monotonic_ns() // 1_000_000)
 
     def begin(self, coordination: ZooKeeperCoordination) -> None:
         self.coordination = coordination

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.seen import (
@@ -69,23 +70,45 @@ def epochs_begin_in_log(step: Step) -> str | None:
 def truncation_gets_on(step: Step) -> str | None:
     """KIP-279: where the histories have not met, what is asked for next is older than the answer.
 
-    Else a follower would ask for ever, and receive the same answer.
+    Else a follower would ask for ever, and receive the same answer. With KIP-595 a fetch asks, and
+    its answer names an epoch where the histories diverge.
     """
-    event = step.event
-    if step.partition is None or not isinstance(event, events.OffsetForLeaderEpochResponded):
+    if step.partition is None:
         return None
-    answered = {one.partition: one for one in event.results if one.error is Error.NONE}
-    for effect in step.effects:
-        if not isinstance(effect, effects.SendOffsetForLeaderEpoch):
-            continue
-        for asked in effect.partitions:
-            answer = answered.get(asked.partition)
-            if answer is not None and asked.leader_epoch > answer.leader_epoch:
+    answered = _answered_epochs(step.event)
+    for effect in step.effects if answered else ():
+        for partition, epoch in _asked_epochs(effect):
+            answer = answered.get(partition)
+            if answer is not None and epoch > answer:
                 return (
                     f"broker {step.broker_id} received the answer for epoch"
-                    f" {answer.leader_epoch}, and asks for {asked.leader_epoch} again"
+                    f" {answer}, and asks for {epoch} again"
                 )
     return None
+
+
+def _answered_epochs(event: object) -> dict[TopicPartition, int]:
+    """The epochs that a leader's answer names, of which the ends are in it."""
+    match event:
+        case events.OffsetForLeaderEpochResponded(results=ends):
+            return {one.partition: one.leader_epoch for one in ends if one.error is Error.NONE}
+        case events.FetchResponded(results=fetched):
+            return {
+                one.partition: one.diverging_epoch.epoch
+                for one in fetched
+                if one.error is Error.NONE and one.diverging_epoch is not None
+            }
+    return {}
+
+
+def _asked_epochs(effect: object) -> list[tuple[TopicPartition, int]]:
+    """The epochs that a follower names, to learn where they end."""
+    match effect:
+        case effects.SendOffsetForLeaderEpoch(partitions=asked):
+            return [(one.partition, one.leader_epoch) for one in asked]
+        case effects.SendFetch(partitions=fetched):
+            return [(one.partition, one.last_fetched_epoch) for one in fetched]
+    return []
 
 
 def core_and_disk_agree(step: Step) -> str | None:

@@ -29,6 +29,7 @@ UNCLEAN: Final[Mapping[str, str]] = {"unclean.leader.election.enable": "true"}
 V0_11: Final = GENERATIONS["0.11"]
 V2_0: Final = GENERATIONS["2.0"]
 V2_1: Final = GENERATIONS["2.1"]
+V2_8: Final = GENERATIONS["2.8"]
 V4_0: Final = GENERATIONS["4.0"]
 
 

@@ -26,19 +26,26 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher import (
 )
 from neaptide.clusters.broker.replication.generation import Generation, Truncation
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.broker.replication.interface.events import FetcherRequestFailed, ListedOffset
+from neaptide.clusters.broker.replication.interface.events import (
+    FetchedPartition,
+    FetcherRequestFailed,
+    ListedOffset,
+)
 from neaptide.clusters.broker.replication.leader import fetch, log_offsets
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition import unified_log
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
-from neaptide.nemesis.search.mutants.mutant import ONE, V0_11, V2_1, row, rule
+from neaptide.nemesis.search.mutants.mutant import ONE, V0_11, V2_1, V2_8, row, rule
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _truncate = truncation.truncate
 _log_truncate_to = unified_log.truncate_to
 _on_request_failed = replica_fetcher_manager.on_request_failed
+_diverging_epoch = fetch.diverging_epoch
+_truncate_on_fetch = replica_fetcher_manager._truncate_on_fetch
 
 
 def truncates_one_too_far(broker: Broker, led: Partition, offset: int) -> Partition:
@@ -86,8 +93,40 @@ def starts_afresh_always(
     return Fetching()
 
 
-def serves_any_offset(broker: Broker, asked: Any) -> Error:
+def serves_any_offset(broker: Broker, asked: Any, replica_id: int) -> Error:
     return leader_error(broker, asked.partition, asked.current_leader_epoch)
+
+
+def diverges_nowhere(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None:
+    return None
+
+
+def diverges_by_epoch_alone(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None:
+    end = _diverging_epoch(log, asked)
+    return end if end is not None and end.epoch < asked.last_fetched_epoch else None
+
+
+def diverges_by_offset_alone(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None:
+    end = _diverging_epoch(log, asked)
+    return end if end is not None and end.end_offset < asked.fetch_offset else None
+
+
+def shows_always(log: UnifiedLog, asked: FetchedPartition) -> bool:
+    return True
+
+
+def ignores_divergence(
+    broker: Broker, topic_partition: TopicPartition, diverging: EpochEnd
+) -> None:
+    """In place of `_truncate_on_fetch`."""
+
+
+def truncates_to_own_mark(
+    broker: Broker, topic_partition: TopicPartition, diverging: EpochEnd
+) -> None:
+    _truncate_on_fetch(broker, topic_partition, diverging)
+    held = broker.partitions[topic_partition]
+    _truncate(broker, held, held.high_watermark)
 
 
 MUTANTS: Final = (
@@ -179,5 +218,61 @@ MUTANTS: Final = (
         "A leader does not refuse a fetch offset that is past its log.",
         hidden="from 2.0 on a follower truncates before it fetches, and fencing keeps those of"
         " other epochs away: nobody fetches past the leader's log",
+    ),
+    rule(
+        "diverging-fetch-served",
+        fetch,
+        "diverging_epoch",
+        diverges_nowhere,
+        "A leader sends records to a follower whose last fetched epoch diverges.",
+        rules=V2_8,
+        topic_settings=ONE,
+    ),
+    rule(
+        "diverges-by-epoch-alone",
+        fetch,
+        "diverging_epoch",
+        diverges_by_epoch_alone,
+        "A leader does not look whether the last fetched epoch ends before the fetch offset.",
+        rules=V2_8,
+        topic_settings=ONE,
+    ),
+    rule(
+        "diverges-by-offset-alone",
+        fetch,
+        "diverging_epoch",
+        diverges_by_offset_alone,
+        "A leader does not look whether the last fetched epoch is one that it never had.",
+        rules=V2_8,
+        topic_settings=ONE,
+        steps_only=True,
+        shown="the scenario fast-failover-divergence",
+    ),
+    rule(
+        "diverging-fetch-counted",
+        fetch,
+        "_shows_log_end_offset",
+        shows_always,
+        "A leader counts the fetch offset of a follower that diverges.",
+        rules=V2_8,
+        topic_settings=ONE,
+    ),
+    rule(
+        "diverging-epoch-ignored",
+        replica_fetcher_manager,
+        "_truncate_on_fetch",
+        ignores_divergence,
+        "A follower does not truncate where its leader answers that it diverges.",
+        rules=V2_8,
+        topic_settings=ONE,
+    ),
+    rule(
+        "diverging-truncates-to-high-watermark",
+        replica_fetcher_manager,
+        "_truncate_on_fetch",
+        truncates_to_own_mark,
+        "A follower that diverges truncates to its own high watermark, not where it diverges.",
+        rules=V2_8,
+        topic_settings=ONE,
     ),
 )

@@ -52,12 +52,17 @@ from neaptide.clusters.broker.replication.interface.events import (
     OffsetAsked,
     OffsetForLeaderEpochResponded,
 )
-from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    UNDEFINED_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.partition import (
     leader_epoch_file_cache,
     partition_rules,
     unified_log,
 )
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Partition
 
 # --- beginning and ending ------------------------------------------------------------------------
@@ -66,13 +71,15 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Follo
 def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: int) -> None:
     """Adds a partition to the fetcher of its new leader, truncating by the generation's rule."""
     topic_partition = partition.topic_partition
-    state: FetchState
-    match broker.rules.truncation:
-        case Truncation.TO_EPOCH_END_OFFSET | Truncation.UNTIL_HISTORIES_MEET:
-            state = Truncating()
-        case Truncation.TO_HIGH_WATERMARK:
-            truncate(broker, partition, partition.high_watermark)
-            state = Fetching()
+    rules = broker.rules
+    # Who truncates by its fetches, and has no epoch to name in them, has the high watermark only.
+    by_high_watermark = rules.truncation is Truncation.TO_HIGH_WATERMARK or (
+        rules.truncates_on_fetch and not partition.log.epochs
+    )
+    if by_high_watermark:
+        truncate(broker, partition, partition.high_watermark)
+    asks_first = not (by_high_watermark or rules.truncates_on_fetch)
+    state: FetchState = Truncating() if asks_first else Fetching()
     number = replica_fetcher.fetcher_number(topic_partition, broker.settings.num_replica_fetchers)
     fetcher_id = FetcherId(leader, number)
     fetcher = broker.fetchers.get(fetcher_id) or ReplicaFetcher(fetcher_id, {})
@@ -174,6 +181,7 @@ def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
     chosen = _in_state(broker, fetcher, Fetching)
     if chosen:
         settings = broker.settings
+        names_last_epoch = broker.rules.truncates_on_fetch
         asked = tuple(
             FetchedPartition(
                 tp,
@@ -181,6 +189,9 @@ def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
                 max_bytes=settings.replica_fetch_max_bytes,
                 log_start_offset=partition.log.start_offset,
                 current_leader_epoch=followed.leader_epoch,
+                last_fetched_epoch=leader_epoch_file_cache.latest_epoch(partition.log.epochs)
+                if names_last_epoch
+                else UNDEFINED_EPOCH,
             )
             for tp, followed, partition in chosen
         )
@@ -277,8 +288,8 @@ def _on_responded(
 
 
 def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> None:
-    """Ends a fetch round: append, high watermark, and the next round."""
-    _on_responded(broker, event, _append, now_ms)
+    """Ends a fetch round: append or truncate, high watermark, and the next round."""
+    _on_responded(broker, event, _take_records, now_ms)
 
 
 def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
@@ -291,12 +302,38 @@ def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: in
     _on_responded(broker, event, _come_into_range, now_ms)
 
 
-def _append(
+def _take_records(
     broker: Broker,
     fetcher_id: FetcherId,
     partition: Partition,
     result: FetchResult,
     _: PartitionFetchState,
+    now_ms: int,
+) -> None:
+    if result.diverging_epoch is None:
+        _append(broker, fetcher_id, partition, result, now_ms)
+        return
+    if broker.rules.takes_diverging_high_watermark:
+        _append(broker, fetcher_id, partition, replace(result, batches=()), now_ms)
+    _truncate_on_fetch(broker, result.partition, result.diverging_epoch)
+
+
+def _truncate_on_fetch(
+    broker: Broker, topic_partition: TopicPartition, diverging: EpochEnd
+) -> None:
+    """Cuts the log where the leader's answer allows, and fetches on (KIP-595).
+
+    Where the histories have not met by that, the next fetch names an earlier epoch.
+    """
+    answer = EpochEndOffset(topic_partition, Error.NONE, diverging.end_offset, diverging.epoch)
+    truncate_for_leader(broker, broker.partitions[topic_partition], answer)
+
+
+def _append(
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    result: FetchResult,
     now_ms: int,
 ) -> None:
     topic_partition = partition.topic_partition

@@ -31,7 +31,10 @@ from neaptide.clusters.broker.replication.model import (
     Batch,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import (
+    EpochEnd,
+    Epochs,
+)
 
 # --- the log -------------------------------------------------------------------------------------
 
@@ -173,6 +176,7 @@ class FetchedResult:
     high_watermark: int
     log_start_offset: int
     records: LogSlice | None
+    diverging_epoch: EpochEnd | None = None  # KIP-595; None: the follower's log is a prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,10 @@ class RespondOffsetForLeaderEpoch:
 
 @dataclass(frozen=True, slots=True)
 class OffsetResult:
-    """`look_up`: the shell finds the first record at or after this timestamp, below `end`."""
+    """`look_up`: the shell finds the first record at or after this timestamp, below `end`.
+
+    If there is none, `not_found` is the answer.
+    """
 
     partition: TopicPartition
     error: Error
@@ -207,6 +214,7 @@ class OffsetResult:
     look_up: int | None = None
     end: int = -1
     leader_epoch: int = -1  # of the record at `offset`, as far as it is known
+    not_found: Error = Error.NONE
 
 
 @dataclass(frozen=True, slots=True)

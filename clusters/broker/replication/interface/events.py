@@ -24,6 +24,7 @@ from neaptide.clusters.broker.replication.model import (
     ProducerSequence,
     TopicPartition,
 )
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.producer_state_manager import Producers
 
 ACKS_ALL = -1
@@ -107,6 +108,7 @@ class FetchedPartition:
     bytes_available: int = 0
     log_start_offset: int = -1
     current_leader_epoch: int = -1
+    last_fetched_epoch: int = -1  # of the record before `fetch_offset` (KIP-595)
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,13 +292,18 @@ class FetcherId:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """One partition of a Fetch response."""
+    """One partition of a Fetch response.
+
+    `diverging_epoch`: the follower's log is the leader's up to the end of this epoch at most, and
+    must be cut there (KIP-595). Then there are no batches.
+    """
 
     partition: TopicPartition
     error: Error
     high_watermark: int
     log_start_offset: int
     batches: tuple[Batch, ...]
+    diverging_epoch: EpochEnd | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,19 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.leader import purgatory
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.leader.in_sync_replicas import maybe_expand_isr
-from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    UNDEFINED_EPOCH,
+    UNKNOWN_BROKER_EPOCH,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import (
+    UNKNOWN_END,
+    EpochEnd,
+    largest_epoch_up_to,
+)
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 
 UNKNOWN = -1
 
@@ -69,6 +79,8 @@ def _record_follower_fetch(
     partition = broker.led(asked.partition)
     if partition is None or _fetch_error(broker, event, asked) is not Error.NONE:
         return
+    if not _shows_log_end_offset(partition.log, asked):
+        return
     if not isinstance(partition.role, Leader) or replica_id not in partition.role.remotes:
         broker.note(f"{replica_id} fetches {asked.partition} but is not one of its replicas")
         return
@@ -97,7 +109,26 @@ def _fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition)
     if _is_of_an_earlier_registration(broker, event):
         return Error.NOT_LEADER_OR_FOLLOWER
     partition = broker.partitions[asked.partition]
-    if not partition.log.start_offset <= asked.fetch_offset <= partition.log.end_offset:
+    if broker.rules.refuses_fetch_of_others and not _may_fetch(partition, event.replica_id):
+        # A leader that has not learned of a new replica yet: the follower tries again.
+        names_epoch = asked.current_leader_epoch != UNDEFINED_EPOCH
+        return Error.UNKNOWN_LEADER_EPOCH if names_epoch else Error.NOT_LEADER_OR_FOLLOWER
+    return _range_error(partition.log, asked)
+
+
+def _may_fetch(partition: Partition, replica_id: int) -> bool:
+    """Consumers may; of brokers, those alone that have the partition."""
+    assert isinstance(partition.role, Leader)
+    return replica_id < 0 or replica_id in partition.role.remotes
+
+
+def _range_error(log: UnifiedLog, asked: FetchedPartition) -> Error:
+    """A follower that diverges may be longer than its leader: it learns where to cut."""
+    if asked.last_fetched_epoch != UNDEFINED_EPOCH and _end_of_last_fetched(log, asked) is None:
+        return Error.OFFSET_OUT_OF_RANGE
+    if asked.fetch_offset < log.start_offset:
+        return Error.OFFSET_OUT_OF_RANGE
+    if asked.fetch_offset > log.end_offset and diverging_epoch(log, asked) is None:
         return Error.OFFSET_OUT_OF_RANGE
     return Error.NONE
 
@@ -110,12 +141,41 @@ def _is_of_an_earlier_registration(broker: Broker, event: FetchRequested) -> boo
     return registration is not None and event.broker_epoch < registration.epoch
 
 
+def diverging_epoch(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None:
+    """Where whoever fetches has another history than this leader; None: nothing shows that.
+
+    Rule (KIP-595): it names the epoch of its last record. This leader must know that epoch, and
+    have it up to the fetch offset at least.
+    """
+    if asked.last_fetched_epoch == UNDEFINED_EPOCH:
+        return None
+    end = _end_of_last_fetched(log, asked)
+    if end is None:
+        return None
+    diverges = end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset
+    return end if diverges else None
+
+
+def _shows_log_end_offset(log: UnifiedLog, asked: FetchedPartition) -> bool:
+    """Whether a fetch offset shows how much of this log a follower has (KAFKA-13141).
+
+    One that diverges has another log, however long that is.
+    """
+    return diverging_epoch(log, asked) is None
+
+
+def _end_of_last_fetched(log: UnifiedLog, asked: FetchedPartition) -> EpochEnd | None:
+    """None: this leader cannot say, because the epoch is after all that it knows."""
+    end = largest_epoch_up_to(log.epochs, asked.last_fetched_epoch, log.end_offset)
+    return None if end == UNKNOWN_END else end
+
+
 def _readable_end(partition: Partition, replica_id: int) -> int:
     """Followers read to the log end offset, consumers to the high watermark (F7)."""
     if replica_id == CONSUMER:
         return partition.high_watermark
     assert isinstance(partition.role, Leader)
-    # A broker that is no assigned replica gets nothing (F12).
+    # A broker that is no assigned replica gets nothing (F12); later ones refuse it before this.
     return partition.log.end_offset if replica_id in partition.role.remotes else 0
 
 
@@ -133,7 +193,8 @@ def _respond(
             results.append(FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None))
             continue
         end = _readable_end(partition, message.replica_id)
-        readable = error is Error.NONE and asked.fetch_offset < end
+        diverging = diverging_epoch(partition.log, asked) if error is Error.NONE else None
+        readable = error is Error.NONE and diverging is None and asked.fetch_offset < end
         results.append(
             FetchedResult(
                 asked.partition,
@@ -143,6 +204,7 @@ def _respond(
                 else high_watermarks[asked.partition],
                 partition.log.start_offset,
                 LogSlice(asked.fetch_offset, end, asked.max_bytes) if readable else None,
+                diverging,
             )
         )
     broker.do(RespondFetch(message.request, tuple(results)))
@@ -178,11 +240,15 @@ class DelayedFetch:
         return self
 
     def is_complete(self, broker: Broker) -> bool:
-        """Whether an answer is due: nothing was asked for, an error shows, or enough is there."""
+        """Whether an answer is due: nothing was asked for, an error or a diverging epoch shows, or
+        enough is there."""
         readable = 0
         for asked in self.message.partitions:
             partition = broker.led(asked.partition)
-            if partition is None or _fetch_error(broker, self.message, asked) is not Error.NONE:
+            error = _fetch_error(broker, self.message, asked)
+            if partition is None or error is not Error.NONE:
+                return True
+            if diverging_epoch(partition.log, asked) is not None:
                 return True
             readable += bytes_readable(
                 partition,

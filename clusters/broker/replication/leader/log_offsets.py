@@ -29,6 +29,7 @@ from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, UNKNOWN_OFFSET
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 
 
@@ -78,11 +79,30 @@ def _list_offset(broker: Broker, asked: OffsetAsked, replica_id: int) -> OffsetR
     partition = broker.partitions[asked.partition]
     log = partition.log
     end = partition.high_watermark if replica_id == CONSUMER else log.end_offset
+    stale = Error.OFFSET_NOT_AVAILABLE if _is_stale(partition, broker, replica_id) else Error.NONE
     if asked.timestamp == EARLIEST_TIMESTAMP:
         first = log.epochs[0] if log.epochs else None
         epoch = first.epoch if first and first.start_offset <= log.start_offset else UNDEFINED_EPOCH
         return OffsetResult(asked.partition, Error.NONE, log.start_offset, leader_epoch=epoch)
+    if asked.timestamp == LATEST_TIMESTAMP and stale is not Error.NONE:
+        return OffsetResult(asked.partition, stale, UNKNOWN_OFFSET)
     if asked.timestamp == LATEST_TIMESTAMP:
         return OffsetResult(asked.partition, Error.NONE, end, leader_epoch=partition.leader_epoch)
-    look_up = asked.timestamp
-    return OffsetResult(asked.partition, Error.NONE, UNKNOWN_OFFSET, look_up=look_up, end=end)
+    return OffsetResult(
+        asked.partition,
+        Error.NONE,
+        UNKNOWN_OFFSET,
+        look_up=asked.timestamp,
+        end=end,
+        not_found=stale,
+    )
+
+
+def _is_stale(partition: Partition, broker: Broker, replica_id: int) -> bool:
+    """Whether a client must not take this high watermark for the end of the log (KIP-207).
+
+    That of a new leader is a round old, and the one before it may have shown a higher one.
+    """
+    assert isinstance(partition.role, Leader)
+    is_behind = partition.high_watermark < partition.role.epoch_start_offset
+    return broker.rules.withholds_stale_offsets and replica_id == CONSUMER and is_behind

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, assert_never
 
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
@@ -11,10 +12,12 @@ from kio.static.primitive import i32, i64
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
+    UNDEFINED_EPOCH,
     UNKNOWN_BROKER_EPOCH,
     Batch,
     TopicPartition,
 )
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.server.apis.entities import (
     NO_THROTTLE,
     READ_UNCOMMITTED,
@@ -33,12 +36,24 @@ from neaptide.clusters.broker.server.apis.row import (
     SendResponse,
 )
 from neaptide.clusters.broker.server.config import ServerConfig
+from neaptide.clusters.broker.server.fetch_session import (
+    NO_SESSION,
+    FetchContext,
+    FetchSession,
+    Full,
+    Incremental,
+    SessionError,
+    Sessionless,
+)
+from neaptide.clusters.broker.server.fetch_session_handler import SessionRequest, without_session
 from neaptide.clusters.broker.server.sequences import sequence_of
 from neaptide.clusters.broker.storage.errors import RecordBatchError
 from neaptide.clusters.broker.storage.record_batch import parse_batches
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
 from neaptide.clusters.broker.wire.topic_ids import topic_id
+
+SESSIONS_VERSION: Final = 7  # of Fetch, from which on there are sessions
 
 # --- of a leader ----------------------------------------------------------------------------------
 
@@ -47,33 +62,60 @@ def decode_fetch(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.FetchRequested:
     min_bytes = int(entity.min_bytes)
-    bytes_available = context.reader.bytes_available
-    asked = []
-    for topic in entity.topics:
-        name = _requested_topic(topic, context)
-        for partition in topic.partitions:
-            topic_partition = TopicPartition(name, int(partition.partition))
-            offset = int(partition.fetch_offset)
-            # Measured only where it matters: one byte is there, or nothing is.
-            available = bytes_available(topic_partition, offset) if min_bytes > 1 else 0
-            asked.append(
-                events.FetchedPartition(
-                    topic_partition,
-                    offset,
-                    int(partition.partition_max_bytes),
-                    bytes_available=available,
-                    log_start_offset=int(getattr(partition, "log_start_offset", -1)),
-                    current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
-                )
-            )
     replica = getattr(entity, "replica_state", entity)  # from v15 on
+    named = tuple(
+        events.FetchedPartition(
+            TopicPartition(name, int(partition.partition)),
+            int(partition.fetch_offset),
+            int(partition.partition_max_bytes),
+            log_start_offset=int(getattr(partition, "log_start_offset", -1)),
+            current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
+            last_fetched_epoch=int(getattr(partition, "last_fetched_epoch", -1)),
+        )
+        for topic in entity.topics
+        for name in [_requested_topic(topic, context)]
+        for partition in topic.partitions
+    )
+    is_follower = int(replica.replica_id) >= 0
+    request.fetch.context = _context_of(request, entity, named, context, is_follower=is_follower)
+    asked = request.fetch.context.asked
+    if min_bytes > 1:  # measured only where it matters: one byte is there, or nothing is
+        measure = context.reader.bytes_available
+        asked = tuple(
+            replace(one, bytes_available=measure(one.partition, one.fetch_offset)) for one in asked
+        )
     return events.FetchRequested(
         request.id,
         int(replica.replica_id),
         milliseconds(entity.max_wait),
         min_bytes,
-        tuple(asked),
+        asked,
         int(getattr(replica, "replica_epoch", UNKNOWN_BROKER_EPOCH)),
+    )
+
+
+def _context_of(
+    request: PendingRequest,
+    entity: Any,
+    named: tuple[events.FetchedPartition, ...],
+    context: ApiContext,
+    *,
+    is_follower: bool,
+) -> FetchContext:
+    sessions = context.fetch_sessions
+    if sessions is None or request.header.version < SESSIONS_VERSION:
+        return Sessionless(named)
+    forgotten = tuple(
+        TopicPartition(_requested_topic(topic, context), int(partition))
+        for topic in entity.forgotten_topics_data
+        for partition in topic.partitions
+    )
+    return sessions.begin(
+        int(entity.session_id),
+        int(entity.session_epoch),
+        named,
+        forgotten,
+        is_follower=is_follower,
     )
 
 
@@ -86,8 +128,13 @@ def _requested_topic(topic: Any, context: ApiContext) -> str:
 def encode_fetch(
     request: PendingRequest, effect: effects.RespondFetch, context: ApiContext
 ) -> Response:
-    """Reads the records, as many as the request and fetch.max.bytes allow."""
+    """Reads the records, as many as the request and fetch.max.bytes allow.
+
+    In a session only partitions with news are in the response.
+    """
     version = request.header.version
+    error, session_id, session = _session_of(request.fetch.context, effect, context)
+    results = effect.results if error is Error.NONE else ()
     partition_class = in_response(Api.FETCH, version, "PartitionData")
     topic_class = in_response(Api.FETCH, version, "FetchableTopicResponse")
     budget = min(request.max_bytes, context.config.fetch_max_bytes)
@@ -95,7 +142,7 @@ def encode_fetch(
         budget = 0
     nothing_yet = True
 
-    def partition(result: effects.FetchedResult) -> Any:
+    def read(result: effects.FetchedResult) -> tuple[effects.FetchedResult, bytes]:
         nonlocal budget, nothing_yet
         wanted = result.records
         records = b""
@@ -107,31 +154,63 @@ def encode_fetch(
                 budget -= len(records)
                 nothing_yet = nothing_yet and not records
                 result = result if error is Error.NONE else replace(result, error=error)
-        return make(
-            partition_class,
-            partition_index=i32(result.partition.partition),
-            error_code=code(result.error),
-            high_watermark=i64(result.high_watermark),
-            last_stable_offset=i64(result.high_watermark),
-            log_start_offset=i64(result.log_start_offset),
-            aborted_transactions=None,
-            records=records,
-        )
+        return result, records
 
+    def partition(answered: tuple[effects.FetchedResult, bytes]) -> Any:
+        result, records = answered
+        values = {
+            "partition_index": i32(result.partition.partition),
+            "error_code": code(result.error),
+            "high_watermark": i64(result.high_watermark),
+            "last_stable_offset": i64(result.high_watermark),
+            "log_start_offset": i64(result.log_start_offset),
+            "aborted_transactions": None,
+            "records": records,
+        }
+        if result.diverging_epoch is not None:
+            end_class = in_response(Api.FETCH, version, "EpochEndOffset")
+            epoch, end_offset = result.diverging_epoch
+            values["diverging_epoch"] = end_class(epoch=i32(epoch), end_offset=i64(end_offset))
+        return make(partition_class, **values)
+
+    answers = [read(result) for result in results]
+    if session is not None:
+        answers = [answer for answer in answers if session.takes(*answer)]
     return SendResponse(
         make(
             response_class(Api.FETCH, version),
             throttle_time=NO_THROTTLE,
-            error_code=code(Error.NONE),
+            error_code=code(error),
+            session_id=i32(session_id),
             responses=by_topic(
-                effect.results,
+                answers,
                 lambda name, partitions: make(
                     topic_class, topic=name, topic_id=topic_id(name), partitions=partitions
                 ),
                 partition,
+                lambda answered: answered[0].partition,
             ),
         )
     )
+
+
+def _session_of(
+    fetch: FetchContext, effect: effects.RespondFetch, context: ApiContext
+) -> tuple[Error, int, FetchSession | None]:
+    """The error and the session id of a response; and the session, if only news are to be in it."""
+    match fetch:
+        case Sessionless():
+            return Error.NONE, NO_SESSION, None
+        case SessionError(error):
+            return error, NO_SESSION, None
+        case Full():
+            assert context.fetch_sessions is not None
+            return Error.NONE, context.fetch_sessions.create(fetch, effect.results), None
+        case Incremental(session, epoch):
+            is_next = session.epoch == epoch
+            error = Error.NONE if is_next else Error.INVALID_FETCH_SESSION_EPOCH
+            return error, session.id, session
+    assert_never(fetch)
 
 
 def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFetch:
@@ -142,8 +221,12 @@ def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFe
 # --- of a follower --------------------------------------------------------------------------------
 
 
-def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any:
+def encode_fetch_request(
+    effect: effects.SendFetch, config: ServerConfig, session: SessionRequest | None = None
+) -> Any:
+    """`session`: what of it is to be said; None: all, without a session."""
     version = config.generation.fetch_version
+    session = session or without_session(effect.partitions)
     state: dict[str, Any] = {}
     if version >= 15:
         state_class = in_request(Api.FETCH, version, "ReplicaState")
@@ -161,8 +244,10 @@ def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any
         min_bytes=i32(effect.min_bytes),
         max_bytes=i32(effect.max_bytes),
         isolation_level=READ_UNCOMMITTED,
+        session_id=i32(session.session_id),
+        session_epoch=i32(session.epoch),
         topics=by_topic(
-            effect.partitions,
+            session.partitions,
             lambda name, partitions: make(
                 topic_class, topic=name, topic_id=topic_id(name), partitions=partitions
             ),
@@ -171,21 +256,30 @@ def encode_fetch_request(effect: effects.SendFetch, config: ServerConfig) -> Any
                 partition=i32(one.partition.partition),
                 current_leader_epoch=i32(one.current_leader_epoch),
                 fetch_offset=i64(one.fetch_offset),
+                last_fetched_epoch=i32(one.last_fetched_epoch),
                 log_start_offset=i64(one.log_start_offset),
                 partition_max_bytes=i32(one.max_bytes),
             ),
         ),
-        forgotten_topics_data=(),
+        forgotten_topics_data=by_topic(
+            session.forgotten,
+            lambda name, partitions: make(
+                in_request(Api.FETCH, version, "ForgottenTopic"),
+                topic=name,
+                topic_id=topic_id(name),
+                partitions=partitions,
+            ),
+            lambda partition: i32(partition.partition),
+            lambda partition: partition,
+        ),
     )
 
 
 def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.FetchResponded:
     """Batches have their own bytes as identity. A corrupt batch is an error of its partition."""
     results = []
-    names = {topic_id(one.partition.topic): one.partition.topic for one in effect.partitions}
-    for topic in response.responses:
-        name = names[topic.topic_id] if hasattr(topic, "topic_id") else str(topic.topic)
-        for partition in topic.partitions:
+    for name, partitions in _answered(effect, response):
+        for partition in partitions:
             error = error_of(partition.error_code)
             batches: tuple[Batch, ...] = ()
             try:
@@ -199,9 +293,38 @@ def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.Fe
                     int(partition.high_watermark),
                     int(getattr(partition, "log_start_offset", -1)),
                     batches,
+                    _diverging_epoch(partition),
                 )
             )
     return events.FetchResponded(effect.fetcher, effect.sequence, tuple(results))
+
+
+def _answered(effect: effects.SendFetch, response: Any) -> Iterator[tuple[str, Any]]:
+    """Names of topics with what is answered of their partitions; from v13 on topics have ids."""
+    names = {topic_id(one.partition.topic): one.partition.topic for one in effect.partitions}
+    for topic in response.responses:
+        by_id = hasattr(topic, "topic_id")
+        yield names[topic.topic_id] if by_id else str(topic.topic), topic.partitions
+
+
+def session_of_response(
+    effect: effects.SendFetch, response: Any
+) -> tuple[Error, int, set[TopicPartition]]:
+    """The error of a whole response (v7 on), its session, and which partitions are in it."""
+    answered = {
+        TopicPartition(name, int(partition.partition_index))
+        for name, partitions in _answered(effect, response)
+        for partition in partitions
+    }
+    return error_of(response.error_code), int(response.session_id), answered
+
+
+def _diverging_epoch(partition: Any) -> EpochEnd | None:
+    """A field of v12 that is left out where nothing diverges."""
+    diverging = getattr(partition, "diverging_epoch", None)
+    if diverging is None or int(diverging.epoch) == UNDEFINED_EPOCH:
+        return None
+    return EpochEnd(int(diverging.epoch), int(diverging.end_offset))
 
 
 def _batches(records: bytes) -> tuple[Batch, ...]:

@@ -33,6 +33,8 @@ from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
 
 EPOCH_VERSION: Final = 2
+# From this version of ListOffsets on, clients know OFFSET_NOT_AVAILABLE (KIP-207).
+OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 # --- ListOffsets ----------------------------------------------------------------------------------
 
@@ -81,6 +83,8 @@ def _list_offsets(
         error, timestamp, offset = result.error, -1, result.offset
         if result.look_up is not None:
             error, timestamp, offset = looked_up[result.partition]
+        if error is Error.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_VERSION:
+            error = Error.LEADER_NOT_AVAILABLE
         return make(
             partition_class,
             partition_index=i32(result.partition.partition),

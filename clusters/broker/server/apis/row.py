@@ -17,12 +17,24 @@ from neaptide.clusters.broker.replication.replicas.metadata_cache import Metadat
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.server.controller_requests import ControllerRequests
 from neaptide.clusters.broker.server.crowd import Crowd
+from neaptide.clusters.broker.server.fetch_session import (
+    FetchContext,
+    FetchSessionCache,
+    Sessionless,
+)
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.log_reader import LogReader
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import Header
 from neaptide.clusters.broker.wire.topic_ids import TopicNames
+
+
+@dataclass(slots=True)
+class FetchSlot:
+    """What a Fetch request means, from its decoding to its response."""
+
+    context: FetchContext = field(default_factory=lambda: Sessionless(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,7 @@ class PendingRequest:
     max_bytes: int = 0  # of a whole Fetch response
     # The times that the records of a Produce request got, where they do not keep their own.
     append_times: dict[TopicPartition, int] = field(default_factory=dict)
+    fetch: FetchSlot = field(default_factory=FetchSlot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,8 @@ class ApiContext:
     # What is answered on the listener of this name.
     apis_on: Callable[[str], Mapping[Api, Versions]]
     topic_names: TopicNames = field(default_factory=lambda: TopicNames(tuple))
+    # None: there are no fetch sessions.
+    fetch_sessions: FetchSessionCache | None = None
 
 
 # --- responses, as in Kafka's RequestChannel ------------------------------------------------------

@@ -43,8 +43,13 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.FETCH,
-        # Sessions (KIP-227, v7) are never given, which a client must live with.
-        {"0.8": Versions(4, 6), "2.0": Versions(4, 8), "2.1": Versions(4, 10)},
+        # Sessions (KIP-227, v7) are given from 2.8 on; before, a client must live without.
+        {
+            "0.8": Versions(4, 6),
+            "2.0": Versions(4, 8),
+            "2.1": Versions(4, 10),
+            "2.8": Versions(4, 12),
+        },
         AnsweredByCore(
             events.FetchRequested,
             fetch.decode_fetch,
@@ -59,7 +64,12 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.LIST_OFFSETS,
-        {"0.8": Versions(1, 2), "2.0": Versions(1, 3), "2.1": Versions(1, 4)},
+        {
+            "0.8": Versions(1, 2),
+            "2.0": Versions(1, 3),
+            "2.1": Versions(1, 4),
+            "2.8": Versions(1, 6),
+        },
         AnsweredByCore(
             events.ListOffsetsRequested,
             offsets.decode_list_offsets,
@@ -201,7 +211,12 @@ _ROWS: Final = (
     ApiRow(
         Api.INIT_PRODUCER_ID,
         # Idempotent producers (KIP-98). What else 4.0 offers to clients is not there.
-        {"0.11": Versions(0, 0), "2.0": Versions(0, 1), "4.0": Versions(0, 5)},
+        {
+            "0.11": Versions(0, 0),
+            "2.0": Versions(0, 1),
+            "2.8": Versions(0, 4),
+            "4.0": Versions(0, 5),
+        },
         AnsweredByCore(
             events.InitProducerIdRequested,
             produce.decode_init_producer_id,

@@ -1,0 +1,295 @@
+"""F16: fetch sessions (KIP-227): what is left unsaid, who has a session, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface.effects import FetchedResult, LogSlice
+from neaptide.clusters.broker.replication.interface.events import FetchedPartition
+from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
+from neaptide.clusters.broker.server.apis.fetch import (
+    decode_fetch,
+    decode_fetch_response,
+    encode_fetch,
+    encode_fetch_request,
+    session_of_response,
+)
+from neaptide.clusters.broker.server.apis.row import PendingRequest, SendResponse
+from neaptide.clusters.broker.server.apis.table import replication_apis
+from neaptide.clusters.broker.server.config import server_config
+from neaptide.clusters.broker.server.fetch_session import (
+    EVICTION_MS,
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchContext,
+    FetchSessionCache,
+    Full,
+    Incremental,
+    SessionError,
+    Sessionless,
+    next_epoch,
+)
+from neaptide.clusters.broker.server.fetch_session_handler import FetchSessionHandler
+from neaptide.clusters.broker.wire.codec import (
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from tests.server.test_config import GOOD
+from tests.server.test_requests import CONNECTION, CONTEXT
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+FETCHER = events.FetcherId(1, 0)
+CONFIG = replace(server_config(GOOD), generation=GENERATIONS["2.8"])
+
+
+def asked(partition: TopicPartition, offset: int = 0, epoch: int = 3) -> FetchedPartition:
+    return FetchedPartition(
+        partition, offset, 1_000, log_start_offset=0, current_leader_epoch=epoch
+    )
+
+
+def result(partition: TopicPartition, mark: int = 0, **more: Any) -> FetchedResult:
+    values = {"error": Error.NONE, "log_start_offset": 0, "records": None, **more}
+    return FetchedResult(partition, high_watermark=mark, **values)
+
+
+class Records:
+    """A reader of logs, in each of which there is what was asked for."""
+
+    def read(self, *_: object) -> tuple[bytes, Error]:
+        return b"", Error.NONE
+
+
+class Wire:
+    """A fetcher and its leader, with all that they say encoded and decoded."""
+
+    def __init__(self, slots: int = 10) -> None:
+        self.now_ms = 0
+        self.cache = FetchSessionCache(slots, lambda: self.now_ms)
+        self.context = replace(CONTEXT, fetch_sessions=self.cache)
+        self.handler = FetchSessionHandler()
+        self.named: list[TopicPartition] = []
+
+    def request(self, *partitions: FetchedPartition) -> tuple[PendingRequest, Any]:
+        """Sends it; returns it, and what the core of the leader gets."""
+        sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, partitions)
+        entity = encode_fetch_request(sent, CONFIG, self.handler.request(partitions))
+        frame = encode_request(entity, correlation_id=1, client_id="c")
+        header, received = decode_request(frame[4:], replication_apis("2.8"))
+        self.named = [
+            TopicPartition(topic.topic, int(one.partition))
+            for topic in received.topics
+            for one in topic.partitions
+        ]
+        pending = PendingRequest(9, CONNECTION, header, max_bytes=1_000)
+        return pending, decode_fetch(pending, received, self.context)
+
+    def respond(
+        self, pending: PendingRequest, *results: FetchedResult
+    ) -> set[TopicPartition] | None:
+        """Answers it; returns which partitions are in the response; None: it is not believed."""
+        response = encode_fetch(pending, effects.RespondFetch(9, results), self.context)
+        assert isinstance(response, SendResponse)
+        frame = encode_response(response.entity, 1)
+        _, entity = decode_response(frame[4:], pending.header.api, pending.header.version)
+        sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, ())
+        said = session_of_response(sent, entity)
+        assert {one.partition for one in decode_fetch_response(sent, entity).results} == said[2]
+        return said[2] if self.handler.responded(*said) else None
+
+
+def test_f16_a_session_begins_with_a_full_request_and_then_names_what_changes() -> None:
+    wire = Wire()
+    first, event = wire.request(asked(T0), asked(T1), asked(U0))
+    assert event.partitions == (asked(T0), asked(T1), asked(U0))
+    assert wire.respond(first, result(T0), result(T1), result(U0)) == {T0, T1, U0}
+    assert len(wire.cache) == 1
+
+    second, event = wire.request(asked(T0), asked(T1, 5), asked(U0))
+    assert wire.named == [T1]
+    assert event.partitions == (asked(T0), asked(T1, 5), asked(U0))  # the core sees them all
+    assert wire.respond(second, result(T0), result(T1, 2), result(U0)) == {T1}
+
+    third, event = wire.request(asked(T1, 5), asked(T0, epoch=4), asked(U0))
+    assert wire.named == [T0]
+    # Who had news is served last.
+    assert [one.partition for one in event.partitions] == [T0, U0, T1]
+    assert wire.respond(third, result(T0), result(U0), result(T1, 2)) == set()
+
+    fourth, event = wire.request(asked(T1, 5), asked(U0))
+    assert (wire.named, [one.partition for one in event.partitions]) == ([], [U0, T1])
+    assert wire.respond(fourth, result(U0), result(T1, 2)) == set()
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        result(T0, 1),
+        result(T0, log_start_offset=1),
+        result(T0, error=Error.NOT_LEADER_OR_FOLLOWER),
+        result(T0, diverging_epoch=EpochEnd(0, 0)),
+    ],
+)
+def test_f16_what_is_news(news: FetchedResult) -> None:
+    wire = Wire()
+    first, _ = wire.request(asked(T0), asked(T1))
+    wire.respond(first, result(T0), result(T1))
+    second, _ = wire.request(asked(T0), asked(T1))
+    assert wire.respond(second, news, result(T1)) == {T0}
+    third, _ = wire.request(asked(T0), asked(T1))
+    # An error and where it diverges are said again; after an error the partition is too.
+    says_again = news.error is not Error.NONE or news.diverging_epoch is not None
+    assert wire.respond(third, news, result(T1)) == ({T0} if says_again else set())
+    fourth, _ = wire.request(asked(T0), asked(T1))
+    after = result(T0, news.high_watermark, log_start_offset=news.log_start_offset)
+    failed = news.error is not Error.NONE
+    assert wire.respond(fourth, after, result(T1)) == ({T0} if failed else set())
+
+
+def test_f16_records_are_news() -> None:
+    wire = Wire()
+    first, _ = wire.request(asked(T0))
+    wire.respond(first, result(T0))
+    (session,) = wire.cache._sessions.values()
+    assert session.takes(result(T0, records=LogSlice(0, 1, 9)), b"a batch")
+    assert not session.takes(result(T0), b"")
+
+
+def test_f16_a_session_that_is_gone_or_at_another_epoch_is_an_error_and_then_begun_anew() -> None:
+    wire = Wire()
+    first, _ = wire.request(asked(T0))
+    wire.respond(first, result(T0))
+    wire.cache._sessions.clear()  # a restart
+    second, event = wire.request(asked(T0))
+    assert event.partitions == ()
+    assert wire.respond(second) is None
+    third, event = wire.request(asked(T0))
+    assert event.partitions == (asked(T0),)
+    assert wire.respond(third, result(T0)) == {T0}
+    # A request whose response is lost: the next one is full, and ends the session.
+    wire.request(asked(T0))
+    wire.handler.failed()
+    fifth, event = wire.request(asked(T0))
+    assert (event.partitions, len(wire.cache)) == ((asked(T0),), 0)
+    assert wire.respond(fifth, result(T0)) == {T0}
+    assert len(wire.cache) == 1
+
+
+def _begin(cache: FetchSessionCache, session: int, epoch: int, *named: FetchedPartition) -> Any:
+    return cache.begin(session, epoch, named, (), is_follower=True)
+
+
+def _new(cache: FetchSessionCache, size: int = 1, *, is_follower: bool = False) -> int:
+    partitions = [TopicPartition("t", number) for number in range(size)]
+    context = Full(tuple(asked(one) for one in partitions), is_follower)
+    return cache.create(context, [result(one) for one in partitions])
+
+
+def test_f16_what_a_request_means() -> None:
+    cache = FetchSessionCache(10, lambda: 0)
+    assert _begin(cache, NO_SESSION, FINAL_EPOCH, asked(T0)) == Sessionless((asked(T0),))
+    assert _begin(cache, NO_SESSION, INITIAL_EPOCH, asked(T0)) == Full((asked(T0),), True)
+    session = _new(cache)
+    assert _begin(cache, session, 2) == SessionError(Error.INVALID_FETCH_SESSION_EPOCH)
+    assert _begin(cache, session + 1, 1) == SessionError(Error.FETCH_SESSION_ID_NOT_FOUND)
+    context = _begin(cache, session, 1)
+    assert isinstance(context, Incremental)
+    assert _begin(cache, session, 1) == SessionError(Error.INVALID_FETCH_SESSION_EPOCH)
+    forgets: FetchContext = cache.begin(session, 2, (), (T0,), is_follower=True)
+    assert (forgets, len(cache)) == (Sessionless(()), 0)
+    session = _new(cache)
+    assert _begin(cache, session, FINAL_EPOCH) == Sessionless(())
+    assert len(cache) == 0
+
+
+def test_f16_the_epoch_after_the_greatest_is_1() -> None:
+    assert [next_epoch(one) for one in (0, 1, 2**31 - 1, -1)] == [1, 2, 1, -1]
+
+
+def test_f16_a_response_that_comes_after_a_later_request_of_its_session_is_an_error() -> None:
+    wire = Wire()
+    first, _ = wire.request(asked(T0))
+    wire.respond(first, result(T0))
+    second, _ = wire.request(asked(T0))
+    (session,) = wire.cache._sessions.values()
+    _begin(wire.cache, session.id, session.epoch)
+    assert wire.respond(second, result(T0)) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "first_is_follower", "second", "second_is_follower", "after_ms", "has_room"),
+    [
+        (1, False, 9, False, 1, False),  # young: it goes for no consumer
+        (9, False, 1, True, 1, True),  # but for a follower
+        (9, True, 9, True, 1, False),
+        (9, True, 1, False, EVICTION_MS + 1, True),  # unused for so long: for everybody
+        (9, True, 1, False, EVICTION_MS, False),
+    ],
+)
+def test_f16_who_makes_room_for_whom(
+    first: int,
+    first_is_follower: bool,
+    second: int,
+    second_is_follower: bool,
+    after_ms: int,
+    has_room: bool,
+) -> None:
+    wire = Wire(slots=1)
+    assert _new(wire.cache, first, is_follower=first_is_follower)
+    wire.now_ms = after_ms
+    made = _new(wire.cache, second, is_follower=second_is_follower)
+    assert (made != NO_SESSION, len(wire.cache)) == (has_room, 1)
+
+
+@pytest.mark.parametrize(("size", "has_room"), [(3, False), (4, False), (5, True)])
+def test_f16_an_old_session_in_use_goes_for_a_larger_one(size: int, has_room: bool) -> None:
+    wire = Wire(slots=1)
+    session = _new(wire.cache, 4)
+    wire.now_ms = EVICTION_MS + 1
+    assert isinstance(_begin(wire.cache, session, 1), Incremental)
+    assert (_new(wire.cache, size) != NO_SESSION) is has_room
+
+
+def test_f16_without_room_each_request_is_full() -> None:
+    wire = Wire(slots=0)
+    for _ in range(2):
+        pending, _ = wire.request(asked(T0), asked(T1))
+        assert wire.named == [T0, T1]
+        assert wire.respond(pending, result(T0), result(T1)) == {T0, T1}
+
+
+def test_f16_before_2_8_no_session_is_given() -> None:
+    assert [GENERATIONS[name].fetch_sessions for name in ("2.1", "2.8", "4.0")] == [
+        False,
+        True,
+        True,
+    ]
+    wire = Wire()
+    wire.context = replace(CONTEXT, fetch_sessions=None, reader=cast(Any, Records()))
+    pending, _ = wire.request(asked(T0))
+    assert wire.respond(pending, result(T0)) == {T0}
+    _, event = wire.request(asked(T0))
+    assert event.partitions == (asked(T0),)
+
+
+@pytest.mark.parametrize("answered", [{T0}, {T0, T1, U0}])
+def test_f16_a_response_about_other_partitions_is_not_believed(
+    answered: set[TopicPartition],
+) -> None:
+    handler = FetchSessionHandler()
+    handler.request((asked(T0), asked(T1)))
+    assert not handler.responded(Error.NONE, 7, answered)
+    assert handler.request((asked(T0), asked(T1))).epoch == INITIAL_EPOCH
+    assert handler.responded(Error.NONE, 7, {T0, T1})
+    handler.request((asked(T0), asked(T1)))
+    assert handler.responded(Error.NONE, 7, answered) is (U0 not in answered)
