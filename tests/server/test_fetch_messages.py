@@ -31,6 +31,7 @@ from neaptide.clusters.broker.wire.codec import (
     encode_request,
     encode_response,
 )
+from neaptide.clusters.broker.wire.topic_ids import TopicNames
 from tests.server.test_config import GOOD
 from tests.server.test_requests import CONNECTION, CONTEXT
 
@@ -50,7 +51,8 @@ def test_e8_a_leader_receives_the_last_fetched_epoch(generation: str, last_epoch
     config = replace(server_config(GOOD), generation=GENERATIONS[generation])
     frame = encode_request(encode_fetch_request(SENT, config), correlation_id=1, client_id="c")
     header, entity = decode_request(frame[4:], replication_apis(generation))
-    event = decode_fetch(_pending(header.api, header.version), entity, CONTEXT)
+    known = replace(CONTEXT, topic_names=TopicNames(lambda: ["t"]))
+    event = decode_fetch(_pending(header.api, header.version), entity, known)
     assert event.partitions == (replace(ASKED, last_fetched_epoch=last_epoch),)
 
 
