@@ -44,12 +44,12 @@ from neaptide.clusters.broker.wire.codec import (
     encode_request,
     encode_response,
 )
+from neaptide.clusters.broker.wire.topic_ids import TopicNames
 from tests.server.test_config import GOOD
 from tests.server.test_requests import CONNECTION, CONTEXT
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 FETCHER = events.FetcherId(1, 0)
-CONFIG = replace(server_config(GOOD), generation=GENERATIONS["2.8"])
 
 
 def asked(partition: TopicPartition, offset: int = 0, epoch: int = 3) -> FetchedPartition:
@@ -73,22 +73,30 @@ class Records:
 class Wire:
     """A fetcher and its leader, with all that they say encoded and decoded."""
 
-    def __init__(self, slots: int = 10) -> None:
+    def __init__(self, slots: int = 10, generation: str = "2.8") -> None:
         self.now_ms = 0
+        self.config = replace(server_config(GOOD), generation=GENERATIONS[generation])
+        self.apis = replication_apis(generation)
+        self.topics = ["t", "u"]  # that the leader knows
+        self.sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, ())
         self.cache = FetchSessionCache(slots, lambda: self.now_ms)
-        self.context = replace(CONTEXT, fetch_sessions=self.cache)
+        self.names = TopicNames(lambda: self.topics)
+        self.context = replace(CONTEXT, fetch_sessions=self.cache, topic_names=self.names)
         self.handler = FetchSessionHandler()
         self.named: list[TopicPartition] = []
 
     def request(self, *partitions: FetchedPartition) -> tuple[PendingRequest, Any]:
         """Sends it; returns it, and what the core of the leader gets."""
-        sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, partitions)
-        entity = encode_fetch_request(sent, CONFIG, self.handler.request(partitions))
+        self.sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, partitions)
+        entity = encode_fetch_request(self.sent, self.config, self.handler.request(partitions))
         frame = encode_request(entity, correlation_id=1, client_id="c")
-        header, received = decode_request(frame[4:], replication_apis("2.8"))
+        header, received = decode_request(frame[4:], self.apis)
         self.named = [
-            TopicPartition(topic.topic, int(one.partition))
+            TopicPartition(name, int(one.partition))
             for topic in received.topics
+            for name in [
+                self.names.name_of(topic.topic_id) if hasattr(topic, "topic_id") else topic.topic
+            ]
             for one in topic.partitions
         ]
         pending = PendingRequest(9, CONNECTION, header, max_bytes=1_000)
@@ -102,9 +110,9 @@ class Wire:
         assert isinstance(response, SendResponse)
         frame = encode_response(response.entity, 1)
         _, entity = decode_response(frame[4:], pending.header.api, pending.header.version)
-        sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, ())
-        said = session_of_response(sent, entity)
-        assert {one.partition for one in decode_fetch_response(sent, entity).results} == said[2]
+        said = session_of_response(self.sent, entity)
+        fetched = decode_fetch_response(self.sent, entity).results
+        assert {one.partition for one in fetched} == said[2]
         return said[2] if self.handler.responded(*said) else None
 
 
@@ -293,3 +301,29 @@ def test_f16_a_response_about_other_partitions_is_not_believed(
     assert handler.responded(Error.NONE, 7, {T0, T1})
     handler.request((asked(T0), asked(T1)))
     assert handler.responded(Error.NONE, 7, answered) is (U0 not in answered)
+
+
+def test_f16_a_topic_that_had_an_id_alone_gets_its_name_in_the_session() -> None:
+    """The leader learns of a topic after its follower: nobody names the partition again."""
+    wire = Wire(generation="4.0")
+    wire.topics = []
+    pending, event = wire.request(asked(T0))
+    [unknown] = [one.partition for one in event.partitions]
+    assert unknown.topic != "t"
+    wire.respond(pending, result(unknown, -1, error=Error.UNKNOWN_TOPIC_OR_PARTITION))
+    wire.topics = ["t"]
+    pending, event = wire.request(asked(T0))
+    assert wire.named == []
+    assert [one.partition for one in event.partitions] == [T0]
+    assert wire.respond(pending, result(T0, 5)) == {T0}
+    pending, event = wire.request(asked(T0))
+    assert wire.respond(pending, result(T0, 5)) == set()
+
+
+def test_f16_topics_have_ids_in_what_a_session_forgets() -> None:
+    wire = Wire(generation="4.0")
+    pending, _ = wire.request(asked(T0), asked(U0))
+    wire.respond(pending, result(T0), result(U0))
+    _, event = wire.request(asked(T0))
+    assert wire.named == []
+    assert [one.partition for one in event.partitions] == [T0]

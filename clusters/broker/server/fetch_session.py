@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+from uuid import UUID
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.effects import FetchedResult
 from neaptide.clusters.broker.replication.interface.events import FetchedPartition
 from neaptide.clusters.broker.replication.model import UNKNOWN_OFFSET, TopicPartition
+from neaptide.clusters.broker.wire.topic_ids import is_topic_id
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # a full request, which may begin a session
@@ -68,6 +70,15 @@ class FetchSession:
                 cached.asked = one
         for partition in forgotten:
             self.partitions.pop(partition, None)
+
+    def name_topics(self, name_of: Callable[[UUID], str]) -> None:
+        """Partitions of topics of which only the id was known when they were named (from v13 on):
+        the session keeps them, and nobody names them again."""
+        for partition in [one for one in self.partitions if is_topic_id(one.topic)]:
+            named = TopicPartition(name_of(UUID(partition.topic)), partition.partition)
+            cached = self.partitions.pop(partition)
+            cached.asked = replace(cached.asked, partition=named)
+            self.partitions[named] = cached
 
     def takes(self, result: FetchedResult, records: bytes) -> bool:
         """Whether a response must name this partition; notes what the fetcher knows then.
@@ -149,8 +160,12 @@ class FetchSessionCache:
         forgotten: tuple[TopicPartition, ...],
         *,
         is_follower: bool,
+        name_of: Callable[[UUID], str] = str,
     ) -> FetchContext:
-        """What a request means. One without a session has the id 0 and the epoch 0 or -1."""
+        """What a request means. One without a session has the id 0 and the epoch 0 or -1.
+
+        `name_of`: the name of a topic by its id, or the id as text.
+        """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
             return Sessionless(asked) if epoch == FINAL_EPOCH else Full(asked, is_follower)
@@ -159,6 +174,7 @@ class FetchSessionCache:
             return SessionError(Error.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return SessionError(Error.INVALID_FETCH_SESSION_EPOCH)
+        session.name_topics(name_of)
         session.update(asked, forgotten)
         if not session.partitions:
             del self._sessions[session_id]

@@ -6,12 +6,15 @@ made again has the id that it had before; leader epochs and versions tell the tw
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 FETCH_WITH_TOPIC_IDS: Final = 13  # the first version of Fetch that has them in place of names
+
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @lru_cache(maxsize=16_384)
@@ -21,6 +24,11 @@ def topic_id(name: str) -> UUID:
         return UUID(name)
     except ValueError:
         return uuid5(NAMESPACE_URL, name)
+
+
+def is_topic_id(text: str) -> bool:
+    """Whether it stands for a topic of which only the id is known."""
+    return _ID.fullmatch(text) is not None
 
 
 class TopicNames:

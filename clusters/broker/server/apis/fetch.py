@@ -116,6 +116,7 @@ def _context_of(
         named,
         forgotten,
         is_follower=is_follower,
+        name_of=context.topic_names.name_of,
     )
 
 
