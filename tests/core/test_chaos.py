@@ -12,7 +12,7 @@ from tests.core.chaos import REPLICAS, random_run
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.parametrize("generation", ["2.0", "2.1"])
+@pytest.mark.parametrize("generation", ["2.0", "2.1", "2.8"])
 def test_e5_e6_no_acked_record_is_lost_and_no_replica_diverges_from_2_0_on(
     generation: str, seed: int
 ) -> None:
