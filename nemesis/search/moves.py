@@ -279,10 +279,10 @@ def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: boo
         others = [name for name in live if drawing.names[name] != world.service.controller]
     if not last_copies:
         return others
-    return [name for name in others if _is_safe_without(world, drawing.names[name])]
+    return [name for name in others if is_safe_without(world, drawing.names[name])]
 
 
-def _is_safe_without(world: World, broker_id: int) -> bool:
+def is_safe_without(world: World, broker_id: int) -> bool:
     """Whether another member of the ISR lives and has all that was acknowledged, or read."""
     return all(_is_safe_here(one, broker_id) for one in each(world))
 

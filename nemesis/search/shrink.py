@@ -17,6 +17,7 @@ from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.explore import end_and_judge, is_bad, played
 from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.moves import is_safe_without
 from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.targets import Target
 
@@ -28,11 +29,27 @@ CAST_UP_TO: Final = 4  # brokers: the same
 def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
     """What a schedule comes to; None where it cannot be played."""
     world = ready.copy()
+    parts = [(step,) for step in schedule] if target.spares else [schedule]
     try:
-        broken = played(world, target.names, schedule)
+        for number, part in enumerate(parts):
+            if target.spares and _takes_last_copy(target, world, schedule[: number + 1]):
+                return None
+            broken = played(world, target.names, part)
+            if broken is not None:
+                return broken
     except MissedError:
         return None
-    return end_and_judge(world) if broken is None else broken
+    return end_and_judge(world)
+
+
+def _takes_last_copy(target: Target, world: World, so_far: Schedule) -> bool:
+    """By its last step. What is not drawn must not come of leaving steps out either."""
+    step = so_far[-1]
+    if not isinstance(step, steps.PowerOff | steps.Kill):
+        return False
+    has_failed = any(isinstance(one, steps.PowerOff) for one in so_far)
+    number = target.names[str(step.broker)]
+    return has_failed and number in world.brokers and not is_safe_without(world, number)
 
 
 def shrink(

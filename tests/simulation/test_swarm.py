@@ -19,6 +19,7 @@ from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
 from neaptide.nemesis.search.judge import judge
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.shrink import replay
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import NAMES, RETENTION, RETENTION_CHECK, target_of
 from neaptide.nemesis.search.worlds import ready_world
@@ -248,3 +249,20 @@ def test_a_leader_alone_and_links_of_clients_are_drawn() -> None:
         for node in shelf
     }
     assert (C,) in isrs
+
+
+def test_a_shrunk_schedule_takes_no_last_copy_either() -> None:
+    """With one stop left out, the power failure is one of a running broker."""
+    topic = {"min.insync.replicas": "1"}
+    stops = tuple(steps.Stop(name) for name in "ABC")
+    schedule = (steps.Produce(("m1",)), *stops, steps.PowerOff("C", None))
+    for spares in (True, False):
+        target = target_of(
+            GENERATIONS["2.1"], SETTINGS, topic, ("all",), ("stop",), watched=False, spares=spares
+        )
+        ready = ready_world(target.spec)
+        kept = replay(target, ready, schedule)
+        shorter = replay(target, ready, (*schedule[:3], schedule[4]))
+        assert kept is not None
+        assert kept.outcome == "held"
+        assert shorter is None if spares else shorter is not None and shorter.outcome == "lost"
