@@ -263,6 +263,24 @@ def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> N
     assert played == ["lost", "held", "lost"]
 
 
+def test_the_loss_of_kip_903_is_found_from_nothing_where_isr_changes_name_no_epochs() -> None:
+    today = GENERATIONS["4.0"]
+    unnamed = replace(today, isr_names_broker_epochs=False)
+    faults_of = ("kill", "hold", "control", "power_off")
+    one = {"min.insync.replicas": "1"}
+    loss = explore_seed(Search(unnamed, ("all",), faults_of, SETTINGS, one, 1_500), 7).loss
+    assert loss is not None
+    assert loss.portable
+    holds = [(s.api, s.destination) for s in loss.shrunk if isinstance(s, steps.Hold)]
+    assert holds == [("alter_partition", "controller"), ("fetch", "C")]
+    assert 'hold = { request = "alter_partition", from = "C", to = "controller"' in loss.document
+    assert "held(C, A)" in loss.document
+    scenario = parse_scenario("found", loss.document, "found.toml")
+    played = [simulate(scenario, rules).judged.outcome for rules in (unnamed, today)]
+    assert played[0] == "lost"
+    assert played[1] != "lost"
+
+
 def test_the_same_seed_draws_the_same_and_only_control_holds_what_controllers_send() -> None:
     first, second = (Episode(_control_search("4.0", 300).target(), 3) for _ in range(2))
     other = Episode(replace(_control_search("4.0", 300).target(), faults=("kill", "hold")), 3)
@@ -270,7 +288,8 @@ def test_the_same_seed_draws_the_same_and_only_control_holds_what_controllers_se
     assert first.states == second.states
     held = [_held(episode) for episode in (first, second, other)]
     assert held[0] == held[1]
-    assert {"leader_and_isr", "update_metadata"} <= held[0] <= set(CONTROL_APIS.values())
+    of_control = {*CONTROL_APIS.values(), "alter_partition"}
+    assert {"leader_and_isr", "update_metadata"} <= held[0] <= of_control
     assert held[2] <= {"fetch", "offset_for_leader_epoch"}
 
 
