@@ -119,6 +119,7 @@ MUTANTS: Final = (
         faults=("kill", "hold", "control", "power_off"),
         topic_settings=ONE,
         steps_only=True,
+        shown="a power failure while an ISR change is on its way",
     ),
     row(
         "isr-of-the-unregistered",
