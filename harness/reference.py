@@ -193,7 +193,8 @@ def _messages() -> list[str]:
         "On links between brokers: `fetch`, `offset_for_leader_epoch`, "
         + ", ".join(f"`{name}`" for name in CONTROLLER_NAMES.values())
         + " (from a controller with ZooKeeper; up to Kafka 2.3 `where` knows its `leader_epoch`),"
-        " `any` (all but a controller's). On other links: "
+        " `any` (all but a controller's). `alter_partition`, of a leader, goes to `controller`,"
+        " also where that is a broker. On other links: "
         + ", ".join(f"`{name}`" for name in APIS)
         + ", `any`.\n",
     ]

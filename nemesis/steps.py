@@ -15,10 +15,18 @@ from neaptide.clusters.hosts.toxiproxy import Toxic
 
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]
-# Of what replicas ask each other, any of it, and of what a controller sends to brokers.
+# Of what replicas ask each other, any of it, of what a controller sends to brokers, and of what a
+# leader asks of it.
 Api = Literal[
-    "fetch", "offset_for_leader_epoch", "any", "leader_and_isr", "stop_replica", "update_metadata"
+    "fetch",
+    "offset_for_leader_epoch",
+    "any",
+    "leader_and_isr",
+    "stop_replica",
+    "update_metadata",
+    "alter_partition",
 ]
+ALTER_PARTITION: Api = "alter_partition"
 Purpose = Literal["client", "replication", "coordination"]
 Acks = Literal["0", "1", "all"]
 

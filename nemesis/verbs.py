@@ -20,6 +20,7 @@ from neaptide.nemesis.gate.apis import APIS, RULES_NAME, error_number
 from neaptide.nemesis.gate.model import CLIENT
 from neaptide.nemesis.gate.where import parse_where
 from neaptide.nemesis.steps import (
+    ALTER_PARTITION,
     Acks,
     ActiveController,
     AddToxic,
@@ -179,6 +180,11 @@ def _message_rule(names: Names, fields: Fields) -> dict[str, Any]:
     api = fields.choose(kinds[0], RULES_NAME)
     source, destination = _speaker(names, fields, "from"), _speaker(names, fields, "to")
     purpose = _purpose(names, fields, source, destination)
+    if api == ALTER_PARTITION and purpose != "coordination":
+        side = "to" if kinds[0] == "request" else "from"
+        raise fields.complain(
+            f'{api} is between a leader and its controller: {side} = "controller"'
+        )
     where = fields.take("where", str, "")
     try:
         parse_where(where)

@@ -22,6 +22,7 @@ class Altering(NamedTuple):
     number: int
     controller: int
     sequence: int
+    sent_us: int
 
 
 class AlterationTimedOut(NamedTuple):
@@ -34,7 +35,7 @@ class AlterationTimedOut(NamedTuple):
 def ask(world: World, broker_id: int, effect: effects.SendAlterPartition) -> None:
     world.sequence += 1
     number = world.sequence
-    altering = Altering(number, effect.controller, effect.sequence)
+    altering = Altering(number, effect.controller, effect.sequence, world.now_us)
     world.altering = {**world.altering, broker_id: altering}
     if effect.controller not in world.brokers:
         fail(world, broker_id)

@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.model import TopicPartition
 
 SERVICE: Final = -1  # the coordination service
 CLIENT: Final = -2  # producer and consumer
+CONTROLLER: Final = -3  # in rules: whoever is asked as the controller
 
 FETCH: Final = "fetch"
 CONTROL: Final = "control"
@@ -87,12 +88,18 @@ class Hold:
 
     def matches(self, link: Link, body: object) -> bool:
         """Whether it is such a message; `where` is asked by whoever knows its numbers."""
+        if link.channel == ALTER:
+            kind = ALTERATIONS.get(type(body))
+            return kind == (self.message, self.api) and all(
+                named in (CONTROLLER, end)
+                for named, end in ((self.source, link.source), (self.target, link.target))
+            )
         if link.source != self.source or link.target != self.target:
             return False
         if link.channel == FETCH:
             kind = _KINDS.get(type(body))
             return kind is not None and kind[0] == self.message and self.api in (kind[1], "any")
-        return (self.message, self.api) in (kind_of_control(body), ALTERATIONS.get(type(body)))
+        return (self.message, self.api) == kind_of_control(body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +128,7 @@ ALTERATIONS: Final[Mapping[type, tuple[str, str]]] = {
     events.AlterPartitionRequested: ("request", "alter_partition"),
     events.AlterPartitionResponded: ("response", "alter_partition"),
 }
-APIS: Final = (
-    "fetch",
-    "offset_for_leader_epoch",
-    "alter_partition",
-    *CONTROL_APIS.values(),
-)
+APIS: Final = ("fetch", "offset_for_leader_epoch", *CONTROL_APIS.values())
 
 
 def kind_of_control(body: object) -> tuple[str, str] | None:
@@ -168,10 +170,7 @@ def _facts_of_alteration(body: object, partition: TopicPartition) -> dict[str, i
         case events.AlterPartitionRequested(partitions=altered):
             for change in altered:
                 if change.partition == partition:
-                    return {
-                        "leader_epoch": change.leader_epoch,
-                        "partition_epoch": change.partition_epoch,
-                    }
+                    return {"leader_epoch": change.leader_epoch}
         case events.AlterPartitionResponded(results=answers):
             for answer in answers:
                 if answer.partition == partition:

@@ -60,7 +60,7 @@ class Exchange:
         if self.source is None:
             self.source = decode.source_broker(header)
         if header.api_key == decode.ALTER_PARTITION:
-            self.is_coordination = True
+            self._speaks_to_controller()
         if self.shared and header.api_key not in m.BROKERS_ASK:
             self.is_client = self.source is None
         if header.api_key == m.FETCH:
@@ -70,6 +70,12 @@ class Exchange:
         if header.api_key in decode.CONTROLLER_APIS:
             return self._controlled(frame, header)
         return self._other(frame, header)
+
+    def _speaks_to_controller(self) -> None:
+        """Nothing else is asked on such a connection; rules may name what is."""
+        self.is_coordination = True
+        if self.others is None:
+            self.others = Conversation(self.source, self.destination, self.topic_names, self.unread)
 
     def _controlled(self, frame: bytes, header: m.RequestHeader) -> Message:
         """A request of the controller, known by its API, and a LeaderAndIsr by its epochs."""

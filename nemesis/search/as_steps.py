@@ -18,7 +18,7 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search import deliveries
 from neaptide.nemesis.search.explore import play_moves
-from neaptide.nemesis.search.moves import Passed, Trace, conditions_of
+from neaptide.nemesis.search.moves import Passed, Trace, conditions_of, ends_of
 from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import Target
@@ -59,11 +59,11 @@ def _placed(done: Schedule, target: Target, ready: World) -> Iterator[Placed]:
 
 
 def _holds(passed: Passed, target: Target) -> Iterator[steps.Hold]:
-    names = {number: name for name, number in target.names.items()}
-    source, to = names[passed.link.source], names[passed.link.target]
+    source, to = ends_of(passed, target.names)
     for where in conditions_of(passed):
         name = f"{passed.message} {source}→{to} {passed.api} {where}".strip()
-        yield steps.Hold(name, passed.message, passed.api, source, to, where)
+        purpose: steps.Purpose = "coordination" if to == "controller" else "replication"
+        yield steps.Hold(name, passed.message, passed.api, source, to, where, purpose=purpose)
 
 
 def _steps_of(move: deliveries.Move, target: Target) -> list[steps.Step]:

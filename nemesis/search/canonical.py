@@ -180,7 +180,9 @@ def _links(section: Section, world: World) -> object:
     altering = []
     for broker_id, waiting in sorted(world.altering.items()):
         section.broker_id = broker_id
-        altering.append((broker_id, section.walk(waiting)))
+        section.request(waiting.number)
+        section.sequence(waiting.sequence)
+        altering.append((broker_id, waiting.controller))
     return (tuple(asked), tuple(altering), tuple(on_their_way))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
 from neaptide.clusters.simulation.asking import leaders_told, newest_leader
-from neaptide.clusters.simulation.network import CONTROL_APIS
+from neaptide.clusters.simulation.network import CONTROL_APIS, CONTROLLER
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.explore import play_moves
@@ -274,8 +274,9 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
     for (group, _), offset in world.clients.committed.items():
         yield f"committed({group}) >= {offset}"
     for rule in world.holds.values():
-        if observed.held(rule.source, rule.target):
-            yield f"held({names[rule.source]}, {names[rule.target]})"
+        to = world.service.controller if rule.target == CONTROLLER else rule.target
+        if to is not None and observed.held(rule.source, to):
+            yield f"held({names[rule.source]}, {names[to]})"
     for number in sorted(world.brokers):
         if not observed.registered(number):
             yield f"not registered({names[number]})"  # a zombie: it lives, its session is over

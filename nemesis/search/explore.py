@@ -15,6 +15,7 @@ from itertools import pairwise
 from random import Random
 from typing import Final, TypeVar
 
+from neaptide.clusters.broker.replication.interface.events import AlterPartitionRequested
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
 from neaptide.clusters.simulation.network import CONTROL_APIS, Hold
@@ -32,7 +33,7 @@ from neaptide.nemesis.search.invariants import (
 )
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.looking import deleted_before, each, promised, read
-from neaptide.nemesis.search.moves import FAULTS, HELD, Drawing, draw_moves
+from neaptide.nemesis.search.moves import BOUNCE, FAULTS, HELD, Drawing, draw_moves
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest, retention_looks, sessions_end
@@ -139,6 +140,8 @@ def _swarm(rng: Random, target: Target) -> Drawing:
             weights[move] = weights.get(move, 0.0) + weight
     if target.spec.retention_check_ms is not None:
         weights["wait"] = weights.get("wait", 0.0) + RETENTION_WEIGHT
+    if target.spec.rules.alters_partitions and {"control", "power_off"} <= set(faults):
+        weights[BOUNCE] = 1.0
     held = tuple(HELD[fault] for fault in faults if fault in HELD)
     return Drawing(target.names, target.acks, weights, held, target.spares)
 
@@ -278,14 +281,14 @@ def _danger_here(world: World) -> int:
     """How near to a loss: in how many logs of ISR members the worst off of the acknowledged
     records (or commits) is; two less where two logs hold different records at one offset, one less
     where one that lives holds what its leader lacks, where a follower does not know of its epoch,
-    and where an order of a controller that sees nothing is held."""
+    and where an order of a controller that sees nothing is held; see also `_by_isr_change`."""
     state = world.service.states.get(world.partition)
     logs = {broker_id: _contents(world, broker_id) for broker_id in world.spec.brokers}
     contradicts = any(len(set(values)) > 1 for values in _by_offset(logs.values()).values())
     if state is None:
         return len(logs) + 1 - contradicts
     nearer = 2 * contradicts + _is_stray(world, logs, state.leader) + _is_stale(world, state)
-    nearer += _is_on_its_way(world)
+    nearer += _is_on_its_way(world) + _by_isr_change(world, state, logs)
     of_commits = commits.copies(world)
     acked = promised(world)
     if not acked:
@@ -320,6 +323,24 @@ def _is_on_its_way(world: World) -> bool:
         rule.api in CONTROL_APIS.values() and rule.source in world.silent_since
         for rule in world.holds.values()
     )
+
+
+def _by_isr_change(world: World, state: LeaderAndIsr, logs: Mapping[int, dict[int, object]]) -> int:
+    """Where the controller changes ISRs: two nearer if such a change is held, four if somebody who
+    is to join has been away since, or is in the ISR without what was acknowledged."""
+    if not world.spec.rules.alters_partitions:
+        return 0
+    asked = [e.body for e in world.waiting if isinstance(e.body, AlterPartitionRequested)]
+    held = [body for body in asked if body.broker_id in world.altering]
+    is_outdated = any(
+        world.started_us.get(member.broker_id, 0) > world.altering[body.broker_id].sent_us
+        for body in held
+        for change in body.partitions
+        for member in change.isr
+    )
+    live = (set(logs[member].values()) for member in state.isr if member in world.brokers)
+    is_torn = any(not world.clients.acked.keys() <= values for values in live)
+    return 4 if is_outdated or is_torn else 2 * bool(held)
 
 
 def _by_offset(logs: Iterable[Mapping[int, object]]) -> dict[int, list[object]]:

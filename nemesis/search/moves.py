@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.clients import GroupOperation
 from neaptide.clusters.simulation.network import (
+    ALTER,
     CONTROL,
     CONTROL_APIS,
     FETCH,
@@ -46,7 +47,8 @@ _PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
     events.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
 }
 _CONTROL: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
-    kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()
+    **{kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()},
+    events.AlterPartitionRequested: ("request", steps.ALTER_PARTITION),
 }
 
 
@@ -87,7 +89,8 @@ class Trace:
     ) -> None:
         """`topic`: as a rule names it, where it is not the world's own."""
         self.passed: list[Passed] = []
-        self._channels = channels
+        # What leaders ask of a controller is held with what it sends.
+        self._channels = (*channels, ALTER) if CONTROL in channels else channels
         self._partition = partition
         self._topic = topic
 
@@ -167,8 +170,7 @@ def _aim(
     if not trace.passed:
         return None
     chosen = _choose(rng, trace.passed)
-    names = {number: name for name, number in drawing.names.items()}
-    source, destination = names[chosen.link.source], names[chosen.link.target]
+    source, destination = ends_of(chosen, drawing.names)
     count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
     where = rng.choice(conditions_of(chosen))
     return steps.Hold(
@@ -179,11 +181,23 @@ def _aim(
         destination,
         where,
         topic=chosen.topic if where else None,
+        purpose="coordination" if chosen.link.channel == ALTER else "replication",
     )
 
 
+def ends_of(passed: Passed, numbers: Mapping[str, int]) -> tuple[str, str]:
+    """From whom to whom a rule holds such messages."""
+    names = {number: name for name, number in numbers.items()}
+    is_asked = passed.link.channel == ALTER
+    return names[passed.link.source], "controller" if is_asked else names[passed.link.target]
+
+
 def _choose(rng: Random, passed: list[Passed]) -> Passed:
-    """A controller sends little: where it sends something, that is half of what is chosen."""
+    """A controller sends little: where it sends something, that is half of what is chosen. Where a
+    leader asks it for another ISR, that is a third."""
+    of_changes = [one for one in passed if one.link.channel == ALTER]
+    if of_changes and rng.random() < 1 / 3:
+        return rng.choice(of_changes)
     of_control = [one for one in passed if one.link.channel == CONTROL]
     of_replicas = [one for one in passed if one.link.channel == FETCH]
     if of_control and of_replicas:
@@ -202,7 +216,7 @@ def conditions_of(chosen: Passed) -> list[str]:
     fetch_offset = chosen.numbers.get("fetch_offset")
     if chosen.message == "request" and fetch_offset:
         conditions.append(f"fetch_offset >= {fetch_offset}")
-    if chosen.link.channel == CONTROL and chosen.numbers.get("leader_epoch") is not None:
+    if chosen.link.channel in (CONTROL, ALTER) and chosen.numbers.get("leader_epoch") is not None:
         conditions.append(f"leader_epoch >= {chosen.numbers['leader_epoch']}")
     return conditions
 
@@ -246,7 +260,9 @@ def _kill(
     """Half of the time the leader: what its death decides is what replication is about."""
     state = world.service.states.get(world.partition)
     live = _brokers(drawing, world, lambda number: number in world.brokers)
-    after_power_off = any(isinstance(step, steps.PowerOff) for step in so_far)
+    # From 4.0 on nobody leads by an election who came back without its log (KIP-966).
+    is_trusted = not world.spec.rules.eligible_leader_replicas
+    after_power_off = is_trusted and any(isinstance(step, steps.PowerOff) for step in so_far)
     live = _spared(live, world, drawing, last_copies=after_power_off)
     if not live:
         return None
@@ -352,6 +368,35 @@ def _blind(
     seen = world.service.controller
     active = _brokers(drawing, world, lambda n: n == seen and n not in world.silent_since)
     return steps.Cut(active[0], COORDINATION, "coordination", both=True) if active else None
+
+
+def _bounce(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> tuple[steps.Step, ...]:
+    """Whom a held ISR change is to let in loses its power, and comes back without what it had: its
+    fetches are held, so that it does not catch up."""
+    if any(isinstance(step, steps.PowerOff) for step in so_far):
+        return ()
+    state = world.service.states.get(world.partition)
+    isr = () if state is None else state.isr
+    asked = [e.body for e in world.waiting if isinstance(e.body, events.AlterPartitionRequested)]
+    joining = {
+        member.broker_id: body.broker_id
+        for body in asked
+        for change in body.partitions
+        for member in change.isr
+        if member.broker_id not in isr and member.broker_id in world.brokers
+    }
+    names = [name for name, number in drawing.names.items() if number in joining]
+    names = _spared(names, world, drawing, last_copies=True)
+    if not names:
+        return ()
+    name = rng.choice(names)
+    by_number = {number: each for each, number in drawing.names.items()}
+    leader = by_number[joining[drawing.names[name]]]
+    count = 1 + sum(isinstance(done, steps.Hold) for done in so_far)
+    hold = steps.Hold(f"hold {count}: request {name}→{leader}", "request", "fetch", name, leader)
+    return hold, steps.PowerOff(name), steps.Restart(name)
 
 
 def _heal(
@@ -465,9 +510,10 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "commit": _commit,
     "cut_client": _cut_client,
 }
+BOUNCE: Final = "bounce"  # a move of `control` where ISRs are changed by the controller
 _SEVERAL: Final[
     Mapping[str, Callable[[Random, World, tuple[steps.Step, ...], Drawing], tuple[steps.Step, ...]]]
-] = {"alone": _alone, "unplug": _unplug}
+] = {"alone": _alone, "unplug": _unplug, BOUNCE: _bounce}
 # Fault → the moves that it brings, and how often they are drawn.
 FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "kill": {"kill": 3.0, "restart": 2.0},

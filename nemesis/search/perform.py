@@ -12,7 +12,7 @@ from typing import Any, Final, get_args
 
 from neaptide.clusters.simulation import committing, faults, producing
 from neaptide.clusters.simulation.clients import RECORD_BYTES
-from neaptide.clusters.simulation.network import CLIENT, SERVICE, Facts, Hold
+from neaptide.clusters.simulation.network import CLIENT, CONTROLLER, SERVICE, Facts, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.conditions import Condition
@@ -131,6 +131,9 @@ class Performer:
                 raise MissedError(problem)
         return clients.group_operations[-1].offset
 
+    def _speaker(self, name: str) -> int:
+        return CONTROLLER if name == "controller" else self.brokers[name]
+
     def _install(self, step: steps.Hold | steps.Drop) -> None:
         faults.hold(
             self.world,
@@ -138,8 +141,8 @@ class Performer:
                 step.name,
                 step.message,
                 step.api,
-                self.brokers[step.source],
-                self.brokers[step.destination],
+                self._speaker(step.source),
+                self._speaker(step.destination),
                 where_of(step.where),
                 step.times,
                 drops=isinstance(step, steps.Drop),
@@ -211,9 +214,10 @@ class Performer:
 
 
 def can_do(step: steps.Step) -> bool:
-    """Whether a world can: it may hold messages of replicas, and of a controller to brokers."""
+    """Whether a world can: it may hold messages of replicas, and of controllers and brokers."""
     if isinstance(step, steps.Hold | steps.Drop):
-        return step.purpose == "replication" and step.api in get_args(steps.Api)
+        purpose = "coordination" if step.api == steps.ALTER_PARTITION else "replication"
+        return step.purpose == purpose and step.api in get_args(steps.Api)
     return type(step) in _VERBS
 
 

@@ -6,6 +6,7 @@ from neaptide.clusters.simulation.network import CONTROL_APIS
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.shrink import Schedule
 from neaptide.nemesis.search.targets import NAMES
+from neaptide.nemesis.steps import ALTER_PARTITION
 
 
 def in_words(schedule: Schedule) -> str:
@@ -20,7 +21,8 @@ def _word(step: steps.Step) -> str:
             where = f" in {step.partition}" if step.partition else ""
             return f"produce {' '.join(records)} acks={acks}{where}{to}"
         case steps.Hold():
-            what = step.api if step.api in CONTROL_APIS.values() else step.message
+            named = (*CONTROL_APIS.values(), ALTER_PARTITION)
+            what = step.api if step.api in named else step.message
             return f"hold {what} {step.source}→{step.destination}"
         case steps.Release():
             return "release"

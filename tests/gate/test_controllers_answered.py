@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
+from kio.schema.alter_partition.v3 import request as alter_partition_request
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
 
+from neaptide.clusters.broker.wire.codec import encode_request
 from neaptide.nemesis.gate.exchange import Exchange
 from neaptide.nemesis.gate.model import Rule
 from neaptide.nemesis.gate.rounds import RoundCounter
@@ -91,3 +96,22 @@ def test_what_a_controller_sends_and_is_answered_is_known_by_name(api_key: int, 
     assert matches(rule(api=name), asked.facts())
     assert (answered.api, answered.source, answered.destination) == (name, 2, 0)
     assert answered.message == "response"
+
+
+def test_what_a_leader_asks_its_controller_is_coordination_and_rules_may_name_it() -> None:
+    exchange = Exchange(1, RoundCounter(), {}, lambda *_: None, lambda *_: None)
+    kinds = alter_partition_request
+    change = kinds.PartitionData(
+        partition_index=i32(0), leader_epoch=i32(4), new_isr_with_epochs=(), partition_epoch=i32(7)
+    )
+    topic = kinds.TopicData(topic_id=UUID(int=9), partitions=(change,))
+    entity = kinds.AlterPartitionRequest(broker_id=BrokerId(2), topics=(topic,))
+    frame = encode_request(entity, correlation_id=5, client_id="2")
+    message = exchange.request(frame, 0)
+    assert message is not None
+    assert (message.api, message.message, message.source) == ("alter_partition", "request", 2)
+    assert message.destination == 1
+    assert {(part.topic, part.numbers["leader_epoch"]) for part in message.parts} == {
+        (str(UUID(int=9)), 4)
+    }
+    assert exchange.is_coordination

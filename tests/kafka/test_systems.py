@@ -92,3 +92,4 @@ def test_a_topic_has_the_same_id_in_every_run_and_another_than_its_neighbour() -
     assert topic_id(parse_system("kafka:2.7.2"), "t") is None
     assert topic_id(parse_system("kafka:3.9.1-kraft"), "t") is None  # the controllers choose it
     assert topic_id(parse_system("neaptide:0.11"), "t") is None
+    assert topic_id(parse_system("neaptide:4.0"), "t") == topic_id(kafka, "t")

@@ -10,11 +10,13 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
 from neaptide.clusters.broker.replication.model import LeaderAndIsr
+from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
 from neaptide.clusters.simulation import faults
 from neaptide.clusters.simulation.controlling import ControlRetry
 from neaptide.clusters.simulation.network import (
     CONTROL,
     CONTROL_APIS,
+    CONTROLLER,
     COORDINATION,
     FETCH,
     SERVICE,
@@ -263,6 +265,24 @@ def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> N
     assert played == ["lost", "held", "lost"]
 
 
+def test_the_loss_of_kip_903_is_found_from_nothing_where_isr_changes_name_no_epochs() -> None:
+    today = GENERATIONS["4.0"]
+    unnamed = replace(today, isr_names_broker_epochs=False)
+    faults_of = ("kill", "hold", "control", "power_off")
+    one = {"min.insync.replicas": "1"}
+    loss = explore_seed(Search(unnamed, ("all",), faults_of, SETTINGS, one, 1_500), 7).loss
+    assert loss is not None
+    assert loss.portable
+    holds = [(s.api, s.destination) for s in loss.shrunk if isinstance(s, steps.Hold)]
+    assert holds == [("alter_partition", "controller"), ("fetch", "C")]
+    assert 'hold = { request = "alter_partition", from = "C", to = "controller"' in loss.document
+    assert "held(C, A)" in loss.document
+    scenario = parse_scenario("found", loss.document, "found.toml")
+    played = [simulate(scenario, rules).judged.outcome for rules in (unnamed, today)]
+    assert played[0] == "lost"
+    assert played[1] != "lost"
+
+
 def test_the_same_seed_draws_the_same_and_only_control_holds_what_controllers_send() -> None:
     first, second = (Episode(_control_search("4.0", 300).target(), 3) for _ in range(2))
     other = Episode(replace(_control_search("4.0", 300).target(), faults=("kill", "hold")), 3)
@@ -270,7 +290,8 @@ def test_the_same_seed_draws_the_same_and_only_control_holds_what_controllers_se
     assert first.states == second.states
     held = [_held(episode) for episode in (first, second, other)]
     assert held[0] == held[1]
-    assert {"leader_and_isr", "update_metadata"} <= held[0] <= set(CONTROL_APIS.values())
+    of_control = {*CONTROL_APIS.values(), "alter_partition"}
+    assert {"leader_and_isr", "update_metadata"} <= held[0] <= of_control
     assert held[2] <= {"fetch", "offset_for_leader_epoch"}
 
 
@@ -313,3 +334,63 @@ def test_beside_control_a_power_failure_takes_no_last_copy() -> None:
     assert drawn((CONTROL,)) == killed((CONTROL,), steps.PowerOff("C")) == set()
     assert killed((CONTROL,)) == {"B"}
     assert drawn(()) == killed((), steps.PowerOff("C")) == {"A", "B"}
+
+
+# --- what leaders ask it -------------------------------------------------------------------------
+
+
+def _joining(**more: object) -> World:
+    """C leads; B is back, and that it is in the ISR again is on its way to A, the controller."""
+    world = ready("4.0", replica_socket_timeout_ms="30000", min_insync_replicas="1")
+    faults.kill(world, B)
+    run_for(world, 1_000)
+    assert set(_state(world).isr) == {A, C}
+    faults.hold(world, Hold("h", "request", "alter_partition", C, CONTROLLER, **more))  # type: ignore[arg-type]
+    faults.restart(world, B)
+    run_for(world, 2_000)
+    return world
+
+
+@pytest.mark.parametrize("end", ["release", "discard", "time_out", "next controller"])
+def test_an_isr_change_that_is_held_or_lost_comes_to_some_controller(end: str) -> None:
+    world = _joining()
+    assert WorldObserved(world).held(C, A)
+    assert set(_state(world).isr) == {A, C}
+    faults.cut(world, C, A, "replication", both=True)  # is not about what leaders ask
+    if end == "release":
+        faults.release(world, "h")
+    elif end == "discard":
+        assert faults.discard(world, "h") == 1
+    elif end == "time_out":
+        first = world.altering[C]
+        until(world, lambda: C in world.altering and world.altering[C] != first)
+        faults.release(world, "h")
+    else:
+        faults.kill(world, A)
+        faults.release(world, "h")
+    until(world, lambda: B in _state(world).isr)
+    run_for(world, 1_000)
+    assert C not in world.altering
+
+
+def test_a_dropped_isr_change_is_asked_for_again_until_the_rule_ends() -> None:
+    world = _joining(drops=True, times=2)
+    assert B in _state(world).isr
+    assert world.hold_counts["h"] == 3
+
+
+def test_an_isr_change_whose_answer_is_held_is_written_and_counts_when_it_comes() -> None:
+    world = _joining()
+    faults.hold(world, Hold("answer", "response", "alter_partition", CONTROLLER, C))
+    faults.release(world, "h")
+    until(world, lambda: WorldObserved(world).held(A, C))
+    assert B in _state(world).isr
+    assert _believed(world) == (C, A)
+    faults.release(world, "answer")
+    until(world, lambda: set(_believed(world)) == {A, B, C})
+
+
+def _believed(world: World) -> tuple[int, ...]:
+    led = world.brokers[C].led(world.partition)
+    assert led is not None
+    return isr_of(led)

@@ -163,6 +163,18 @@ JOINING = (
 LEAVING = (_cut_off("C"), steps.Await(), steps.Produce(("m1",), to="C"))
 # All that had m1 shut down cleanly, but the last one, which has lost it: who leads?
 ONE_IS_TORN = (steps.Stop("A"), M1, steps.Stop("C"), steps.PowerOff("B"))
+# B is to be in the ISR again when it loses what it has; it is elected with nothing.
+JOINING_AS_ANOTHER = (
+    _kill("B"),
+    steps.Hold("change", "request", "alter_partition", "C", "controller", purpose="coordination"),
+    steps.Restart("B"),
+    M1,
+    _hold("request", "B", "C"),
+    steps.PowerOff("B"),
+    steps.Restart("B"),
+    steps.Release("change"),
+    _kill("C"),
+)
 
 SHOWN: Mapping[str, tuple[Schedule, str]] = {
     "epochs-not-truncated": (CUT_BACK, "diverged"),
@@ -173,6 +185,7 @@ SHOWN: Mapping[str, tuple[Schedule, str]] = {
     "pending-shrink-counts-at-once": (LEAVING, "lost"),
     "torn-not-seen-by-a-new-controller": (ONE_IS_TORN, "lost"),
     "prefers-the-last-leader": (ONE_IS_TORN, "lost"),
+    "isr-changes-name-no-epochs": (JOINING_AS_ANOTHER, "lost"),
 }
 BROKEN: Mapping[str, tuple[Schedule, str]] = {
     "epochs-not-truncated": (CUT_BACK, "epochs-begin-in-log"),

@@ -17,7 +17,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import (
     Partition,
     PendingShrinkIsr,
 )
-from neaptide.nemesis.search.mutants.mutant import ONE, V2_1, row, rule
+from neaptide.nemesis.search.mutants.mutant import ONE, V2_1, V4_0, row, rule
 
 
 def without_leaving(leader: Leader) -> Collection[int]:
@@ -111,6 +111,21 @@ MUTANTS: Final = (
         nobody_is_out_of_sync,
         "A leader never takes anybody out of the ISR.",
         hidden="only availability suffers: the high watermark waits for who is stuck",
+    ),
+    row(
+        "isr-changes-name-no-epochs",
+        "An ISR change does not name the registrations of its members, and whoever has one joins.",
+        replace(V4_0, isr_names_broker_epochs=False),
+        faults=("kill", "hold", "control", "power_off"),
+        topic_settings=ONE,
+        steps_only=True,
+        shown="a power failure while an ISR change is on its way",
+    ),
+    row(
+        "isr-of-the-unregistered",
+        "A broker that is not registered is put into the ISR.",
+        replace(V4_0, fences_isr_members=False),
+        hidden="who registers again is taken out of the ISR, and nobody else can be elected",
     ),
     row(
         "caught-up-on-any-fetch",
