@@ -93,7 +93,7 @@ FAST_ELECTIONS = (
 @pytest.mark.parametrize(
     ("model", "generation", "outcome"),
     [
-        ("Kip101", "0.11", "broken: strong-isr"),
+        ("Kip101", "0.11", "broken: fetched-is-prefix"),
         ("Kip279", "2.0", None),
         ("Kip320", "2.1", None),
     ],
@@ -111,7 +111,7 @@ def test_consecutive_fast_elections_break_kip_101_alone(
 def test_a_search_from_nothing_breaks_kip_101_and_finds_what_kip_279_survives() -> None:
     found = Episode(_asked("0.11"), 1).explore(1_200)
     assert found is not None
-    assert found.judged.outcome == "broken: strong-isr"
+    assert found.judged.outcome == "broken: fetched-is-prefix"
     asked = _asked("2.0")
     ready = watched_world(asked)
     assert not isinstance(ready, Judged)

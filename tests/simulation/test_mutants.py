@@ -18,14 +18,14 @@ QUICK = {
     "joins-one-short": "broken: strong-isr",
     "followers-note-no-epochs": "broken: strong-isr",
     "diverging-epoch-ignored": "broken: truncation-gets-on",
-    "diverging-fetch-served": "broken: strong-isr",
+    "diverging-fetch-served": "broken: fetched-is-prefix",
     "diverging-fetch-counted": "broken: strong-isr",
     "diverging-truncates-to-high-watermark": "broken: strong-isr",
     "epochs-not-written": "broken: core-and-disk-agree",
     "stays-parked": "broken: answered-once",
     "parks-unwatched": "broken: core-raises",
     "sequences-not-checked": "duplicated",
-    "remembers-what-was-cut": "lost",
+    "remembers-what-was-cut": "broken: producers-of-the-log",
     "positions-not-read": "duplicated",
 }
 

@@ -201,7 +201,10 @@ BROKEN: Mapping[str, tuple[Schedule, str]] = {
 def test_every_mutant_that_is_said_to_be_shown_is_shown() -> None:
     by_message = {"controller-writes-unfenced", "takes-the-old-isr"}  # test_mutants_by_message
     of_sequences = {"forgets-all-when-cut", "late-sequences-taken"}  # below, test_idempotence
-    of_commits = {"positions-read-to-high-watermark"}  # test_groups
+    of_commits = {  # test_groups, test_swarm
+        "positions-read-to-high-watermark",
+        "unacknowledged-commit-is-known",
+    }
     said = {mutant.name for mutant in MUTANTS if mutant.shown}
     by_schedules = {*SHOWN_BY, *SHOWN_BY_SCENARIO, *SHOWN, *BROKEN}
     assert said <= {*by_schedules, *by_message, *of_sequences, *of_commits}

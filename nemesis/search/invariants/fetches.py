@@ -6,9 +6,11 @@ sentences are in the table. Not asked before KIP-320, where nobody names an epoc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH
+from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower
 from neaptide.nemesis.search.invariants.seen import Step, records_of
 
@@ -35,7 +37,10 @@ def epochs_are_fenced(step: Step) -> str | None:
 
 
 def fetched_is_prefix(step: Step) -> str | None:
-    """Log matching: who fetches in a leader's epoch has, before its offset, what the leader has."""
+    """Log matching: who fetches in a leader's epoch has, before its offset, what the leader has.
+
+    From KIP-595 on it may have something else, if the leader answers that it diverges.
+    """
     event, partition = step.event, step.partition
     if partition is None or not isinstance(event, events.FetchRequested) or event.replica_id < 0:
         return None
@@ -48,6 +53,8 @@ def fetched_is_prefix(step: Step) -> str | None:
         epochs = {asked.current_leader_epoch, held.leader_epoch, partition.leader_epoch}
         is_here = asked.partition == partition.topic_partition
         end_offset = partition.log.end_offset
+        if _is_answered_to_diverge(step.effects, event.request, asked.partition):
+            continue
         if not is_here or len(epochs) > 1 or asked.fetch_offset != held.log.end_offset:
             continue
         if asked.fetch_offset > end_offset:
@@ -62,3 +69,14 @@ def fetched_is_prefix(step: Step) -> str | None:
                     f"{event.replica_id} fetches, with another record at {offset} than its leader"
                 )
     return None
+
+
+def _is_answered_to_diverge(
+    done: Sequence[object], request: int, partition: TopicPartition
+) -> bool:
+    return any(
+        result.partition == partition and result.diverging_epoch is not None
+        for effect in done
+        if isinstance(effect, effects.RespondFetch) and effect.request == request
+        for result in effect.results
+    )

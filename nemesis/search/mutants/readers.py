@@ -50,10 +50,14 @@ def answers_log_end(
 
 
 def starts_at_the_high_watermark(
-    partition: TopicPartition, error: Any, high_watermark: int, log_start_offset: int, records: Any
+    partition: TopicPartition,
+    error: Any,
+    high_watermark: int,
+    log_start_offset: int,
+    *others: Any,
 ) -> FetchedResult:
     start_offset = max(log_start_offset, high_watermark)
-    return FetchedResult(partition, error, high_watermark, start_offset, records)
+    return FetchedResult(partition, error, high_watermark, start_offset, *others)
 
 
 def starts_afresh_at_the_end(
