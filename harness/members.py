@@ -41,6 +41,7 @@ class MembersNemesis:
         self._topic = stage.spec.topic.name
         self._assigned = dict(stage.spec.topic.assignment)
         self._others = 0
+        self._reassigned: set[int] = set()
 
     async def begin(self, fault: MembersFault) -> list[Undo]:
         """What undoes it. Raises MissedError."""
@@ -86,6 +87,20 @@ class MembersNemesis:
         if generation_of(self._stage.system) is not None:
             raise RefusedChangeError(f"{self._stage.system} does not elect on demand")
         await asyncio.to_thread(self._members().elect, self._topic, partitions)
+
+    async def restore(self) -> None:
+        """At the end, when all brokers are up: what was reassigned in the run is where it began. An
+        undo gives up after a while, as when a broker that it needs is down for longer."""
+        if not self._reassigned:
+            return
+        now = await self._stage.observer.assignment(self._topic)
+        moved = tuple(
+            partition
+            for partition in sorted(self._reassigned)
+            if set(now.get(partition, ())) != set(self._assigned[partition])
+        )
+        if moved:
+            await self._reassign_back(moved)
 
     # --- each ------------------------------------------------------------------------------------
 
@@ -148,6 +163,8 @@ class MembersNemesis:
             return  # another topic than that of the load: nothing depends on it
 
     async def _change(self, what: str, change: Replicas | Mapping[str, str | None]) -> None:
+        if what == "reassign":
+            self._reassigned |= {partition for partition in change if isinstance(partition, int)}
         await asyncio.to_thread(getattr(self._members(), what), self._topic, change)
 
     async def _undo_change(self, what: str, change: Mapping[str, str | None]) -> None:

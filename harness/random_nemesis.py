@@ -116,6 +116,7 @@ class RandomNemesis:
                 for view, brokers in zip(views, assigned.values(), strict=True)
             )
 
+        await self._members.restore()
         try:
             await self._stage.until(is_whole, _SETTLES_WITHIN_S, "every replica is in the ISR")
         except TimeoutError:
