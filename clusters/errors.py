@@ -20,4 +20,4 @@ class RefusedError(Exception):
 
 
 class HostError(Exception):
-    """A host did not do what it was told, or is gone: the run is unknown, exit status 2."""
+    """A host did not do what was asked of it, or is gone: the run is unknown, exit status 2."""

@@ -40,7 +40,7 @@ T = TypeVar("T")
 _METADATA_TOPIC: Final = UUID(int=1)
 _WAIT_MS: Final = 500
 _MAX_BYTES: Final = 8 * 1024 * 1024
-_ASK_AGAIN_S: Final = 0.05  # nothing tells who becomes the active controller but asking
+_ASK_AGAIN_S: Final = 0.05  # nobody reports who becomes the active controller
 _CREATE_WITHIN_S: Final = 30.0
 _NOBODY: Final = -1
 

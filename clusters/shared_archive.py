@@ -50,7 +50,7 @@ async def record(archive: Path, java: str, pid: int) -> bool:
         str(pid),
         "VM.cds",
         "dynamic_dump",
-        f'"{fresh}"',  # Java splits what it is told at spaces
+        f'"{fresh}"',  # Java splits its options at spaces
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,

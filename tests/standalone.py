@@ -22,7 +22,7 @@ import pyspark
 
 _HOME: Final = Path(pyspark.__file__).parent
 _WITHIN_S: Final = 180.0
-_LOOK_S: Final = 0.1  # a log tells nobody that it grew
+_LOOK_S: Final = 0.1  # a log notifies nobody that it grew
 _CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 

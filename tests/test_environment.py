@@ -17,7 +17,7 @@ from tests.environment import PACKAGES, LeftOut, Machine, divided, packages_to_i
 
 REPOSITORY = Path(__file__).parent.parent
 ALL = frozenset(PACKAGES)
-# Listens where it is told to, says who it is, and says when it has ended in order.
+# Listens where it is asked to, says who it is, and says when it has ended in order.
 FAKE_DOCKERD = """\
 #!{python}
 import os, signal, socket, sys

@@ -54,11 +54,11 @@ def connect() -> DockerClient:
     return client
 
 
-def check(image: str | None, cache: Path, tell: Callable[[str], None]) -> None:
+def check(image: str | None, cache: Path, report: Callable[[str], None]) -> None:
     """Docker answers and has the images; ours is built if need be. Raises MissingPartError."""
     client = connect()
     try:
-        docker_image.ensure(client, cache, tell)
+        docker_image.ensure(client, cache, report)
         if image is not None and not client.images.list(name=image):
             raise MissingPartError(
                 f"This Docker has no image {image}: fetch it (docker pull {image}) or name another."

@@ -64,7 +64,7 @@ def can_be_built() -> bool:
     return os.geteuid() == 0 and shutil.which("debootstrap") is not None
 
 
-def ensure(client: DockerClient, cache: Path, tell: Callable[[str], None]) -> str:
+def ensure(client: DockerClient, cache: Path, report: Callable[[str], None]) -> str:
     """The image's name, once Docker has it. Raises MissingPartError."""
     name = tag()
     if client.images.list(name=name):
@@ -73,7 +73,7 @@ def ensure(client: DockerClient, cache: Path, tell: Callable[[str], None]) -> st
     archive = archive_in(cache)
     with _locked(cache / ".lock"):
         if not archive.exists():
-            tell("building the image of the nodes, once: about two minutes")
+            report("building the image of the nodes, once: about two minutes")
             _build(archive)
         if not client.images.list(name=name):
             repository, _, label = name.partition(":")

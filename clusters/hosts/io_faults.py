@@ -3,7 +3,7 @@
 `strace --inject` does it: it attaches to the process that runs, needs no preparation and, for
 processes of one's own user, no root (libfiu would have to be there when the process starts, and
 misses calls that Java makes by itself). It lets go of the process when it ends, however it ends.
-What was injected is in its own log: a fault that met no call is told from one that did.
+What was injected is in its own log: so a fault that met no call is known from one that did.
 
 Only where the process is one of this machine.
 """

@@ -3,7 +3,7 @@
 Not imported by the harness: its text is given to the node's `python -c`, so that nothing need be
 installed for it; Python 3.8 and the standard library. One JSON object a line: commands on standard
 input, answers and events on standard output. It lives as long as its standard input speaks: at its
-end, or after a silence of a minute, every process that it has started is killed, what it was told
+end, or after a silence of a minute, every process that it has started is killed, what it was asked
 to undo is undone, and its directory is removed.
 """
 

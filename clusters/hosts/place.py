@@ -79,7 +79,7 @@ def need_library(name: str, host: str) -> None:
         )
 
 
-def check_place(place: Place, tell: Callable[[str], None]) -> None:
+def check_place(place: Place, report: Callable[[str], None]) -> None:
     """Has what a host needs. Raises MissingPartError where that cannot be."""
     match place.name:
         case "local" | "simulation":
@@ -90,7 +90,7 @@ def check_place(place: Place, tell: Callable[[str], None]) -> None:
             need_library("docker", "docker")
             from neaptide.clusters.hosts import docker_host
 
-            docker_host.check(place.image, cache_directory() / "docker", tell)
+            docker_host.check(place.image, cache_directory() / "docker", report)
         case "ssh":
             need_library("paramiko", "ssh")
             from neaptide.clusters.hosts import ssh_host

@@ -1,4 +1,4 @@
-"""Ports that have to be told before they are bound, reserved so that nobody else takes them.
+"""Ports that have to be known before they are bound, reserved so that nobody else takes them.
 
 Prefer to let a process bind port 0 and report: this is for those that cannot (ZooKeeper, Kafka).
 The ports lie below the kernel's ephemeral range, so no outgoing connection lands on one. Two

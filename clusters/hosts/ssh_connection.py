@@ -32,7 +32,7 @@ Event = Mapping[str, Any]
 
 def connect(node: SshNode, known_hosts: str) -> paramiko.SSHClient:
     """Raises MissingPartError that says what to do."""
-    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it would tell is raised too
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # what it would log is raised too
     client = paramiko.SSHClient()
     client.set_missing_host_key_policy(paramiko.RejectPolicy())
     file = Path(known_hosts).expanduser()

@@ -49,7 +49,7 @@ class SshNode:
 
 @dataclass(frozen=True, slots=True)
 class SshNodes:
-    """Node N is the N-th. `harness`: where they reach it; None: as the first connection tells."""
+    """Node N is the N-th. `harness`: where they reach it; None: as the first connection shows."""
 
     nodes: tuple[SshNode, ...]
     known_hosts: str = "~/.ssh/known_hosts"

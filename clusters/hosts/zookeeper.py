@@ -145,7 +145,7 @@ class ZooKeeper:
 
 
 async def serves(address: str, port: int) -> bool:
-    """Whether the server takes sessions (the four-letter command `srvr` tells its version).
+    """Whether the server takes sessions (the four-letter command `srvr` answers with its version).
 
     Not `ruok`: it is answered from the moment the port is bound, and a session asked for before
     the database is there can hang for good (its connection is never closed).

@@ -41,7 +41,7 @@ KRAFT_DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Which node is told. Ports are its own, by listener; a listener that it lacks is not named."""
+    """Whose properties these are. Ports are its own, by listener: only those that it has."""
 
     id: int
     ports: Mapping[str, int]
@@ -83,7 +83,7 @@ def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners
 
 
 def chosen_features(scenario: Mapping[str, str]) -> dict[str, str]:
-    """Feature levels among the settings: they are told to StorageTool, not to the nodes."""
+    """Feature levels among the settings: they are for StorageTool, not for the nodes."""
     return {name: level for name, level in scenario.items() if name in FEATURES}
 
 

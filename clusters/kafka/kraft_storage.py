@@ -1,6 +1,6 @@
 """What `kafka.tools.StorageTool format` leaves in a log directory, without a JVM for every node.
 
-`meta.properties` is written here. `bootstrap.checkpoint`, which tells a new quorum the feature
+`meta.properties` is written here. `bootstrap.checkpoint`, which gives a new quorum the feature
 levels that it begins with, is made by that Kafka's own StorageTool, once for each version and
 choice of features, and kept in the cache: only it knows its version's levels.
 Source: KIP-631, KIP-858 (directory.id), KIP-966 (eligible.leader.replicas.version).

@@ -98,7 +98,7 @@ class _Fields:
         return self._take(readers.read_uuid) or UUID(int=0)
 
     def array(self, read: Callable[[], Any]) -> tuple[Any, ...]:
-        """Null is empty: no array that is read here tells them apart, but by being there."""
+        """Null is empty: no array that is read here needs the difference, but by being there."""
         return tuple(read() for _ in range(self.varint() - 1))
 
     def tagged(self) -> dict[int, _Fields]:

@@ -2,7 +2,7 @@
 
 disk       logs with a page cache, checkpoints
 service    the coordination service: versions, sessions, watches
-sessions   who is heard by it, and whose session ends
+sessions   who reaches it, and whose session ends
 network    links, what passes on them, what is cut or held
 fetching   followers' requests on their way, and what the wire has shown of them
 clients    what clients know; asking, producing, idempotent, committing: what they do

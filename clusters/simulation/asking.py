@@ -45,13 +45,13 @@ def reaches(world: World, broker: int) -> bool:
 
 
 def newest_leader(world: World, partition: TopicPartition, to: int | None = None) -> int | None:
-    """Who leads, as the brokers tell that can be asked (`to`: only this one), and lives.
+    """Who leads, as the brokers answer that can be asked (`to`: only this one), and lives.
 
-    Of what different brokers tell, the newest leader epoch is believed, as librdkafka does.
+    Of what different brokers answer, the newest leader epoch is believed, as librdkafka does.
     """
     newest: LeaderAndIsr | None = None
     for broker_id in sorted(world.brokers) if to is None else (to,):
-        state = _told_by(world, broker_id, partition)
+        state = _answer_of(world, broker_id, partition)
         if state is None or state.leader not in world.brokers:
             continue
         if newest is None or state.leader_epoch > newest.leader_epoch:
@@ -60,12 +60,12 @@ def newest_leader(world: World, partition: TopicPartition, to: int | None = None
 
 
 def leaders_told(world: World, partition: TopicPartition) -> dict[int, LeaderAndIsr]:
-    """What each broker that can be asked tells of who leads."""
-    told = {number: _told_by(world, number, partition) for number in sorted(world.brokers)}
-    return {number: state for number, state in told.items() if state is not None}
+    """What each broker that can be asked answers about who leads."""
+    answers = {number: _answer_of(world, number, partition) for number in sorted(world.brokers)}
+    return {number: state for number, state in answers.items() if state is not None}
 
 
-def _told_by(world: World, broker: int, partition: TopicPartition) -> LeaderAndIsr | None:
+def _answer_of(world: World, broker: int, partition: TopicPartition) -> LeaderAndIsr | None:
     if not reaches(world, broker):
         return None
     told_state = world.brokers[broker].metadata.topics.get(partition.topic, {})

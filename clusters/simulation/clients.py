@@ -1,9 +1,9 @@
 """What the clients of the simulation know and wait for, as values that copy cheaply.
 
 Not what is done with it: see producing. The producer behaves as the live runs' librdkafka does: one
-request in flight unless told otherwise, no retries unless told otherwise, but after
+request in flight unless set otherwise, no retries unless set otherwise, but after
 NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown. An idempotent one
-sends each record with its sequence until its time is over, whatever it hears (see idempotent).
+sends each record with its sequence until its time is over, whatever is answered (see idempotent).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Clients:
     options: ProducerOptions = field(default_factory=ProducerOptions)
     waiting: tuple[Send, ...] = ()
     in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
-    # As last heard, by partition and by the only broker that the client knows.
+    # As last answered, by partition and by the only broker that the client knows.
     leaders: dict[tuple[int, int | None], int] = field(default_factory=dict)
     sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
     acked: dict[str, int | None] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Clients:
     sequences: dict[tuple[int, int | None], ProducerSequence] = field(default_factory=dict)
     next_producer_id: int = 0
     asking: GroupOperation | None = None  # of a group: at most one thing at a time
-    coordinators: dict[str, int] = field(default_factory=dict)  # as last heard, by group
+    coordinators: dict[str, int] = field(default_factory=dict)  # as last answered, by group
     # What second clients of groups ask meanwhile, by request.
     asking_too: dict[int, GroupOperation] = field(default_factory=dict)
     # As last acknowledged, by group and partition.

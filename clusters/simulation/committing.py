@@ -138,7 +138,7 @@ def take_answer(world: World, body: object) -> None:
         case effects.RespondOffsetFetch(_, error, ((_, position),)):
             found = None if position.offset == INVALID_OFFSET else position.offset
         case _:
-            raise AssertionError(f"no client of a group is told {body}")
+            raise AssertionError(f"no client of a group is sent {body}")
     if error is not Error.NONE:
         _not_answered(world, asking)
         return

@@ -81,7 +81,7 @@ def take_answer(world: World, answered: ControlAnswered) -> None:
     """It has arrived: the next request may go."""
     _forget(world, answered.request.link)
     if answered.answer.error is not Error.NONE and answered.request.link is not None:
-        world.tell(answered.request.link.source, answered.answer)
+        world.handle(answered.request.link.source, answered.answer)
     world.unblock()
 
 

@@ -35,20 +35,20 @@ def carry_out(world: World, broker_id: int, done: tuple[Effect, ...]) -> tuple[E
         elif not isinstance(effect, effects.Note | effects.RespondCreateTopics):
             end_offset = world.own_disk(broker_id).carry_out(effect)
             if end_offset is not None and isinstance(effect, effects.TruncateLog):
-                world.tell(broker_id, events.LogTruncated(effect.partition, end_offset))
+                world.handle(broker_id, events.LogTruncated(effect.partition, end_offset))
     return answers
 
 
 def _read_producers(world: World, broker_id: int, effect: effects.ReadProducers) -> None:
     found = world.disks[broker_id].logs[effect.partition].producers
-    world.tell(broker_id, events.ProducersRead(effect.partition, found))
+    world.handle(broker_id, events.ProducersRead(effect.partition, found))
 
 
 def _read_committed_offsets(
     world: World, broker_id: int, effect: effects.ReadCommittedOffsets
 ) -> None:
     found = world.disks[broker_id].logs[effect.partition].committed_offsets
-    world.tell(broker_id, events.CommittedOffsetsRead(effect.partition, found))
+    world.handle(broker_id, events.CommittedOffsetsRead(effect.partition, found))
 
 
 def _respond(world: World, broker_id: int, effect: Any) -> None:

@@ -108,7 +108,7 @@ def depose(world: World) -> None:
 
 
 def register(world: World, broker_id: int) -> None:
-    """It hears that its session is over, and has a new one."""
+    """It learns that its session is over, and has a new one."""
     sessions.come_back(world, broker_id)
 
 

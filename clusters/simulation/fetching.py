@@ -171,9 +171,9 @@ def note_mark(world: World, leader: int, follower: int, answer: events.FetchResp
         if not position or result.partition != world.partition or result.error is not Error.NONE:
             continue
         key = (position.leader_epoch, leader, follower)
-        if result.high_watermark < world.marks_told.get(key, 0):
+        if result.high_watermark < world.marks_answered.get(key, 0):
             world.marks_gone_back += 1
-        world.marks_told[key] = result.high_watermark
+        world.marks_answered[key] = result.high_watermark
 
 
 def read(

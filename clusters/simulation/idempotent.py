@@ -44,7 +44,7 @@ def take_answer(world: World, send: Send, error: Error, offset: int) -> bool:
     now_us = world.now_us
     if error is Error.NONE:
         world.clients.settle(send, Outcome("ok", now_us, offset))
-    elif error is Error.DUPLICATE_SEQUENCE_NUMBER:  # appended before; where, is not told
+    elif error is Error.DUPLICATE_SEQUENCE_NUMBER:  # appended before; where, is not said
         world.clients.settle(send, Outcome("ok", now_us))
     elif error in NEVER_TAKEN or (error in GAP and _is_first(world, send)):
         give_up(world, send, Outcome("info", now_us, error=error.name))

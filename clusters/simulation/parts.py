@@ -91,7 +91,7 @@ class FetchPosition(NamedTuple):
 
 
 class Recorder(Protocol):
-    """Hears of what a run directory keeps. A search has none."""
+    """Gets what a run directory keeps. A search has none."""
 
     def asked(self, world: World, entry: Entry) -> None: ...
     def answered(self, world: World, entry: Entry) -> None: ...
@@ -107,7 +107,7 @@ class Watch(Protocol):
     """Sees every step of the core, after its effects; may raise. A fast search has none."""
 
     def started(self, world: World, broker_id: int) -> None: ...
-    def told(
+    def handled(
         self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
     ) -> None: ...
     def served(self, world: World) -> None: ...

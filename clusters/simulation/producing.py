@@ -278,7 +278,7 @@ def deliver(world: World, link: Link, body: object) -> None:
     """A message between a client and a broker has arrived."""
     if link.target != CLIENT:
         if link.target in world.brokers:
-            world.tell(link.target, body)
+            world.handle(link.target, body)
     elif isinstance(body, effects.RespondProduce):
         _on_produced(world, body)
     elif isinstance(body, events.FetchResponded):

@@ -24,5 +24,5 @@ def retain(world: World, broker_id: int) -> None:
             start_offset = world.disks[broker_id].logs[tp].start_offset
             allowed = min(start_offset, partition.high_watermark)
             world.deleted[tp] = max(world.deleted.get(tp, 0), allowed)
-            world.tell(broker_id, events.LogStartAdvanced(tp, start_offset))
+            world.handle(broker_id, events.LogStartAdvanced(tp, start_offset))
     look_again(world, broker_id)

@@ -2,7 +2,7 @@
 
 Not a ZooKeeper: it answers at once; the links to it delay, lose and hold. Rule
 (replication/coordination.py): every condition is checked, every request of a session that lives is
-answered, every broker hears of `/controller`, only the controller hears of the rest.
+answered, every broker is notified of `/controller`, only the controller of the rest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from neaptide.clusters.broker.replication.model import (
     TopicPartition,
 )
 
-Told = list[tuple[int, object]]
+Notifications = list[tuple[int, object]]
 
 
 class Service:
@@ -59,31 +59,31 @@ class Service:
 
     # --- sessions --------------------------------------------------------------------------------
 
-    def register(self, broker: int, *, unclean_shutdown: bool = False) -> Told:
+    def register(self, broker: int, *, unclean_shutdown: bool = False) -> Notifications:
         """A new session; its broker says whether it has just started, and how it ended before."""
         self._transactions += 1
         epoch = self._transactions
         self.sessions[broker] = BrokerRegistration(
             broker, (), epoch=epoch, unclean_shutdown=unclean_shutdown
         )
-        started: Told = [(broker, coordination_service.SessionStarted(epoch))]
+        started: Notifications = [(broker, coordination_service.SessionStarted(epoch))]
         if self.controller is not None:
             started.append((broker, coordination_service.ControllerChanged(self.controller)))
         return [*started, *self._brokers_changed()]
 
-    def expire(self, broker: int) -> Told:
-        """The session ends: its ephemeral nodes are gone. The broker itself is not told here."""
+    def expire(self, broker: int) -> Notifications:
+        """The session ends: its ephemeral nodes are gone. The broker is not notified here."""
         if self.sessions.pop(broker, None) is None:
             return []
         return [*self._free_controller(broker), *self._brokers_changed()]
 
-    def depose(self) -> Told:
-        """Somebody deletes `/controller`: who was it hears so, and keeps its session."""
+    def depose(self) -> Notifications:
+        """Somebody deletes `/controller`: who was it is notified, and keeps its session."""
         return [] if self.controller is None else self._free_controller(self.controller)
 
     # --- requests --------------------------------------------------------------------------------
 
-    def execute(self, broker: int, request: object) -> Told:
+    def execute(self, broker: int, request: object) -> Notifications:
         match request:
             case coordination_service.WriteLeaderAndIsr():
                 return [(broker, self._write(request))]
@@ -110,37 +110,37 @@ class Service:
                 return self._create(broker, number, topic, configuration)
         return []
 
-    def _load(self, broker: int, epoch: int) -> Told:
+    def _load(self, broker: int, epoch: int) -> Notifications:
         """Notifications that nobody has handled come after all that there is."""
         loaded = coordination_service.ClusterLoaded(
             epoch, dict(self.sessions), self.topics, dict(self.states)
         )
-        told: Told = [(broker, loaded)]
+        notified: Notifications = [(broker, loaded)]
         if self.notifications:
             partitions = tuple(dict.fromkeys(tp for n in self.notifications.values() for tp in n))
-            told.append(
+            notified.append(
                 (
                     broker,
                     coordination_service.IsrChangeNotified(tuple(self.notifications), partitions),
                 )
             )
-        return told
+        return notified
 
-    def _elect(self, broker: int) -> Told:
+    def _elect(self, broker: int) -> Notifications:
         if self.controller is not None:
             if self.controller == broker:
                 return [(broker, coordination_service.ControllerElected(self.controller_epoch))]
             return [(broker, coordination_service.ControllerChanged(self.controller))]
         self.controller = broker
         self.controller_epoch += 1
-        others: Told = [
+        others: Notifications = [
             (other, coordination_service.ControllerChanged(broker))
             for other in self.sessions
             if other != broker
         ]
         return [(broker, coordination_service.ControllerElected(self.controller_epoch)), *others]
 
-    def _free_controller(self, broker: int) -> Told:
+    def _free_controller(self, broker: int) -> Notifications:
         if self.controller != broker:
             return []
         self.controller = None
@@ -163,7 +163,7 @@ class Service:
 
     def _create(
         self, broker: int, number: int, topic: str, configuration: TopicConfiguration
-    ) -> Told:
+    ) -> Notifications:
         if topic in self.topics:
             return [
                 (broker, coordination_service.TopicCreated(number, topic, "TOPIC_ALREADY_EXISTS"))
@@ -175,12 +175,12 @@ class Service:
     def add_topic(self, topic: str, configuration: TopicConfiguration) -> None:
         self.topics = {**self.topics, topic: configuration}
 
-    def topics_changed(self) -> Told:
+    def topics_changed(self) -> Notifications:
         """After `add_topic` by somebody who is no broker."""
         return self._to_controller(coordination_service.TopicsChanged(self.topics))
 
-    def _brokers_changed(self) -> Told:
+    def _brokers_changed(self) -> Notifications:
         return self._to_controller(coordination_service.BrokersChanged(dict(self.sessions)))
 
-    def _to_controller(self, event: object) -> Told:
+    def _to_controller(self, event: object) -> Notifications:
         return [] if self.controller is None else [(self.controller, event)]

@@ -1,4 +1,4 @@
-"""Sessions of brokers with the coordination service: who is heard, whose ends, who is back."""
+"""Sessions of brokers with the coordination service: who reaches it, whose ends, who is back."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from neaptide.clusters.simulation.world import World
 
 
-def hears(world: World, broker_id: int) -> bool:
-    """Whether a broker and the service hear each other."""
+def reaches_service(world: World, broker_id: int) -> bool:
+    """Whether a broker and the service reach each other."""
     if broker_id not in world.brokers or broker_id in world.paused:
         return False
     there = Link(broker_id, SERVICE, COORDINATION)
@@ -24,7 +24,7 @@ def hears(world: World, broker_id: int) -> bool:
 def look_at_sessions(world: World) -> None:
     """After something was cut, healed, paused or resumed: whose heartbeats come through?"""
     for broker_id in world.brokers:
-        if hears(world, broker_id):
+        if reaches_service(world, broker_id):
             if world.silent_since.pop(broker_id, None) is not None:
                 come_back(world, broker_id)
         elif broker_id not in world.silent_since:
@@ -34,7 +34,7 @@ def look_at_sessions(world: World) -> None:
 
 
 def end_session(world: World, broker_id: int) -> None:
-    """What the session had asked, and what it was to be told, is gone with it."""
+    """What the session had asked, and what it was to be sent, is gone with it."""
     if broker_id not in world.service.sessions:
         return
     world.expired |= {broker_id}

@@ -1,6 +1,6 @@
 """The world: brokers of the very core that the live server runs, in virtual time, one event a step.
 
-`advance` takes the next event that is due, tells the core of it, and carries out the effects in
+`advance` takes the next event that is due, gives it to the core, and carries out the effects in
 their order. What is due when follows from the spec and from what was done to the world, and from
 nothing else: the same doings give the same events. A world can be copied at any moment, and the
 copy goes another way. No rule of replication is here, and no chance but the spec's `noise`.
@@ -56,7 +56,7 @@ from neaptide.clusters.simulation.parts import (
     Watch,
     WorldSpec,
 )
-from neaptide.clusters.simulation.service import Service, Told
+from neaptide.clusters.simulation.service import Notifications, Service
 
 ALL_TIME: Final = 1 << 62
 _OF_THE_DISK: Final = (events.LogTruncated, events.ProducersRead, events.CommittedOffsetsRead)
@@ -80,8 +80,8 @@ class World:
         "held_by",
         "hold_counts",
         "holds",
+        "marks_answered",
         "marks_gone_back",
-        "marks_told",
         "messages",
         "now_us",
         "obeyed",
@@ -131,18 +131,18 @@ class World:
         self.hold_counts: dict[str, int] = {}
         self.held_by: dict[int, str] = {}  # messages, by rules that take so many only
         self.ever_held: frozenset[str] = frozenset()
-        self.silent_since: dict[int, int] = {}  # brokers that the service does not hear
+        self.silent_since: dict[int, int] = {}  # brokers that do not reach the service
         self.expired: frozenset[int] = frozenset()  # … whose session is over; they do not know
-        self.refused: frozenset[int] = frozenset()  # controllers that were told of a later one
+        self.refused: frozenset[int] = frozenset()  # controllers that were refused for a later one
         self.obeyed: frozenset[int] = frozenset()  # controllers that were not
         self.fenced: frozenset[int] = frozenset()  # followers whose last answer said so
         self.unanswered: dict[Link, Entry] = {}  # controllers' requests, where a rule is about it
         self.slowed: dict[Cut, int] = {}  # links that take so much longer, in µs
         self.positions: dict[int, FetchPosition] = {}
         self.rounds: dict[tuple[int, int, int], int] = {}
-        # The high watermark that a leader last told a follower in an epoch; how often it was less
-        # than before. By (epoch, leader, follower).
-        self.marks_told: dict[tuple[int, int, int], int] = {}
+        # The high watermark that a leader last answered a follower in an epoch; how often it was
+        # less than before. By (epoch, leader, follower).
+        self.marks_answered: dict[tuple[int, int, int], int] = {}
         self.marks_gone_back = 0
         # What retention was allowed to delete: all before this, on one broker at least.
         self.deleted: dict[TopicPartition, int] = {}
@@ -236,7 +236,7 @@ class World:
                     return False
                 del self.timers[body]
                 self.now_us = max(self.now_us, entry.due_us)
-                self.tell(broker, events.TimerFired(timer))
+                self.handle(broker, events.TimerFired(timer))
                 return True
             case RequestTimedOut(number):
                 return fetching.take_time_out(self, number, entry.due_us)
@@ -293,7 +293,7 @@ class World:
         heappush(self.own, Entry(self.now_us + delay_us, self.sequence, None, body))
         return self.sequence
 
-    def send_all(self, news: Told) -> None:
+    def send_all(self, news: Notifications) -> None:
         for target, event in news:
             self.send(SERVICE, target, COORDINATION, event)
 
@@ -331,7 +331,7 @@ class World:
             elif isinstance(body, events.AlterPartitionResponded):
                 altering.arrived(self, link.target, body)
             requests = controlling.answered_by(self, entry, link)
-            for request, error in zip(requests, self.tell(link.target, body), strict=False):
+            for request, error in zip(requests, self.handle(link.target, body), strict=False):
                 controlling.answer(self, request, error)
 
     def deliver_now(self, entry: Entry) -> None:
@@ -340,7 +340,7 @@ class World:
         if entry.link.target not in self.paused:
             self._deliver(entry, entry.link)
 
-    def tell(self, broker_id: int, event: object) -> tuple[Error, ...]:
+    def handle(self, broker_id: int, event: object) -> tuple[Error, ...]:
         """One event for the core. Returns what it answers to controllers, in their order."""
         if broker_id in self.shared_brokers:
             self.shared_brokers.discard(broker_id)
@@ -351,7 +351,7 @@ class World:
         has_halted = broker_id not in self.brokers
         if self.watch is not None and not has_halted and not isinstance(event, _OF_THE_DISK):
             # What the disk says is over with the step that asked for it.
-            self.watch.told(self, broker_id, event, effects)
+            self.watch.handled(self, broker_id, event, effects)
         return answers
 
     def now_ms(self, broker_id: int) -> int:
@@ -390,7 +390,7 @@ _HOLDERS: Final = (
     "disks",
     "hold_counts",
     "holds",
-    "marks_told",
+    "marks_answered",
     "messages",
     "own",
     "positions",

@@ -134,17 +134,17 @@ def is_steady(rates: Sequence[float]) -> bool:
 
 def summary(turns: Sequence[Turn]) -> dict[str, dict[str, Any]]:
     """By figure: of every turn, with median and best."""
-    told = {}
+    reported = {}
     for name, (unit, more_is_better) in UNITS.items():
         values = [turn.figures[name] for turn in turns if name in turn.figures]
         if values:
-            told[name] = {
+            reported[name] = {
                 "unit": unit,
                 "median": round(statistics.median(values), 4),
                 "best": round(max(values) if more_is_better else min(values), 4),
                 "turns": [round(value, 4) for value in values],
             }
-    return told
+    return reported
 
 
 def compared(
@@ -153,9 +153,9 @@ def compared(
     """Medians of ours by the best Kafka's of each figure; a ratio over 1: ours is ahead."""
     own = tuple(own)
     kafkas = [system for system in measured if system not in own]
-    told: dict[str, dict[str, dict[str, Any]]] = {}
+    reported: dict[str, dict[str, dict[str, Any]]] = {}
     for system in own:
-        told[system] = {}
+        reported[system] = {}
         for name, (_, more_is_better) in UNITS.items():
             others = {k: measured[k][name]["median"] for k in kafkas if name in measured[k]}
             if name not in measured[system] or not others:
@@ -164,8 +164,12 @@ def compared(
             ours, theirs = measured[system][name]["median"], others[best]
             over, under = (ours, theirs) if more_is_better else (theirs, ours)
             ratio = over / under if under else float("inf")
-            told[system][name] = {"best_kafka": best, "ratio": round(ratio, 3), "ahead": ratio > 1}
-    return told
+            reported[system][name] = {
+                "best_kafka": best,
+                "ratio": round(ratio, 3),
+                "ahead": ratio > 1,
+            }
+    return reported
 
 
 # --- the client -----------------------------------------------------------------------------------

@@ -86,14 +86,14 @@ def whole(runs: Sequence[Path], expected: Mapping[str, int], options: Sequence[s
                 continue
         seconds = time.monotonic() - begun
         out.seek(0)
-        told = json.load(out)
-    for run in told["runs"]:
+        reported = json.load(out)
+    for run in reported["runs"]:
         assert run["anomalies"] == expected, run
     return {
         "seconds": round(seconds, 2),
         "cpu_s": round(sum(tree.cpu_s.values()), 2),
         "memory_gib": round(tree.memory_max / 2**30, 2),
-        "operations": sum(run["operations"] for run in told["runs"]),
+        "operations": sum(run["operations"] for run in reported["runs"]),
     }
 
 
@@ -110,18 +110,18 @@ def warm(runs: Sequence[Path], times: int) -> list[dict[str, float]]:
         every = (p.cpu_times() for p in [tree, *tree.children(recursive=True)])
         return sum(t.user + t.system for t in every)
 
-    told = []
+    reported = []
     for _ in range(times):
         begun, cpu_before = time.monotonic(), cpu_s()
         check_runs(spark, runs)
-        told.append(
+        reported.append(
             {
                 "seconds": round(time.monotonic() - begun, 2),
                 "cpu_s": round(cpu_s() - cpu_before, 2),
             }
         )
     spark.stop()
-    return told
+    return reported
 
 
 def main() -> None:
@@ -135,13 +135,13 @@ def main() -> None:
     parser.add_argument("--jepsen-shape", action="store_true", help="One history as Jepsen's.")
     parser.add_argument("--scratch", type=Path, help="Where the histories are made, and left.")
     options, more = parser.parse_known_args()
-    told = []
+    reported = []
     with tempfile.TemporaryDirectory() as temporary:
         for operations in options.operations or [10_000, 1_000_000]:
             base = (options.scratch or Path(temporary)) / f"{operations}x{options.runs}"
             measure = _measure_jepsen if options.jepsen_shape else _measure
-            told.append(measure(base, operations, options, more))
-    print(json.dumps({"cores": os.cpu_count(), "results": told}, indent=2))
+            reported.append(measure(base, operations, options, more))
+    print(json.dumps({"cores": os.cpu_count(), "results": reported}, indent=2))
 
 
 def _measure(
@@ -175,19 +175,19 @@ def _measure_jepsen(
     base: Path, operations: int, options: argparse.Namespace, more: Sequence[str]
 ) -> dict[str, Any]:
     base.mkdir(parents=True, exist_ok=True)
-    told: dict[str, Any] = {"operations": operations}
+    reported: dict[str, Any] = {"operations": operations}
     for name, plants in {"valid": {}, "planted": dict.fromkeys(jepsen.STORIES, 3)}.items():
         edn, run = base / f"{name}.edn", base / name
         jepsen.write_edn(edn, operations, plants)
         jepsen.write_parquet(run, edn)
         wanted = jepsen.expected(plants)
-        told[name] = {
+        reported[name] = {
             "edn_mb": round(edn.stat().st_size / 1e6, 1),
             "from_edn": whole([edn], wanted, more),
             "from_parquet": whole([run], wanted, more),
             "warm": warm([run], options.warm)[1:] if options.warm else [],
         }
-    return told
+    return reported
 
 
 if __name__ == "__main__":

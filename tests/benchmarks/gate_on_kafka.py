@@ -163,7 +163,7 @@ async def one_pair(
     return direct, gated
 
 
-def told(turns: list[Turn]) -> dict[str, Any]:
+def reported(turns: list[Turn]) -> dict[str, Any]:
     """Of all pairs."""
     return {
         "records_per_s": [round(turn.records_per_s) for turn in turns],
@@ -248,7 +248,7 @@ def main() -> None:
         for turns, more in zip((direct, gated), asyncio.run(pair), strict=True):
             turns.extend(more)
     hit, misses = asyncio.run(hits(given.system, given.aims))
-    of_direct, of_gated = told(direct), told(gated)
+    of_direct, of_gated = reported(direct), reported(gated)
     cost = 1 - of_gated["median_records_per_s"] / of_direct["median_records_per_s"]
     print(
         json.dumps(

@@ -74,14 +74,14 @@ def main() -> None:
     alarms = false_alarms(spark, options.valid, options.batch)
     wrong = disagreements(spark, options.oracle, options.batch)
     spark.stop()
-    told = {
+    reported = {
         "valid": options.valid,
         "false_alarms": alarms,
         "compared": options.oracle,
         "disagreements": wrong,
         "seconds": round(time.monotonic() - begun, 1),
     }
-    print(json.dumps(told, indent=2))
+    print(json.dumps(reported, indent=2))
     sys.exit(1 if alarms or wrong else 0)
 
 

@@ -1,7 +1,7 @@
 """Tiny histories: one line per operation, named by content, written as run directories.
 
 Operation n is invoked at 10 n and completed at 10 n + 5, or at times of its own; partition is
-t-0 unless told otherwise.
+t-0 unless said otherwise.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def held(
     ]
 
 
-def told(
+def answered(
     hw: int,
     *,
     at: int,
@@ -142,7 +142,7 @@ def told(
     round: int = 1,
     error: int = 0,
 ) -> dict[str, Any]:
-    """A fetch round whose response told this high watermark."""
+    """A fetch round whose response carried this high watermark."""
     return {
         "follower": follower,
         "leader": leader,
@@ -165,7 +165,7 @@ def told(
 
 
 def run_of(**changes: Any) -> Run:
-    """A finished run with complete final reads of t-0, changed where told."""
+    """A finished run with complete final reads of t-0, changed where said."""
     fields: dict[str, Any] = {
         "neaptide": "0.1.0",
         "name": "tiny",

@@ -19,15 +19,15 @@ from tests.checkers.histories import Story
 from tests.checkers.oracle_history import History, Operation, Part, Row, of_story
 
 Found = tuple[str, int | None, str | None]  # anomaly, offset, value
-Told = tuple[str, Part | None, int | None, str | None]  # the same with its part
+Reported = tuple[str, Part | None, int | None, str | None]  # the same with its part
 
 
 def judge(story: Story) -> Counter[Found]:
     """All that is wrong in a story: a bag of (anomaly, offset, value), of all its parts."""
-    return Counter((name, offset, value) for name, _, offset, value in told(of_story(story)))
+    return Counter((name, offset, value) for name, _, offset, value in reported(of_story(story)))
 
 
-def told(history: History) -> list[Told]:
+def reported(history: History) -> list[Reported]:
     """All that is wrong, with its parts."""
     return [
         *lost_and_unseen(history),
@@ -46,7 +46,7 @@ def told(history: History) -> list[Told]:
     ]
 
 
-def lost_and_unseen(history: History) -> Iterator[Told]:
+def lost_and_unseen(history: History) -> Iterator[Reported]:
     """A vouched record that no final read of a complete part holds.
 
     (One that nobody acknowledged, but of whose transaction another write was read: no ok read.)
@@ -99,7 +99,7 @@ def _above_the_end(history: History, part: Part, offset: int | None, value: str)
     )
 
 
-def committed_then_lost(history: History) -> Iterator[Told]:
+def committed_then_lost(history: History) -> Iterator[Reported]:
     """A consumer read a record before the final reads where these do not find it.
 
     Of any type of operation: at an offset (not below the log start) greater than all of its final
@@ -121,7 +121,7 @@ def committed_then_lost(history: History) -> Iterator[Told]:
             yield "committed-then-lost", part, max(main), value
 
 
-def doubled(history: History) -> Iterator[Told]:
+def doubled(history: History) -> Iterator[Reported]:
     """A value that is known at two offsets.
 
     `moved`: vouched sends say one offset, reads say one other and never this. `duplicate`: else.
@@ -135,7 +135,7 @@ def doubled(history: History) -> Iterator[Told]:
         yield ("moved" if moved else "duplicate"), part, places[-1], value
 
 
-def inconsistent_offsets(history: History) -> Iterator[Told]:
+def inconsistent_offsets(history: History) -> Iterator[Reported]:
     """Two values are known at one offset; the lesser one is named."""
     for part, log in history.known.items():
         for offset, values in log.items():
@@ -143,7 +143,7 @@ def inconsistent_offsets(history: History) -> Iterator[Told]:
                 yield "inconsistent-offsets", part, offset, min(values)
 
 
-def aborted_and_invented(history: History) -> Iterator[Told]:
+def aborted_and_invented(history: History) -> Iterator[Reported]:
     """`G1a`: an ok operation read a value all of whose sends failed.
 
     `phantom`: an operation of any type read a value that no operation, of any type, sent.
@@ -163,7 +163,7 @@ def aborted_and_invented(history: History) -> Iterator[Told]:
             yield "G1a", part, least, value
 
 
-def order_of_sends(history: History) -> Iterator[Told]:
+def order_of_sends(history: History) -> Iterator[Reported]:
     """Sends of one process to one part, in the order in which it did them, stand in that order.
 
     The place of a send is the offset that it says, if it is vouched for, or else the least offset
@@ -197,7 +197,7 @@ def _seeks(op: Operation, part: Part) -> bool:
 
 def _inside(
     history: History, part: Part, one: tuple[Operation, Row], other: tuple[Operation, Row]
-) -> Iterator[Told]:
+) -> Iterator[Reported]:
     first, second = _place(history, *one), _place(history, *other)
     if _goes_back(history, one, other):
         yield "int-nonmonotonic-send", part, second, other[1].value
@@ -222,7 +222,7 @@ def _place(history: History, op: Operation, send: Row) -> int | None:
     return min(read, default=None)
 
 
-def reordered(history: History) -> Iterator[Told]:
+def reordered(history: History) -> Iterator[Reported]:
     """Two acknowledged sends of one process are in the final reads in the reverse order.
 
     Each is compared with the last one before that was acknowledged and finally read, unless an
@@ -248,7 +248,7 @@ def reordered(history: History) -> Iterator[Told]:
             last[key] = place
 
 
-def moves(history: History) -> Iterator[Told]:
+def moves(history: History) -> Iterator[Reported]:
     """Where the reads of a consumer (a process, before the final reads or in them) went in a part.
 
     `int-nonmonotonic-poll`, `int-poll-skip`: inside one operation, of any type, from one record to
@@ -276,7 +276,7 @@ def moves(history: History) -> Iterator[Told]:
                 settled[consumer] = read[-1]
 
 
-def _step(history: History, one: Row, other: Row, inside: str) -> Iterator[Told]:
+def _step(history: History, one: Row, other: Row, inside: str) -> Iterator[Reported]:
     here, there = one.offset, other.offset
     if history.reading.last_place:
         here, there = (history.last_places.get((r.part, str(r.value))) for r in (one, other))
@@ -288,7 +288,7 @@ def _step(history: History, one: Row, other: Row, inside: str) -> Iterator[Told]
         yield f"{inside}poll-skip", one.part, other.offset, other.value
 
 
-def own_reads(history: History) -> Iterator[Told]:
+def own_reads(history: History) -> Iterator[Reported]:
     """`precommitted-read`: an operation of any type read a value that itself had sent."""
     for op in history.operations:
         sent = {(row.part, row.value) for row in op.rows if row.f == "send" and row.value}
@@ -354,7 +354,7 @@ def _version(history: History, values: set[str]) -> str:
     return first_of(values) if history.reading.last_place else min(values)
 
 
-def cycles(history: History) -> Iterator[Told]:
+def cycles(history: History) -> Iterator[Reported]:
     """Operations that each come before themselves: once for each strongly connected component.
 
     `G1c`: over wr edges. `G1c-realtime`: over wr edges and the order of time, where no wr edges
@@ -378,7 +378,7 @@ def _holds(component: set[int], inner: Iterable[set[int]]) -> bool:
     return any(one <= component for one in inner)
 
 
-def commit_regression(history: History) -> Iterator[Told]:
+def commit_regression(history: History) -> Iterator[Reported]:
     """The position of a group in a part is behind one that was acknowledged before it was invoked.
 
     Each ok commit, and each ok answer about one (none counts as -1), is compared with the highest
@@ -443,7 +443,7 @@ def _counts_from(row: Mapping[str, Any]) -> int:
     return int(row["invoked_ns" if row["f"] == "reset" else "completed_ns"])
 
 
-def holes(history: History) -> Iterator[Told]:
+def holes(history: History) -> Iterator[Reported]:
     """`replica-hole`: of replicas that call themselves level, one lacks what another holds.
 
     An offset that another replica holds and that is not below its own log start: the least one is
@@ -506,7 +506,7 @@ def _greatest_known(history: History, part: Part) -> int:
     return max(known, default=-1)
 
 
-def divergence(history: History) -> Iterator[Told]:
+def divergence(history: History) -> Iterator[Reported]:
     """One offset holds different records on two replicas, or one under two leader epochs.
 
     `replica-divergence`: they call themselves level, or it is below the high watermark of all

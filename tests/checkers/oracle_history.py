@@ -12,7 +12,7 @@ Words that all rules use:
   consumer what is not in the log. `least` and `greatest` are the ends of the offsets of one value.
 - A *final* read is one of phase "final" by an ok operation. A part is *complete* where final reads
   are said to have reached its end, and there are some, or the log is empty or its end was never
-  told (a history of Jepsen's, of which all polls are final: what they do not hold is gone).
+  said (a history of Jepsen's, of which all polls are final: what they do not hold is gone).
 - Before: an operation is before another when it is ok and its completion comes before the other's
   invocation; where both have the same time, the one with the lower number is the earlier.
 

@@ -12,7 +12,7 @@ import pytest
 
 from neaptide.results.run import Converged, FinalRead
 from tests.checkers.conftest import Judge
-from tests.checkers.histories import Op, Story, final, held, poll, reached, seek, send, told
+from tests.checkers.histories import Op, Story, answered, final, held, poll, reached, seek, send
 from tests.checkers.reading import Judged
 
 pytestmark = pytest.mark.spark
@@ -337,7 +337,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     "one-leader-takes-its-high-watermark-back": (
         story(
             send("a", 0), final((0, "a")),
-            rounds=[told(2, at=10), told(1, at=20, round=2)],
+            rounds=[answered(2, at=10), answered(1, at=20, round=2)],
         ),
         "unknown",
         {("high-watermark-regression", 1, None)},
@@ -345,7 +345,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     "responses-to-two-followers-overtake-each-other": (
         story(
             send("a", 0), final((0, "a")),
-            rounds=[told(2, at=10, follower=1), told(1, at=20, follower=2)],
+            rounds=[answered(2, at=10, follower=1), answered(1, at=20, follower=2)],
         ),
         "held",
         SILENT,
@@ -353,7 +353,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     "a-new-leader-begins-behind": (
         story(
             send("a", 0), final((0, "a")),
-            rounds=[told(2, at=10), told(1, at=20, leader=1, follower=0, epoch=1)],
+            rounds=[answered(2, at=10), answered(1, at=20, leader=1, follower=0, epoch=1)],
         ),
         "held",
         {("high-watermark-regression-at-election", 1, None)},
@@ -361,16 +361,16 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     "nobody-knows-the-epoch": (
         story(
             send("a", 0), final((0, "a")),
-            rounds=[told(2, at=10, epoch=None), told(1, at=20, epoch=None)],
+            rounds=[answered(2, at=10, epoch=None), answered(1, at=20, epoch=None)],
         ),
         "held",
         SILENT,
     ),
-    "an-error-tells-no-high-watermark": (
+    "an-error-carries-no-high-watermark": (
         story(
             send("a", 0), final((0, "a")),
-            rounds=[told(2, at=10), told(-1, at=15, error=6), told(0, at=16, error=6),
-                    told(2, at=20)],
+            rounds=[answered(2, at=10), answered(-1, at=15, error=6), answered(0, at=16, error=6),
+                    answered(2, at=20)],
         ),
         "held",
         SILENT,

@@ -47,8 +47,8 @@ def runs(tmp_path: Path) -> tuple[str, str]:
     return str(write_losing_run(tmp_path / "losing")), str(HELD.write(tmp_path / "held"))
 
 
-def assert_judged(status: int, told: Any) -> None:
-    losing, held = told["runs"]
+def assert_judged(status: int, reported: Any) -> None:
+    losing, held = reported["runs"]
     assert status == Exit.ANOMALY
     assert (losing["verdict"], losing["outcome"]) == ("anomalous", "lost")
     assert losing["anomalies"]["lost-write"] == losing["anomalies"]["committed-then-lost"] == 1
@@ -58,16 +58,16 @@ def assert_judged(status: int, told: Any) -> None:
 def test_a_standalone_cluster_judges(
     cluster: Cluster, runs: tuple[str, str], tmp_path: Path
 ) -> None:
-    done, told = neaptide(tmp_path, "check", *runs, "--master", cluster.url, "--json")
-    assert_judged(done.returncode, told)
+    done, reported = neaptide(tmp_path, "check", *runs, "--master", cluster.url, "--json")
+    assert_judged(done.returncode, reported)
     assert cluster.worker.said(r"(Asked to launch executor)")
     cluster.wait_for_executors(some=False)
 
 
 def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Path) -> None:
     options = ("--plots", "--thorough", "--json")
-    done, told = neaptide(tmp_path, "check", *runs, "--remote", connect, *options)
-    assert_judged(done.returncode, told)
+    done, reported = neaptide(tmp_path, "check", *runs, "--remote", connect, *options)
+    assert_judged(done.returncode, reported)
 
 
 @pytest.mark.timeout(900)  # four sessions of Spark
@@ -105,13 +105,13 @@ import sys
 import pyarrow as pa
 from neaptide.checkers.pipeline.cluster_session import connect_session, master_session
 
-def told(rows):
+def where(rows):
     from neaptide import checkers
     for _ in rows:
         yield pa.RecordBatch.from_pydict({"file": [checkers.__path__[0]]})
 
 spark = (connect_session if sys.argv[1].startswith("sc:") else master_session)(sys.argv[1])
-print(spark.range(1, numPartitions=1).mapInArrow(told, "file STRING").first()[0])
+print(spark.range(1, numPartitions=1).mapInArrow(where, "file STRING").first()[0])
 spark.stop()
 """
 
@@ -153,17 +153,19 @@ def closed() -> str:
 
 def test_who_does_not_answer_is_told_in_one_sentence(runs: tuple[str, str], tmp_path: Path) -> None:
     address = f"sc://{closed()}"
-    done, told = neaptide(tmp_path, "check", *runs, "--remote", address)
-    assert (done.returncode, told) == (Exit.MISSING, None)
+    done, reported = neaptide(tmp_path, "check", *runs, "--remote", address)
+    assert (done.returncode, reported) == (Exit.MISSING, None)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"neaptide: No Spark Connect server answers at {address} (")
     assert last.endswith("): start it, or name another.")
 
 
 def test_one_master_of_several_is_enough_and_none_is_not(tmp_path: Path) -> None:
-    with pytest.raises(SparkUnreachableError, match="No Spark master answers at spark://") as told:
+    with pytest.raises(
+        SparkUnreachableError, match="No Spark master answers at spark://"
+    ) as reported:
         master_session(f"spark://{closed()},{closed()}")
-    assert status_of(told.value) == Exit.MISSING
+    assert status_of(reported.value) == Exit.MISSING
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = ("127.0.0.1", listening.getsockname()[1])
         assert first_that_listens("Spark master", "both", [("127.0.0.1", 1), address]) == address

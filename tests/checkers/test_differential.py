@@ -43,7 +43,7 @@ def test_every_mutation_changes_some_histories(name: str) -> None:
         if broken and broken != made:
             changed += 1
             assert history.parse(history.text(broken)) == broken
-            compare.told(broken)
+            compare.reported(broken)
     assert changed > 3
 
 
@@ -51,7 +51,7 @@ def test_mutations_make_every_anomaly_that_jepsen_has() -> None:
     found = {
         name
         for n in range(600)
-        for name, *_ in compare.told(mutate.mutated(n, generate.history(n))[0])
+        for name, *_ in compare.reported(mutate.mutated(n, generate.history(n))[0])
     }
     wanted = """
         lost-write unseen duplicate moved inconsistent-offsets G1a phantom precommitted-read

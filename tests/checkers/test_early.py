@@ -15,6 +15,7 @@ from neaptide.checkers.pipeline.early import by_epoch, by_partition, by_writer
 from neaptide.results.schema import FETCH_ROUNDS, OPERATIONS_READ
 from tests.checkers.histories import (
     Op,
+    answered,
     commit,
     committed,
     final,
@@ -23,7 +24,6 @@ from tests.checkers.histories import (
     reset,
     seek,
     send,
-    told,
     txn,
 )
 
@@ -266,13 +266,13 @@ def test_what_was_acknowledged_before_is_named() -> None:
 @pytest.mark.parametrize(
     ("looks", "found"),
     [
-        ([[told(5, at=10)], [told(4, at=20, round=2)]], ["high-watermark-regression"]),
-        ([[told(5, at=10), told(5, at=20, round=2)]], []),
-        ([[told(5, at=20, round=2)], [told(4, at=10)]], []),  # it came late
-        ([[told(5, at=10), told(4, at=10, round=2)]], []),  # at one moment
-        ([[told(5, at=10), told(4, at=20, round=2, error=6)]], []),
-        ([[told(5, at=10), told(-1, at=20, round=2)]], []),
-        ([[told(5, at=10, epoch=None), told(4, at=20, epoch=None, round=2)]], []),
+        ([[answered(5, at=10)], [answered(4, at=20, round=2)]], ["high-watermark-regression"]),
+        ([[answered(5, at=10), answered(5, at=20, round=2)]], []),
+        ([[answered(5, at=20, round=2)], [answered(4, at=10)]], []),  # it came late
+        ([[answered(5, at=10), answered(4, at=10, round=2)]], []),  # at one moment
+        ([[answered(5, at=10), answered(4, at=20, round=2, error=6)]], []),
+        ([[answered(5, at=10), answered(-1, at=20, round=2)]], []),
+        ([[answered(5, at=10, epoch=None), answered(4, at=20, epoch=None, round=2)]], []),
     ],
 )
 def test_high_watermarks_of_an_epoch(looks: list[Rows], found: list[str]) -> None:

@@ -155,7 +155,7 @@ def exported(spark: SparkSession, tmp_path: Path, *ops: Op) -> list[str]:
 def test_a_transaction_is_one_operation_however_it_ended(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Offsets 2 and 4 are of markers; what an aborted send was told of its place is kept."""
+    """Offsets 2 and 4 are of markers; what an aborted send was answered about its place is kept."""
     assert exported(
         spark,
         tmp_path,

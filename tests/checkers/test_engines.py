@@ -30,13 +30,13 @@ ENGINES: tuple[EngineName, ...] = ("duckdb", "spark")
 
 def stories() -> dict[str, Any]:
     tiny: dict[str, Story] = {
-        f"{kind}-{name}": told[0]
+        f"{kind}-{name}": reported[0]
         for kind, stories in (
             ("anomalies", test_anomalies.STORIES),
             ("transactions", test_transactions.STORIES),
             ("workloads", test_workload_anomalies.STORIES),
         )
-        for name, told in stories.items()
+        for name, reported in stories.items()
     }
     generated = {f"generated-{n}": runs.generated(n) for n in range(GENERATED)}
     return {**tiny, **generated}

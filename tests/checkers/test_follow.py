@@ -23,6 +23,7 @@ from neaptide.results.store import write_run
 from neaptide.results.tables import TableWriter
 from tests.checkers.histories import (
     Op,
+    answered,
     commit,
     final,
     operation_rows,
@@ -30,7 +31,6 @@ from tests.checkers.histories import (
     reached,
     run_of,
     send,
-    told,
 )
 
 pytestmark = pytest.mark.spark
@@ -186,8 +186,8 @@ def test_each_anomaly_is_reported_while_the_run_is_going_also_of_tables_that_com
     following.await_said("duplicate: 'b'", "nonmonotonic-poll: 'a'", "commit-regression")
     run.write([poll((1, "x"), process=4)], writer="c2")
     following.await_said("inconsistent-offsets: in t-0 at offset 1")
-    run.write_rounds(told(5, at=10))
-    run.write_rounds(told(4, at=20, round=2))
+    run.write_rounds(answered(5, at=10))
+    run.write_rounds(answered(4, at=20, round=2))
     following.await_said("high-watermark-regression: in t-0")
     run.finish()
     names = [
@@ -207,7 +207,7 @@ def test_the_twin_of_each_is_silent(
     run.write([poll((0, "a"), process=3), commit(8)])
     run.write([poll((1, "b"), process=3), commit(10), poll((1, "b"), (2, "c"), process=2)])
     run.write([poll((1, "b"), process=4), send("f", 0, partition=1)], writer="c2")
-    run.write_rounds(told(4, at=10), told(5, at=20, round=2))
+    run.write_rounds(answered(4, at=10), answered(5, at=20, round=2))
     assert followed(run.directory) == []
 
 

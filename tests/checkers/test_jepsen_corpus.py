@@ -37,7 +37,7 @@ def test_what_differs_from_jepsen_has_a_name(one: Kept) -> None:
 
 
 def test_the_oracle_finds_what_is_on_record(one: Kept) -> None:
-    assert {name for name, *_ in compare.told(one.entries)} == one.ours
+    assert {name for name, *_ in compare.reported(one.entries)} == one.ours
     assert compare.invalid(one.entries) != one.valid
 
 

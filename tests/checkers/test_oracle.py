@@ -207,8 +207,8 @@ STORIES: dict[str, tuple[Story, Found]] = {
 
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story(name: str) -> None:
-    told, expected = STORIES[name]
-    assert set(oracle.judge(told)) == expected
+    reported, expected = STORIES[name]
+    assert set(oracle.judge(reported)) == expected
 
 
 def test_commits_that_overlap_are_compared_with_the_highest_before() -> None:
@@ -222,7 +222,7 @@ def test_commits_that_overlap_are_compared_with_the_highest_before() -> None:
         }
         for n, (offset, invoked, completed) in enumerate(spans)
     ]  # fmt: skip
-    found = oracle.told(of_rows(rows, run_of()))
+    found = oracle.reported(of_rows(rows, run_of()))
     assert found == [("commit-regression", ("t", 0), 8, None)]
     overlapping = [row | {"invoked_ns": 9} for row in rows]
-    assert oracle.told(of_rows(overlapping, run_of())) == []
+    assert oracle.reported(of_rows(overlapping, run_of())) == []

@@ -28,7 +28,7 @@ def series_of(run: Path) -> Series:
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     directory = tmp_path_factory.mktemp("series")
     story = Story(
         [
@@ -50,9 +50,9 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return runs
 
 
-def test_each_series_says_what_happened_when(told: dict[str, Path]) -> None:
+def test_each_series_says_what_happened_when(reported: dict[str, Path]) -> None:
     """Operation n begins at 10 n, ends at 10 n + 5; a stretch is one nanosecond wide."""
-    found = series_of(told["tiny"])
+    found = series_of(reported["tiny"])
     sends = {5: (1.0, 0.0, 0.0), 15: (1.0, 0.0, 0.0), 25: (0.0, 0.0, 1.0), 45: (0.0, 1.0, 0.0)}
     kinds = ("ok", "fail", "info")
     assert {at: tuple(found[kind][at] for kind in kinds) for at in sends} == sends
@@ -65,20 +65,20 @@ def test_each_series_says_what_happened_when(told: dict[str, Path]) -> None:
     }  # fmt: skip
 
 
-def test_a_long_run_has_as_few_points_and_counts_everything(told: dict[str, Path]) -> None:
-    found = series_of(told["long"])
+def test_a_long_run_has_as_few_points_and_counts_everything(reported: dict[str, Path]) -> None:
+    found = series_of(reported["long"])
     assert all(len(points) <= STRETCHES + 1 for points in found.values())
-    operations = pq.read_table(told["long"] / "operations", columns=["f"])["f"].to_pylist()
+    operations = pq.read_table(reported["long"] / "operations", columns=["f"])["f"].to_pylist()
     assert sum(found["ok"].values()) == operations.count("send")
     last = max(found["unseen"])
     assert found["unseen"][last] == found["lag"][max(found["lag"])] == 0.0
 
 
-def test_the_report_draws_them(told: dict[str, Path]) -> None:
-    page = write_report(told["losing"]).read_text(encoding="utf-8")
+def test_the_report_draws_them(reported: dict[str, Path]) -> None:
+    page = write_report(reported["losing"]).read_text(encoding="utf-8")
     for title in ("sends completed, by outcome", "latency of", "unseen records", "availability"):
         assert title in page
-    long = write_report(told["long"])
+    long = write_report(reported["long"])
     assert long.stat().st_size < 400_000
 
 

@@ -200,7 +200,7 @@ STORIES: dict[str, tuple[Story, set[str], str]] = {
 
 @pytest.fixture(scope="module")
 def verdicts(judge: Judge) -> dict[str, Judged]:
-    return judge({name: told for name, (told, _, _) in STORIES.items()})
+    return judge({name: reported for name, (reported, _, _) in STORIES.items()})
 
 
 @pytest.mark.parametrize("name", STORIES)

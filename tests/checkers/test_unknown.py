@@ -17,14 +17,14 @@ from neaptide.checkers.rules import conditions
 from neaptide.checkers.verdict import RunVerdict
 from neaptide.results.run import Converged
 from neaptide.results.schema import ANOMALIES
-from tests.checkers.histories import MISSED, Story, final, held, poll, reached, send, told
+from tests.checkers.histories import MISSED, Story, answered, final, held, poll, reached, send
 
 pytestmark = pytest.mark.spark
 
 GOOD = Story(
     [send("a", 0), send("b", 1), poll((0, "a")), final((0, "a"), (1, "b"))],
     replicas=[held(0, (0, "a"), (1, "b")), held(1, (0, "a"), (1, "b"))],
-    rounds=[told(1, at=3)],
+    rounds=[answered(1, at=3)],
 )
 LOSS = Story([send("a", 0), send("b", 1), poll((0, "a"), (1, "b")), final((0, "a"))])
 
@@ -274,14 +274,14 @@ def test_half_a_history_proves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "reported"),
     [
         ("SELECT * FROM nowhere", "CatalogException: Catalog Error: Table with name nowhere"),
         (LARGER_THAN_MEMORY, "OutOfMemoryException: Out of Memory Error"),
     ],
 )
 def test_what_earlier_checks_found_stays_when_a_later_one_fails(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, told: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, reported: str
 ) -> None:
     put_in_place_of_positions(monkeypatch, query)
     monkeypatch.setattr("neaptide.checkers.pipeline.limits.TASK_MEMORY_DEFAULT", "100MB")
@@ -291,7 +291,7 @@ def test_what_earlier_checks_found_stays_when_a_later_one_fails(
     run = Story(LOSS.ops, replicas=[held(0, (0, "a"))]).write(tmp_path / "large")
     (verdict,) = check_runs(spark, [run])
     [reason] = verdict.reasons
-    assert reason.startswith(f"The check failed: {told}")
+    assert reason.startswith(f"The check failed: {reported}")
     assert dict(verdict.anomalies) == {"committed-then-lost": 1, "lost-write": 1}
     assert pq.read_table(run / "anomalies").num_rows == 2
 
@@ -318,7 +318,7 @@ OF_JAVA = """An error occurred while calling o283.collectToPython.
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (MemoryError("Java heap space"), "MemoryError: Java heap space"),
         (RuntimeError(OF_JAVA), "RuntimeError: org.apache.spark.SparkException: Job aborted"),
@@ -330,14 +330,14 @@ def test_what_spark_fails_with_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
-    told: str,
+    reported: str,
 ) -> None:
     def fails(*_: object, **__: object) -> DataFrame:
         raise error
 
     monkeypatch.setattr("neaptide.checkers.count.exchanged", fails)
     (verdict,) = check_runs(spark, [LOSS.write(tmp_path / "large")])
-    assert verdict.reasons == (f"The check failed: {told}.",)
+    assert verdict.reasons == (f"The check failed: {reported}.",)
 
 
 def test_a_second_check_replaces_the_first(spark: SparkSession, tmp_path: Path) -> None:

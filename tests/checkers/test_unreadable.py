@@ -99,13 +99,13 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Checked:
     names = named(directory, {name: content for name, (content, _) in JUDGED.items()})
     names += named(directory, NO_PROOF)
     names += named(directory, {name: content for name, (content, _, _) in REFUSED.items()})
-    done, told = neaptide(
+    done, reported = neaptide(
         directory, "check", *names, "--json", "--junit", "junit.xml", "--html", "runs.html"
     )
-    assert told is not None, done.stderr
+    assert reported is not None, done.stderr
     return Checked(
         done.returncode,
-        dict(zip(names, told["runs"], strict=True)),
+        dict(zip(names, reported["runs"], strict=True)),
         ET.parse(directory / "junit.xml").getroot(),
         (directory / "runs.html").read_text(),
     )
@@ -146,7 +146,7 @@ def test_one_that_cannot_be_read_beside_a_valid_one(tmp_path: Path) -> None:
     (tmp_path / "bad.edn").write_bytes(REFUSED["no-map.edn"][0])
     done, _ = neaptide(tmp_path, "check", "bad.edn", "good.edn", "--to-edn", "again.edn")
     assert done.returncode == 64  # --to-edn writes one
-    done, told = neaptide(tmp_path, "check", "bad.edn", "good.edn", "--json")
+    done, reported = neaptide(tmp_path, "check", "bad.edn", "good.edn", "--json")
     assert done.returncode == 2
-    assert [run["verdict"] for run in told["runs"]] == ["unknown", "valid"]
+    assert [run["verdict"] for run in reported["runs"]] == ["unknown", "valid"]
     assert {path.name for path in tmp_path.glob("*.edn")} == {"good.edn", "bad.edn"}

@@ -32,7 +32,7 @@ def test_a_lost_record_is_followed_through_replicas_and_rounds(
     evidence = losing.evidence("lost-write")
     assert evidence["acks"] == "all"  # what it had before is kept
     assert evidence["replicas"] == []  # no log has the offset
-    # Both had it; only B was told, since the response to A was never delivered.
+    # Both had it; only B was answered, since the response to A was never delivered.
     assert evidence["rounds"] == [
         {"leader_epoch": 0, "leader": C, "follower": A, "had_in_round": 10},
         {

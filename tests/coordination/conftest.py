@@ -63,7 +63,7 @@ def connect(zookeeper: KazooClient, zookeeper_port: int) -> str:
 
 
 class Participant:
-    """A broker's side of the coordination: what it asks, and what it has heard and not yet read."""
+    """A broker's side of the coordination: what it asks, and what it received and has not read."""
 
     def __init__(
         self, connect: str, broker_id: int, timeout_ms: int, unclean: bool = False
@@ -92,7 +92,7 @@ class Participant:
         for request in requests:
             self.coordination.execute(request)
 
-    async def hears(
+    async def receives(
         self, kind: type[E] | UnionType, that: Callable[[E], bool] = lambda _: True
     ) -> E:
         """The next event of a kind, of those that fit; what came before it counts as read."""
@@ -107,9 +107,9 @@ class Participant:
 
     async def becomes_controller(self) -> ClusterLoaded:
         self.ask(TryBecomeController())
-        elected = await self.hears(ControllerElected)
+        elected = await self.receives(ControllerElected)
         self.ask(LoadCluster(elected.controller_epoch))
-        return await self.hears(ClusterLoaded)
+        return await self.receives(ClusterLoaded)
 
     def session(self) -> tuple[int, bytes]:
         identity = self.coordination._client.kazoo.client_id
@@ -129,7 +129,7 @@ async def participant(
     broker = Participant(connect, broker_id, timeout_ms, unclean)
     broker.coordination.start()
     try:
-        await broker.hears(SessionStarted)
+        await broker.receives(SessionStarted)
         yield broker
     finally:
         broker.coordination.close()

@@ -25,9 +25,9 @@ def state(leader: int, controller_epoch: int, version: int = -1, epoch: int = 0)
 
 async def created_topic(broker: Participant, topic: str = "t") -> None:
     broker.ask(CreateTopic(1, topic, TOPIC))
-    assert (await broker.hears(TopicCreated)).error is None
+    assert (await broker.receives(TopicCreated)).error is None
 
 
 async def written(broker: Participant, request: WriteLeaderAndIsr) -> LeaderAndIsr:
     broker.ask(request)
-    return (await broker.hears(LeaderAndIsrWritten)).state
+    return (await broker.receives(LeaderAndIsrWritten)).state

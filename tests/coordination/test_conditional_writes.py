@@ -42,12 +42,12 @@ def test_i6_a_write_with_a_stale_version_conflicts_and_changes_nothing(connect: 
             again = await written(one, WriteLeaderAndIsr(T0, state(2, 1, 0, 1), False))
             assert (again.leader, again.version) == (2, 1)
             one.ask(WriteLeaderAndIsr(T0, state(1, 1, 0, 9), False))
-            conflict = await one.hears(LeaderAndIsrConflict)
+            conflict = await one.receives(LeaderAndIsrConflict)
             assert conflict == LeaderAndIsrConflict(T0, state(1, 1, 0, 9), False)
             one.ask(WriteLeaderAndIsr(T0, state(1, 1), True))  # to be created, and is there
-            await one.hears(LeaderAndIsrConflict)
+            await one.receives(LeaderAndIsrConflict)
             one.ask(ReadLeaderAndIsr((T0, T1)))
-            read = await one.hears(LeaderAndIsrRead)
+            read = await one.receives(LeaderAndIsrRead)
             assert read.states == {T0: again}
 
     asyncio.run(play())
@@ -62,9 +62,9 @@ def test_many_writes_are_answered_each_in_their_order(connect: str) -> None:
             partitions = [TopicPartition("many", number) for number in many]
             one.ask(*(WriteLeaderAndIsr(p, state(1, 1), True) for p in partitions))
             for partition in partitions:
-                assert (await one.hears(LeaderAndIsrWritten)).partition == partition
+                assert (await one.receives(LeaderAndIsrWritten)).partition == partition
             one.ask(ReadLeaderAndIsr(tuple(partitions)))
-            assert len((await one.hears(LeaderAndIsrRead)).states) == 40
+            assert len((await one.receives(LeaderAndIsrRead)).states) == 40
 
     asyncio.run(play())
 
@@ -81,11 +81,11 @@ def test_c1_zookeeper_refuses_a_zombie_controllers_write_where_it_is_fenced(
                 known = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
                 term = one.coordination._term
                 assert term is not None
-            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             await two.becomes_controller()
         client = Client(connect, 10_000)
         client.kazoo.start()
-        try:  # the zombie has not heard of its successor
+        try:  # the zombie does not know of its successor
             late = WriteLeaderAndIsr(T0, state(2, 1, known.version, 1), True, fence)
             answer = StateWriter(client).begin(late, Term(1, term.version))()
         finally:
@@ -105,10 +105,10 @@ def test_c1_a_deposed_controllers_own_driver_refuses_its_writes(connect: str) ->
                 "/brokers/ids/1",
                 "/controller",
             )
-            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             await two.becomes_controller()
             one.ask(WriteLeaderAndIsr(T0, state(1, 1), True, True))
-            await one.hears(LeaderAndIsrConflict)
+            await one.receives(LeaderAndIsrConflict)
 
     asyncio.run(play())
 

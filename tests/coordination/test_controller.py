@@ -48,7 +48,7 @@ def test_c1_of_brokers_that_race_exactly_one_is_controller(
                 broker.ask(TryBecomeController())
             answers = []
             for broker in brokers:
-                answers.append(await broker.hears(ControllerElected | ControllerChanged))
+                answers.append(await broker.receives(ControllerElected | ControllerChanged))
             winners = [
                 broker.broker_id
                 for broker, answer in zip(brokers, answers, strict=True)
@@ -71,8 +71,8 @@ def test_c1_the_end_of_a_controllers_session_lets_another_win_with_a_higher_epoc
         async with participant(connect, 2) as two:
             async with participant(connect, 1) as one:
                 await one.becomes_controller()
-                await two.hears(ControllerChanged, lambda e: e.controller_id == 1)
-            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+                await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             assert (await two.becomes_controller()).controller_epoch == 2
 
     asyncio.run(play())
@@ -83,13 +83,13 @@ def test_c1_a_controller_that_resigns_is_followed_and_hears_of_nothing_more(conn
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
             one.ask(ResignController())
-            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             await two.becomes_controller()
-            await one.hears(ControllerChanged, lambda e: e.controller_id == 2)
+            await one.receives(ControllerChanged, lambda e: e.controller_id == 2)
             await created_topic(two)
-            await two.hears(TopicsChanged)
+            await two.receives(TopicsChanged)
             one.ask(ReadLeaderAndIsr((T0,)))
-            await one.hears(LeaderAndIsrRead)
+            await one.receives(LeaderAndIsrRead)
             assert not [e for e in one.unread if isinstance(e, TopicsChanged)]
 
     asyncio.run(play())
@@ -99,8 +99,8 @@ def test_a_broker_that_already_is_controller_is_told_so_again(connect: str) -> N
     async def play() -> None:
         async with participant(connect, 1) as one:
             one.ask(TryBecomeController(), TryBecomeController())
-            assert await one.hears(ControllerElected) == ControllerElected(1)
-            assert await one.hears(ControllerElected) == ControllerElected(1)
+            assert await one.receives(ControllerElected) == ControllerElected(1)
+            assert await one.receives(ControllerElected) == ControllerElected(1)
 
     asyncio.run(play())
 
@@ -113,10 +113,10 @@ def test_c2_the_controller_hears_of_brokers_that_come_and_go(connect: str) -> No
         async with participant(connect, 1) as one:
             assert set((await one.becomes_controller()).brokers) == {1}
             async with participant(connect, 2) as two:
-                event = await one.hears(BrokersChanged, lambda e: set(e.brokers) == {1, 2})
+                event = await one.receives(BrokersChanged, lambda e: set(e.brokers) == {1, 2})
                 assert event.brokers[2].endpoints == two.coordination._registration.endpoints
                 assert event.brokers[2].epoch > event.brokers[1].epoch
-            await one.hears(BrokersChanged, lambda e: set(e.brokers) == {1})
+            await one.receives(BrokersChanged, lambda e: set(e.brokers) == {1})
 
     asyncio.run(play())
 
@@ -126,10 +126,10 @@ def test_c5_a_new_topic_is_seen_by_the_controller_and_exists_only_once(connect: 
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
             await created_topic(two)
-            event = await one.hears(TopicsChanged)
+            event = await one.receives(TopicsChanged)
             assert event.topics == {"t": TOPIC}
             two.ask(CreateTopic(8, "t", TOPIC))
-            assert await two.hears(TopicCreated) == TopicCreated(8, "t", "TOPIC_ALREADY_EXISTS")
+            assert await two.receives(TopicCreated) == TopicCreated(8, "t", "TOPIC_ALREADY_EXISTS")
             assert await two.coordination.topic_settings("t") == TOPIC.settings
             assert await two.coordination.topic_settings("none") == {}
 
@@ -142,10 +142,10 @@ def test_c5_more_partitions_and_left_over_settings(connect: str, zookeeper: Kazo
             zookeeper.create("/config/topics/t", b'{"version":1,"config":{"left":"over"}}')
             await one.becomes_controller()
             await created_topic(one)
-            assert (await one.hears(TopicsChanged)).topics["t"] == TOPIC
+            assert (await one.receives(TopicsChanged)).topics["t"] == TOPIC
             more = {0: (1, 2), 1: (2, 1), 2: (1,)}
             zookeeper.set("/brokers/topics/t", znodes.encode_assignment(more))
-            event = await one.hears(TopicsChanged)
+            event = await one.receives(TopicsChanged)
             assert event.topics["t"].assignment == more
 
     asyncio.run(play())
@@ -157,7 +157,7 @@ def test_no_topic_is_missed_however_fast_they_come(connect: str) -> None:
             await one.becomes_controller()
             names = {f"t{number}" for number in range(50)}
             two.ask(*(CreateTopic(n, name, TOPIC) for n, name in enumerate(sorted(names))))
-            event = await one.hears(TopicsChanged, lambda e: len(e.topics) == 50)
+            event = await one.receives(TopicsChanged, lambda e: len(e.topics) == 50)
             assert set(event.topics) == names
 
     asyncio.run(play())
@@ -170,15 +170,15 @@ def test_i7_isr_change_notifications_are_told_once_and_deleted(
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             two.ask(NotifyIsrChange((T1,)))  # before anybody is controller
             await one.becomes_controller()
-            early = await one.hears(IsrChangeNotified)
+            early = await one.receives(IsrChangeNotified)
             assert early.partitions == (T1,)
             two.ask(NotifyIsrChange((T0, T1)))
-            late = await one.hears(IsrChangeNotified)
+            late = await one.receives(IsrChangeNotified)
             assert late.partitions == (T0, T1)
             assert all(name.startswith("isr_change_") for name in early.names + late.names)
             one.ask(DeleteIsrChangeNotifications(early.names + late.names))
             one.ask(ReadLeaderAndIsr((T0,)))
-            await one.hears(LeaderAndIsrRead)
+            await one.receives(LeaderAndIsrRead)
             assert zookeeper.get_children("/isr_change_notification") == []
             assert not [e for e in one.unread if isinstance(e, IsrChangeNotified)]
 
@@ -192,7 +192,7 @@ def test_a_new_controller_loads_what_is_there(connect: str) -> None:
                 await one.becomes_controller()
                 await created_topic(one)
                 first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
-            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             two.ask(LoadCluster(7))  # not its epoch: no answer
             loaded = await two.becomes_controller()
             assert loaded == ClusterLoaded(2, loaded.brokers, {"t": TOPIC}, {T0: first})

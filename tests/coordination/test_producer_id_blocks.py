@@ -26,7 +26,9 @@ def test_p4_no_two_brokers_get_the_same_producer_ids(zookeeper: KazooClient, con
             for broker in (one, two):
                 broker.ask(*[AllocateProducerIds()] * 5)
             return [
-                await broker.hears(ProducerIdsAllocated) for broker in (one, two) for _ in range(5)
+                await broker.receives(ProducerIdsAllocated)
+                for broker in (one, two)
+                for _ in range(5)
             ]
 
     blocks = asyncio.run(play())

@@ -48,8 +48,8 @@ def test_e7_only_the_first_session_of_a_process_owns_up_to_an_unclean_shutdown(
             loaded = await two.becomes_controller()
             assert loaded.brokers[1].unclean_shutdown
             await asyncio.to_thread(end_session, connect, one.session())
-            await one.hears(SessionStarted)
-            changed = await two.hears(
+            await one.receives(SessionStarted)
+            changed = await two.receives(
                 BrokersChanged,
                 lambda e: 1 in e.brokers and e.brokers[1] != loaded.brokers[1],
             )
@@ -67,9 +67,9 @@ def test_e7_a_state_that_was_read_says_whether_it_is_older_than_a_registration(
             loaded = await one.becomes_controller()
             await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
             one.ask(ReadLeaderAndIsr((T0,)))
-            read = (await one.hears(LeaderAndIsrRead)).states[T0]
+            read = (await one.receives(LeaderAndIsrRead)).states[T0]
             async with participant(connect, 2):
-                changed = await one.hears(BrokersChanged, lambda e: 2 in e.brokers)
+                changed = await one.receives(BrokersChanged, lambda e: 2 in e.brokers)
                 assert loaded.brokers[1].epoch < read.written_at < changed.brokers[2].epoch
 
     asyncio.run(play())
@@ -82,13 +82,13 @@ def test_c2_a_session_that_expires_is_followed_by_a_new_registration(
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             loaded = await one.becomes_controller()
             await asyncio.to_thread(end_session, connect, one.session())
-            await one.hears(SessionExpired)
-            started = await one.hears(SessionStarted)
+            await one.receives(SessionExpired)
+            started = await one.receives(SessionStarted)
             assert started.broker_epoch > loaded.brokers[1].epoch
-            await two.hears(ControllerChanged, lambda e: e.controller_id is None)
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             assert (await two.becomes_controller()).brokers[1].epoch == started.broker_epoch
             one.ask(TryBecomeController())
-            await one.hears(ControllerChanged, lambda e: e.controller_id == 2)
+            await one.receives(ControllerChanged, lambda e: e.controller_id == 2)
 
     asyncio.run(play())
 
@@ -97,15 +97,15 @@ def test_nothing_that_was_asked_before_an_expiry_is_answered_after_it(connect: s
     async def play() -> None:
         async with participant(connect, 1) as one:
             await asyncio.to_thread(end_session, connect, one.session())
-            await one.hears(SessionExpired)
+            await one.receives(SessionExpired)
             # The twin of what follows: what is asked now is answered, registered or not.
             one.ask(ReadLeaderAndIsr((T0,)))
-            await one.hears(LeaderAndIsrRead)
-            one.coordination._expiries_told -= 1  # as if it had not heard of the expiry yet
+            await one.receives(LeaderAndIsrRead)
+            one.coordination._expiries_told -= 1  # as if it did not know of the expiry yet
             one.ask(ReadLeaderAndIsr((T0,)), WriteLeaderAndIsr(T0, state(1, 1), False))
             one.coordination._expiries_told += 1
             one.ask(ReadLeaderAndIsr((T1,)))
-            read = await one.hears(LeaderAndIsrRead)
+            read = await one.receives(LeaderAndIsrRead)
             assert read.partitions == (T1,)
             assert one.unread == []
 
@@ -127,7 +127,7 @@ def test_c2_a_broker_waits_for_the_end_of_its_own_former_session(
             assert broker.unread == []
             assert zookeeper.get("/brokers/ids/1")[0] == b"{}"
             await asyncio.to_thread(former.stop)
-            started = await broker.hears(SessionStarted)
+            started = await broker.receives(SessionStarted)
             data, stat = zookeeper.get("/brokers/ids/1")
             assert stat.czxid == started.broker_epoch
             assert znodes.decode_broker(1, data, 0).endpoints[0].port == 9001
@@ -145,7 +145,7 @@ def test_c2_a_dead_brokers_session_can_be_ended_at_once(
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await two.becomes_controller()
             assert await asyncio.to_thread(expire_broker, connect, 1) == ("/brokers/ids/1",)
-            await two.hears(BrokersChanged, lambda e: set(e.brokers) == {2})
+            await two.receives(BrokersChanged, lambda e: set(e.brokers) == {2})
             assert await asyncio.to_thread(expire_broker, connect, 1) == ()
             assert znodes.decode_controller(zookeeper.get("/controller")[0]) == 2
             assert one.unread == [ControllerChanged(2)]
@@ -164,10 +164,10 @@ def test_after_a_lost_connection_nothing_is_missed_and_all_is_answered(
             connection.shutdown(socket.SHUT_RDWR)
             one.ask(CreateTopic(1, "t", TOPIC), WriteLeaderAndIsr(T0, state(1, 1), True))
             zookeeper.create("/brokers/topics/u", znodes.encode_assignment({0: (1,)}))
-            await one.hears(TopicCreated)
-            assert (await one.hears(LeaderAndIsrWritten)).state.version == 0
+            await one.receives(TopicCreated)
+            assert (await one.receives(LeaderAndIsrWritten)).state.version == 0
             zookeeper.create("/brokers/topics/v", znodes.encode_assignment({0: (1,)}))
-            await one.hears(TopicsChanged, lambda e: set(e.topics) == {"t", "u", "v"})
+            await one.receives(TopicsChanged, lambda e: set(e.topics) == {"t", "u", "v"})
             assert one.session() == session
 
     asyncio.run(play())

@@ -1,4 +1,4 @@
-"""One broker and what it is told: the vocabulary of the tests that need no cluster."""
+"""One broker and what it is given: the vocabulary of the tests that need no cluster."""
 
 from __future__ import annotations
 

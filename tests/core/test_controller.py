@@ -155,7 +155,7 @@ def test_c2_a_broker_that_bounced_unseen_is_dead_once() -> None:
 
 
 def test_c2_a_broker_that_is_back_before_its_death_is_decided_is_dead_once() -> None:
-    """Told its old state it would lead on, without its tail, at a version that has passed."""
+    """With its old state it would lead on, without its tail, at a version that has passed."""
     one = _controller()
     step(one, BrokersChanged({A: ALL[A], C: ALL[C]}), NOW)
     done = step(one, BrokersChanged({**ALL, B: BrokerRegistration(B, (), epoch=99)}), NOW)

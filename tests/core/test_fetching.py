@@ -160,8 +160,8 @@ def test_f5_partitions_that_were_served_go_behind_the_others() -> None:
     follower = given.broker("0.10")
     for number in range(3):
         message = given.leader_and_isr(B, replicas=(A, B))
-        told_of = replace(message.partitions[0], partition=TopicPartition("t", number))
-        step(follower, replace(message, partitions=(told_of,)), NOW)
+        reported_of = replace(message.partitions[0], partition=TopicPartition("t", number))
+        step(follower, replace(message, partitions=(reported_of,)), NOW)
     order = []
     for served in (0, 1, 2, 1):
         partition = TopicPartition("t", served)

@@ -452,10 +452,10 @@ def _consumer_past_the_end(generation: str) -> tuple[World, Error, list[int]]:
         world.produce(name)
     world.run()
     asked = events.FetchedPartition(T, 3, 1_000, current_leader_epoch=1)
-    world.tell(B, events.FetchRequested(9_001, events.CONSUMER, 0, 1, (asked,)))
+    world.handle(B, events.FetchRequested(9_001, events.CONSUMER, 0, 1, (asked,)))
     epoch = world.service.states[T].leader_epoch
     ask = events.OffsetForLeaderEpochRequested(9_002, (events.EpochAsked(T, 1, epoch),))
-    world.tell(B, ask)
+    world.handle(B, ask)
     (fetched,), (ended,) = world.answers[9_001], world.answers[9_002]
     assert isinstance(fetched, effects.RespondFetch)
     assert isinstance(ended, effects.RespondOffsetForLeaderEpoch)

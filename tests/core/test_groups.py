@@ -38,7 +38,7 @@ def _state(leader: int, epoch: int, isr: tuple[int, ...]) -> events.PartitionSta
 def _lead(
     one: Broker, leader: int = A, epoch: int = 0, isr: tuple[int, ...] = (A, B, C)
 ) -> tuple[Effect, ...]:
-    """The controller names a leader of the groups' partition, and all brokers hear of it."""
+    """The controller names a leader of the groups' partition, and all brokers learn of it."""
     state = _state(leader, epoch, isr)
     step(one, events.UpdateMetadataRequested(1, C, 1, (state,), LIVE, 1), NOW)
     return step(one, events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
@@ -99,7 +99,7 @@ def test_g1_the_coordinator_leads_the_groups_partition() -> None:
 
 
 def _told_of(one: Broker, numbers: range, leader: int = A, offsets_partitions: int = 50) -> None:
-    """The controller has told of some partitions of the groups' topic."""
+    """The controller has reported some partitions of the groups' topic."""
     states = tuple(
         events.PartitionState(
             TopicPartition(OFFSETS_TOPIC, number), LeaderAndIsr(leader, 0, (A,), 1, 0), (A,), {}

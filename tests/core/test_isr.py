@@ -1,4 +1,4 @@
-"""I1-I9: who is in sync, who decides it, and who is told."""
+"""I1-I9: who is in sync, who decides it, and who is notified."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_i6_a_state_that_is_read_while_a_change_is_under_way_does_not_end_it() -
 
 
 def _told_at(leader: given.Broker, changed_ms: list[int], until_ms: int) -> list[int]:
-    """When the controller is told, if changes come at these times and the timer at its own."""
+    """When the controller is notified, if changes come at these times and the timer at its own."""
     shrunk = LeaderAndIsr(A, 0, (A,), 1, version=1)
     times = []
     for now_ms in range(NOW + 2_500, NOW + until_ms, 2_500):

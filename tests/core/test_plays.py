@@ -161,11 +161,11 @@ def test_e4_a_leader_that_is_gone_before_it_answers_causes_no_truncation() -> No
 def test_c1_a_controller_that_was_cut_off_is_refused_and_resigns() -> None:
     world = cluster("0.11", (B, C, A))
     world.holds.append(lambda m: m.source == SERVICE and m.target == A)
-    world.expire(A)  # A does not hear of it
+    world.expire(A)  # A does not learn of it
     world.run()
     assert world.service.controller != A
     assert isinstance(world.brokers[A].controller, Active)
-    world.tell(A, BrokersChanged({B: BrokerRegistration(B, ())}))  # what it saw last: C is gone
+    world.handle(A, BrokersChanged({B: BrokerRegistration(B, ())}))  # what it saw last: C is gone
     world.run()
     assert [(m.source, m.body.error) for m in world.refused] == [(B, Error.STALE_CONTROLLER_EPOCH)]
     assert isinstance(world.brokers[A].controller, Standby)
@@ -229,7 +229,7 @@ def test_p2_a_produce_that_no_follower_confirms_times_out_and_is_answered_once()
 
 
 def test_i6_an_isr_change_whose_answer_was_lost_with_the_session_still_holds_the_ack() -> None:
-    """B joins in the service, its leader never hears; alone it must not ack what B lacks."""
+    """B joins in the service, its leader never learns of it; alone it must not ack what B lacks."""
     world = cluster("0.11", (A, B), replica_lag_time_max_ms=3_000)
     world.kill(B)
     world.run()

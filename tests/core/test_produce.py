@@ -1,4 +1,4 @@
-"""P1-P3: what a producer is told, and when."""
+"""P1-P3: what a producer is answered, and when."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class World:
         leader = self.leader if to is None else to
         batches = (events.ProducedBatch(1, 100, identity),)
         request = self._number()
-        self.tell(leader, events.ProduceRequested(request, acks, timeout_ms, ((T, batches),)))
+        self.handle(leader, events.ProduceRequested(request, acks, timeout_ms, ((T, batches),)))
         return request
 
     def result(self, request: int) -> Error | None:
@@ -201,7 +201,7 @@ class World:
             if message.body == SessionExpired():
                 asked = (message.target, SERVICE)
                 self.in_flight = [m for m in self.in_flight if (m.source, m.target) != asked]
-            self.tell(message.target, message.body)
+            self.handle(message.target, message.body)
 
     def advance(self, duration_ms: int, *, deliver: bool = True) -> World:
         """Lets time pass: timers fire in order; after each, all messages are delivered."""
@@ -214,7 +214,7 @@ class World:
                 break
             self.now_ms = max(self.now_ms, due_ms)
             del self.timers[key]
-            self.tell(key[0], events.TimerFired(key[1]))
+            self.handle(key[0], events.TimerFired(key[1]))
             settle()
         self.now_ms = end_ms
         return self
@@ -238,7 +238,7 @@ class World:
         if number in self._asked and self._asked[number].broker == message.source:
             self._fail(number)
 
-    def tell(self, broker_id: int, event: object) -> None:
+    def handle(self, broker_id: int, event: object) -> None:
         broker = self.brokers[broker_id]
         self._carry_out(broker_id, step(broker, event, self.now_ms))
         check(self, broker_id)
@@ -292,7 +292,7 @@ class World:
             case _:
                 end_offset = self.disks[broker_id].carry_out(effect)
                 if end_offset is not None and isinstance(effect, effects.TruncateLog):
-                    self.tell(broker_id, events.LogTruncated(effect.partition, end_offset))
+                    self.handle(broker_id, events.LogTruncated(effect.partition, end_offset))
 
     def _ask_controller(self, broker_id: int, effect: effects.SendAlterPartition) -> None:
         if effect.controller not in self.brokers:
@@ -413,7 +413,7 @@ class World:
         ]
 
     def _refuse(self, broker_id: int, error: Error) -> None:
-        """Tells every broker that believes to be a controller of an older epoch."""
+        """Notifies every broker that believes to be a controller of an older epoch."""
         for other_id, other in self.brokers.items():
             epoch = getattr(other.controller, "controller_epoch", None)
             if epoch is not None and epoch < self.brokers[broker_id].controller_epoch:

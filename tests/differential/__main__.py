@@ -81,7 +81,7 @@ def compared(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
         seeds = range(start, min(start + BATCH, first + options.histories))
         cases = [case(seed, directory) for seed in seeds]
         for one in cases:
-            types.update({name for name, *_ in compare.told(one.entries)})
+            types.update({name for name, *_ in compare.reported(one.entries)})
         for one, found, verdict in judged(options.judge, cases) if options.judge else ():
             reasons.update(found.reasons)
             verdicts[verdict] += 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.differential.compare import acknowledges, counting, told
+from tests.differential.compare import acknowledges, counting, reported
 from tests.differential.history import Entry, polled, sends
 
 # Looked for with `--thorough` only.
@@ -49,7 +49,7 @@ def check(paths: Sequence[Path], runs: Path) -> list[Checked]:
 
 def against_oracle(entries: Sequence[Entry], checked: Checked) -> tuple[str, ...]:
     """Where the command and the oracle do not say the same."""
-    found = told(entries)
+    found = reported(entries)
     subscribed = any(entry.f == "subscribe" for entry in entries)
     names = Counter(name for name, *_ in found)
     seen = Counter({n: c for n, c in checked.counts.items() if not n.startswith(_THOROUGH)})

@@ -17,7 +17,7 @@ from typing import Final
 
 from neaptide.checkers.anomalies import ANOMALIES
 from tests.checkers import oracle
-from tests.checkers.oracle import Told
+from tests.checkers.oracle import Reported
 from tests.checkers.oracle_history import JEPSENS, OURS, History, Reading, of_rows
 from tests.differential import rows
 from tests.differential.history import Entry, polled, sends
@@ -64,15 +64,15 @@ class Compared:
     unexplained: tuple[str, ...]
 
 
-def told(entries: Sequence[Entry], reading: Reading = OURS) -> list[Told]:
-    return oracle.told(_history(entries, reading))
+def reported(entries: Sequence[Entry], reading: Reading = OURS) -> list[Reported]:
+    return oracle.reported(_history(entries, reading))
 
 
 def _history(entries: Sequence[Entry], reading: Reading) -> History:
     return of_rows(rows.rows(entries), rows.run(entries), reading=reading)
 
 
-def counting(found: Iterable[Told], *, subscribed: bool) -> set[str]:
+def counting(found: Iterable[Reported], *, subscribed: bool) -> set[str]:
     """Those of the anomalies that make a history invalid."""
     new = {"moved": True, "replica-hole": True, "unproven-loss": False}
     names = {name for name, *_ in found}
@@ -86,7 +86,7 @@ def counting(found: Iterable[Told], *, subscribed: bool) -> set[str]:
 
 def invalid(entries: Sequence[Entry]) -> bool:
     """Whether the oracle finds anything that counts."""
-    return bool(counting(told(entries), subscribed=any(e.f == "subscribe" for e in entries)))
+    return bool(counting(reported(entries), subscribed=any(e.f == "subscribe" for e in entries)))
 
 
 def acknowledges(entries: Sequence[Entry]) -> bool:
@@ -133,7 +133,7 @@ def _sent(entries: Sequence[Entry]) -> tuple[set[tuple[int, int]], set[tuple[int
 def as_jepsen_names(entries: Sequence[Entry], reading: Reading = JEPSENS) -> Answer:
     """What the oracle finds, in Jepsen's words."""
     history = _history(entries, reading)
-    found = oracle.told(history)
+    found = oracle.reported(history)
     graph = oracle.graph(history)
     acknowledged = _completed(entries, "ok", sends)
     read = _completed(entries, "ok", polled)
@@ -163,7 +163,7 @@ def _part(key: tuple[int, int]) -> tuple[str, int]:
     return rows.TOPIC, key[0]
 
 
-def _named(found: Iterable[Told], name: str) -> frozenset[tuple[int, int]]:
+def _named(found: Iterable[Reported], name: str) -> frozenset[tuple[int, int]]:
     return frozenset(
         (part[1], int(value)) for n, part, _, value in found if n == name and part and value
     )
@@ -225,12 +225,14 @@ def against_jepsen(entries: Sequence[Entry], said: Said, of_twin: Said | None) -
     if said.throws:
         return Compared(frozenset(reasons), (*unexplained, f"throws: {said.throws}"))
     unexplained += differences(as_jepsen_names(spelt), as_said(said), "Jepsen")
-    if ("G0" in said.errors_ww) != ("G0" in {n for n, *_ in told(spelt, JEPSENS)}):
+    if ("G0" in said.errors_ww) != ("G0" in {n for n, *_ in reported(spelt, JEPSENS)}):
         unexplained.append("G0")
     if spelt is not entries:
         # Whoever sent the phantom stands in the order of writes, over which no cycle counts.
         normal = {"phantom", *(("G0", "G1c-ww") if "phantom" in reasons else ())}
-        ours, others = ({n for n in told(some) if n[0] not in normal} for some in (entries, spelt))
+        ours, others = (
+            {n for n in reported(some) if n[0] not in normal} for some in (entries, spelt)
+        )
         if ours ^ others:
             unexplained.append(f"the twin: {sorted(map(str, ours ^ others))}")
     reasons |= _points(spelt)
@@ -266,19 +268,19 @@ def _without_place(entries: Sequence[Entry]) -> set[int]:
 
 def _points(entries: Sequence[Entry]) -> set[str]:
     """The points of reading that make a difference here, each by itself."""
-    ours = set(told(entries))
+    ours = set(reported(entries))
     return {
         _POINTS[point.name]
         for point in fields(Reading)
-        if set(told(entries, replace(OURS, **{point.name: True}))) != ours
+        if set(reported(entries, replace(OURS, **{point.name: True}))) != ours
     }
 
 
 def _ours_against_model(entries: Sequence[Entry], said: Said) -> tuple[list[str], set[str]]:
     """The verdict, and each name that only one of the two has."""
     subscribed = any(e.f == "subscribe" for e in entries)
-    found = told(entries)
-    read_as_jepsen = told(entries, JEPSENS)
+    found = reported(entries)
+    read_as_jepsen = reported(entries, JEPSENS)
     history = _history(entries, OURS)
     names = {name for name, *_ in found}
     why = set()

@@ -72,7 +72,7 @@ def record(judge: Path, directory: Path) -> list[str]:
             "differs": sorted(compared.reasons),
             "neaptide": {
                 "valid": not compare.invalid(entries),
-                "anomalies": sorted({name for name, *_ in compare.told(entries)}),
+                "anomalies": sorted({name for name, *_ in compare.reported(entries)}),
             },
         }
     text = json.dumps(records, indent=1, sort_keys=True)

@@ -95,9 +95,9 @@ def main() -> None:
         spark.stop()
         answers = ask(options.judge, histories)
     for run, ours, answer in zip(runs, verdicts, answers, strict=True):
-        told = line(run.name, ours, said(answer))
-        agree = agree and told["agree"]
-        print(json.dumps(told))
+        reported = line(run.name, ours, said(answer))
+        agree = agree and reported["agree"]
+        print(json.dumps(reported))
     sys.exit(0 if agree else 1)
 
 

@@ -1,7 +1,7 @@
 """What a history says as rows of `results.schema.OPERATIONS_READ`, read in plain Python.
 
 The second importer beside the one that ships. Times become strictly increasing along the lines, for
-the lines are the order (two of one time are told apart, and a clock that went back is put right). A
+the lines are the order (two of one time keep their order, a clock that went back is put right). A
 completion without invocation was invoked before all else. A process that is assigned or subscribes
 loses its place in every other part that it ever touched: a seek.
 """

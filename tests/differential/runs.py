@@ -57,7 +57,7 @@ class Generated:
     def expected(self) -> Counter[oracle.Found]:
         """What the oracle finds."""
         history = oracle_history.of_rows(self.rows, self.run, self.replicas)
-        return Counter((name, offset, value) for name, _, offset, value in oracle.told(history))
+        return Counter((name, offset, value) for name, _, offset, value in oracle.reported(history))
 
 
 def _tuples(columns: pa.Schema, table: Sequence[Row]) -> list[tuple[Any, ...]]:
@@ -112,9 +112,9 @@ def _ends(made: Sequence[Row]) -> dict[int, int]:
 
 
 def _final_read(chance: Random, key: int, end: int) -> FinalRead:
-    told = chance.choice((None, end, end, max(0, end - 2)))
-    start = min(chance.choice((0, 0, 0, 0, 1, 2)), end if told is None else told)
-    return FinalRead(rows.TOPIC, key, told, chance.random() < 0.85, start)
+    reported = chance.choice((None, end, end, max(0, end - 2)))
+    start = min(chance.choice((0, 0, 0, 0, 1, 2)), end if reported is None else reported)
+    return FinalRead(rows.TOPIC, key, reported, chance.random() < 0.85, start)
 
 
 def _extra(number: int, process: int, f: str, invoked: int, completed: int, **more: Any) -> Row:

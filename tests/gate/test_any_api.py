@@ -110,8 +110,11 @@ def test_a_new_client_is_offered_an_old_protocol(tmp_path: Path) -> None:
             client_software_name="x", client_software_version="1"
         )
         writer.write(request("api_versions", 3, 1, ask))
-        told = decode.response_entity(await read_frame(reader), apis.API_VERSIONS, 3)
-        assert {int(row.api_key): int(row.max_version) for row in told.api_keys} == {0: 7, 1: 17}
+        reported = decode.response_entity(await read_frame(reader), apis.API_VERSIONS, 3)
+        assert {int(row.api_key): int(row.max_version) for row in reported.api_keys} == {
+            0: 7,
+            1: 17,
+        }
         event = await hit(gate, "capped", mark)
         assert (event["source"], event["destination"]) == (BROKER, "client")
         writer.close()

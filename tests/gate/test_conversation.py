@@ -183,8 +183,8 @@ def test_a_refused_produce_is_answered_behind_what_was_asked_before(version: int
     if version < 3:
         assert decode.old_produce_response(answer, version)["t", 0]["error"] == 19
     else:
-        told = decode.response_entity(answer, 0, version)
-        [topic] = told.responses
+        reported = decode.response_entity(answer, 0, version)
+        [topic] = reported.responses
         [partition] = topic.partition_responses
         assert (topic.name, partition.index, int(partition.error_code)) == ("t", 0, 19)
 
@@ -210,8 +210,8 @@ def test_an_error_takes_the_place_of_what_was_answered() -> None:
     changed = answers.with_error(passed, 0, 9, [("t", 0)], 7)
     assert changed is not None
     assert decode.correlation_id(changed) == 5
-    told = decode.response_entity(changed, 0, 9)
-    assert int(told.responses[0].partition_responses[0].error_code) == 7
+    reported = decode.response_entity(changed, 0, 9)
+    assert int(reported.responses[0].partition_responses[0].error_code) == 7
     old = answers.with_error(frame(struct.pack(">i", 5)), 0, 2, [("t", 0)], 7)
     assert old is not None
     assert decode.old_produce_response(old, 2) == {("t", 0): {"error": 7, "offset": -1}}
@@ -220,8 +220,8 @@ def test_an_error_takes_the_place_of_what_was_answered() -> None:
 def test_a_cap_leaves_a_new_client_an_old_version() -> None:
     changed = answers.capped(api_versions(1, 12), 3, 0, 7)
     assert changed is not None
-    told = decode.response_entity(changed, apis.API_VERSIONS, 3)
-    assert [(row.api_key, row.min_version, row.max_version) for row in told.api_keys] == [
+    reported = decode.response_entity(changed, apis.API_VERSIONS, 3)
+    assert [(row.api_key, row.min_version, row.max_version) for row in reported.api_keys] == [
         (0, 3, 7),
         (1, 4, 17),
     ]

@@ -78,7 +78,7 @@ def test_the_fetch_versions_that_kio_does_not_have(version: int) -> None:
     asked = struct.pack(">i", 1) + wire.text("t") + struct.pack(">iiqi", 1, 5, 77, 1024)
     raw = wire.request(1, version, sizes + asked, client_id="ReplicaFetcherThread-0-1")
     header = decode.request_header(raw)
-    assert decode.source_broker(header) is None  # this name tells the leader, not the follower
+    assert decode.source_broker(header) is None  # this name says the leader, not the follower
     request = decode.fetch_request(raw, header)
     assert request == m.FetchRequest(2, 0, -1, {("t", 5): m.FetchPartition(77)}, ())
     head = struct.pack(">i", 1) + (b"\0\0\0\0" if version >= 1 else b"")

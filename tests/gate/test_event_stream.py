@@ -1,4 +1,4 @@
-"""What the gate tells when nobody reads: rounds are left out, and that they were is said."""
+"""What the gate reports when nobody reads: rounds are left out, and that they were is said."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Pipe:
 
     def __init__(self) -> None:
         self.unread_bytes = 0
-        self.told: list[dict[str, object]] = []
+        self.reported: list[dict[str, object]] = []
 
     def is_closing(self) -> bool:
         return False
@@ -26,7 +26,7 @@ class _Pipe:
         return self.unread_bytes
 
     def write(self, line: bytes) -> None:
-        self.told.append(json.loads(line))
+        self.reported.append(json.loads(line))
 
 
 def _stream() -> tuple[EventStream, _Pipe]:
@@ -39,7 +39,7 @@ def test_all_is_told_while_it_is_read() -> None:
     pipe.unread_bytes = UNREPORTED_BYTES_MAX
     for event in (ROUND, HELD, ROUND):
         stream.emit(event)
-    assert pipe.told == [ROUND, HELD, ROUND]
+    assert pipe.reported == [ROUND, HELD, ROUND]
 
 
 def test_that_rounds_were_left_out_is_said_before_what_is_told_next() -> None:
@@ -47,7 +47,7 @@ def test_that_rounds_were_left_out_is_said_before_what_is_told_next() -> None:
     pipe.unread_bytes = UNREPORTED_BYTES_MAX + 1
     for event in (ROUND, ROUND, HELD, HELD):
         stream.emit(event)
-    assert pipe.told == [LEFT_OUT, HELD, HELD]
+    assert pipe.reported == [LEFT_OUT, HELD, HELD]
 
 
 def test_it_is_said_before_the_round_that_is_told_again() -> None:
@@ -57,4 +57,4 @@ def test_it_is_said_before_the_round_that_is_told_again() -> None:
         stream.emit(event)
     pipe.unread_bytes = 0
     stream.emit(ROUND)
-    assert pipe.told == [LEFT_OUT, ROUND]
+    assert pipe.reported == [LEFT_OUT, ROUND]

@@ -1,4 +1,4 @@
-"""What a follower was told last, on the wire: so `fenced` knows who is in another epoch."""
+"""What a follower was answered last, on the wire: so `fenced` knows who is in another epoch."""
 
 from __future__ import annotations
 

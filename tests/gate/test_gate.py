@@ -1,4 +1,4 @@
-"""What a real gate process records and tells of rounds between a tiny leader and tiny followers."""
+"""What a real gate process records and reports of rounds between a tiny leader and followers."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ ANSWER = wire.fetch_response(12, [Answer("t", 0, 7, LARGE)], correlation_id=1)
 def large(story: Callable[[World], object]) -> Callable[[World], object]:
     """A story with a leader whose every answer is large."""
 
-    def told(w: World) -> object:
+    def reported(w: World) -> object:
         w.leader.records = LARGE
         return story(w)
 
-    return told
+    return reported
 
 
 async def _whole_bytes(follower: FakeFollower) -> int:

@@ -72,7 +72,7 @@ def test_what_waits_for_a_slow_reader_comes_as_it_was_sent(play: Play) -> None:
 def test_a_link_refuses_until_its_target_listens_and_again_when_it_does_not(play: Play) -> None:
     async def story(w: World) -> None:
         link, unknown = f"replication-{LEADER}", f"replication-{FOLLOWER}"
-        port = w.gate.ports[unknown]  # its target was never told
+        port = w.gate.ports[unknown]  # its target was never given
         with pytest.raises(ConnectionRefusedError):
             await FakeFollower(port).connect()
         await w.gate.set_target(unknown, w.leader.port)
@@ -85,7 +85,7 @@ def test_a_link_refuses_until_its_target_listens_and_again_when_it_does_not(play
         with pytest.raises(ConnectionRefusedError):
             await w.follower()
         await w.leader.start(target)
-        follower = await retried(w.follower)  # nobody tells the gate that the leader is back
+        follower = await retried(w.follower)  # nobody reports to the gate that the leader is back
         await follower.rounds(1)
         with pytest.raises(UsageError, match="no link 'replication-9'"):
             await w.gate.set_target("replication-9", 1)

@@ -15,16 +15,16 @@ LITTLE: Final = 4 * RECEIVE_BYTES  # what the kernel gives for it, at either end
 
 
 class Waiting(asyncio.Protocol):
-    """Knows whether it has been told to wait."""
+    """Knows whether it has to wait."""
 
-    told = False
+    reported = False
 
     def pause_writing(self) -> None:
-        self.told = True
+        self.reported = True
 
 
 async def taken(*, pressed: bool) -> tuple[int, int]:
-    """Bytes that are written before it is told to wait, for a peer that reads none; and the size
+    """Bytes that are written before it has to wait, for a peer that reads none; and the size
     of its receive buffer."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
@@ -34,7 +34,7 @@ async def taken(*, pressed: bool) -> tuple[int, int]:
     if pressed:
         keep_pressure(transport)
     size = 0
-    while not waiting.told:
+    while not waiting.reported:
         transport.write(PIECE)
         size += len(PIECE)
     buffer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

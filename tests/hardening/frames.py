@@ -5,7 +5,7 @@
 Each generation has one broker process. Frames go to its client port and to its replication port,
 over many connections at once; beside them a neighbour with good manners produces and reads. No
 frame may end the broker, nor have it take memory without bound; the neighbour is always served; a
-restart, and one after a kill, find all that the neighbour was told to be written.
+restart, and one after a kill, find all that the neighbour was answered to be written.
 Exit status: 0 where that held, 1 where it did not.
 """
 

@@ -80,8 +80,8 @@ within = 60
 def played(directory: Path, text: str) -> list[Any]:
     """What the nemesis did; every step came to what it waited for, and nothing was lost."""
     (directory / "one.toml").write_text(text, encoding="utf-8")
-    done, told = neaptide(directory, "run", "one.toml", "--system", "neaptide:2.1", "--json")
-    assert told is not None, done.stderr
+    done, reported = neaptide(directory, "run", "one.toml", "--system", "neaptide:2.1", "--json")
+    assert reported is not None, done.stderr
     run = directory / "runs" / "latest"
     assert json.loads((run / "run.json").read_text())["aim"] == {"hit": True, "why": ""}
     assert json.loads((run / "verdict.json").read_text())["outcome"] == "held"

@@ -1,4 +1,4 @@
-"""When a hold that its receiver ended is a missed aim, by the events that the gate tells."""
+"""When a hold that its receiver ended is a missed aim, by the events that the gate reports."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def _round(phase: str, follower: int = A, leader: int = C) -> Event:
 def _missed(events: Iterable[Event], holds: Holds | None = None) -> list[str]:
     watched = holds or Holds()
     watched.see_rounds()
-    told = (watched.take(event, ()) for event in events)
-    return [missed for missed in told if missed is not None]
+    reported = (watched.take(event, ()) for event in events)
+    return [missed for missed in reported if missed is not None]
 
 
 HELD, CLOSED, HELD_REQUEST = _held(), _closed(), _held(message="request")
@@ -63,12 +63,12 @@ ASKED, ANSWERED, DELIVERED = _round("started"), _round("answered"), _round("deli
         "the next one passes",
         "the one after the next one passes",
         "others pass",
-        "no round would tell of a request before its answer",
+        "no round would show a request before its answer",
         "nobody knows what has passed",
         "it was held all the while",
         "released by a step",
         "discarded by a step",
-        "no round would tell of epochs",
+        "no round would show epochs",
     ],
 )
 def test_a_closed_connection_is_a_miss_when_such_a_message_passes(
@@ -121,7 +121,7 @@ def test_what_has_held_something_is_known() -> None:
 
 
 def test_a_client_that_was_not_killed_must_not_end_a_hold() -> None:
-    """Nobody tells of rounds there: the first end that no step has made is a missed aim."""
+    """Nobody reports rounds there: the first end that no step has made is a missed aim."""
     ends = {"source": A, "destination": "client"}
     held = [_held(**ends), _closed(**ends)]
     assert _missed(held) == [MISSED]

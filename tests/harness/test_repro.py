@@ -14,7 +14,7 @@ from neaptide.nemesis.scenario import expected_outcome
 from neaptide.nemesis.search.play import is_simulated
 from tests.harness.command import neaptide
 
-# What each generation is the telling one for. The whole matrix is played by `neaptide repro`.
+# What each generation is the one to show. The whole matrix is played by `neaptide repro`.
 _FIRST = (
     "acks-1-loss",
     "hw-truncation-loss",

@@ -65,13 +65,13 @@ def test_what_is_left_is_saved_and_can_be_played(
     monkeypatch.setattr(cli_shrink, "_play", play)
     result = CliRunner().invoke(app, ["shrink", str(lost), "--json", "--plays", "500"])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["faults"]["after"] == 1 < told["faults"]["before"]
-    assert told["confirmed"] == {"lost": 3, "of": 3}
-    assert told["complete"]
-    [phase] = load_schedule(Path(told["schedule"]), (0, 1, 2), 1)
+    reported = json.loads(result.stdout)
+    assert reported["faults"]["after"] == 1 < reported["faults"]["before"]
+    assert reported["confirmed"] == {"lost": 3, "of": 3}
+    assert reported["complete"]
+    [phase] = load_schedule(Path(reported["schedule"]), (0, 1, 2), 1)
     assert phase.faults[0].fault.kind == "kill"
-    assert f"--nemesis {told['schedule']}" in told["repeat"]
+    assert f"--nemesis {reported['schedule']}" in reported["repeat"]
 
 
 def test_where_another_play_loses_nothing_the_schedule_stays_and_the_status_says_so(

@@ -43,10 +43,10 @@ def test_what_explore_finds_replay_loses_again(tmp_path: Path) -> None:
     assert best["outcome"] == "lost"
     assert best["shrunk_steps"] <= best["steps"]
     replayed = ("replay", best["schedule"], "--system", "neaptide:2.1", "--twice", "--json")
-    done, told = neaptide(tmp_path, *replayed, *SIMULATED)
+    done, reported = neaptide(tmp_path, *replayed, *SIMULATED)
     assert done.returncode == AGREES, done.stderr
     assert "the same bytes" in done.stderr
-    assert [result["observed"] for result in told["results"]] == ["lost"]
+    assert [result["observed"] for result in reported["results"]] == ["lost"]
 
 
 def test_a_real_kafka_cannot_be_simulated(tmp_path: Path) -> None:

@@ -43,15 +43,15 @@ def test_an_archive_is_used_also_where_none_could_be_written(java: SparkJava) ->
 def test_a_first_check_writes_it_and_one_that_is_broken_changes_nothing(tmp_path: Path) -> None:
     plant(tmp_path / "run", 100, {"lost-write": 1}, partitions=1, seed=1)
     cache = tmp_path / "a cache"
-    first, told = neaptide(tmp_path, "check", "run", "--json", XDG_CACHE_HOME=str(cache))
+    first, reported = neaptide(tmp_path, "check", "run", "--json", XDG_CACHE_HOME=str(cache))
     assert "writing down what Java has loaded" in first.stderr
     [archive] = (cache / "neaptide" / "shared").iterdir()
     archive.chmod(0o600)
     archive.write_bytes(b"not one")
     second, again = neaptide(tmp_path, "check", "run", "--json", XDG_CACHE_HOME=str(cache))
     assert "writing down" not in second.stderr
-    assert told["runs"] == again["runs"]
-    assert told["runs"][0]["anomalies"]["lost-write"] == 1
+    assert reported["runs"] == again["runs"]
+    assert reported["runs"][0]["anomalies"]["lost-write"] == 1
 
 
 def carrying_a_token(directory: Path) -> list[tuple[psutil.Process, str]]:

@@ -1,4 +1,4 @@
-"""What KRaft nodes are told: their roles, the quorum through the links, no ZooKeeper."""
+"""What KRaft nodes are given: their roles, the quorum through the links, no ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers are told: Kafka's own names, the scenario's settings, the links instead of ports."""
+"""What brokers are given: Kafka's own names, a scenario's settings, links instead of ports."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OWN = (10_001, 10_002)
 THROUGH = Listeners(client_port=20_001, replication_port=20_002, coordination_port=20_003)
 
 
-def told(version: str, **scenario: str) -> dict[str, str]:
+def reported(version: str, **scenario: str) -> dict[str, str]:
     return properties(row_of(version), scenario, 7, OWN, THROUGH, Path("/data"))
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "3.9.1"])
 def test_a_broker_binds_its_own_ports_and_is_reached_through_the_links(version: str) -> None:
-    settings = told(version)
+    settings = reported(version)
     assert settings["listeners"] == "CLIENT://127.0.0.1:10001,REPLICATION://127.0.0.1:10002"
     assert settings["advertised.listeners"] == (
         "CLIENT://127.0.0.1:20001,REPLICATION://127.0.0.1:20002"
@@ -37,30 +37,30 @@ def test_a_broker_binds_its_own_ports_and_is_reached_through_the_links(version: 
 
 
 def test_with_one_listener_all_go_through_the_replication_link() -> None:
-    settings = told("0.9.0.1")
+    settings = reported("0.9.0.1")
     assert settings["listeners"] == "PLAINTEXT://127.0.0.1:10002"
     assert settings["advertised.listeners"] == "PLAINTEXT://127.000.000.001:20002"
     assert "inter.broker.listener.name" not in settings
 
 
 def test_0_8_knows_host_and_port_only() -> None:
-    settings = told("0.8.2.2")
+    settings = reported("0.8.2.2")
     assert (settings["host.name"], settings["port"]) == ("127.0.0.1", "10002")
     assert settings["advertised.port"] == "20002"
     assert "listeners" not in settings
 
 
 def test_a_scenario_sets_what_it_likes_but_not_who_the_broker_is() -> None:
-    settings = told("3.9.1", **{"unclean.leader.election.enable": "true", "broker.id": "9"})
+    settings = reported("3.9.1", **{"unclean.leader.election.enable": "true", "broker.id": "9"})
     assert settings["unclean.leader.election.enable"] == "true"
     assert settings["broker.id"] == "7"
 
 
 def test_the_checkpoint_is_put_off_before_0_11_unless_a_scenario_needs_it() -> None:
     name = "replica.high.watermark.checkpoint.interval.ms"
-    assert int(told("0.10.2.2")[name]) > 600_000
-    assert told("0.10.2.2", **{name: "200"})[name] == "200"
-    assert name not in told("0.11.0.3")
+    assert int(reported("0.10.2.2")[name]) > 600_000
+    assert reported("0.10.2.2", **{name: "200"})[name] == "200"
+    assert name not in reported("0.11.0.3")
 
 
 @pytest.mark.parametrize(

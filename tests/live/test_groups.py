@@ -44,7 +44,7 @@ def cluster(
 
 
 def _librdkafka(bootstrap: str, group: str, offset: int | None) -> int | None:
-    """Commits a position, where one is given; then says which one it is told."""
+    """Commits a position, where one is given; then says which one it is answered."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
     )

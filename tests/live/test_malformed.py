@@ -102,7 +102,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(cluster: Li
         correlation_id, answer = decode_response(frame, Api.API_VERSIONS, 0)
         assert correlation_id == 42
         assert answer.error_code.name == "unsupported_version"
-        assert {int(told.api_key) for told in answer.api_keys} == {
+        assert {int(reported.api_key) for reported in answer.api_keys} == {
             int(api) for api in client_apis("0.11")
         }
         connection.ask(ApiVersionsRequest())  # it goes on in a version that is known

@@ -23,7 +23,7 @@ LEADER = 0
 
 
 def end_offset(cluster: LiveCluster, topic: str) -> int:
-    """The high watermark that the leader tells."""
+    """The high watermark that the leader answers."""
     with RawConnection(cluster.client_port(LEADER)) as connection:
         return int(fetched(connection.ask(fetch_request(topic, 0))).high_watermark)
 

@@ -1,4 +1,4 @@
-"""Cuts as rules of packet filters: every direction of every link at the node that can tell it."""
+"""Cuts as rules of packet filters: every direction of every link at the node that can see it."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_a_secret_may_come_from_the_environment(
         (MANAGED, '["./start.sh", "{pid}"]', "[]", "controllers 1: kill must be a list of texts"),
         (MANAGED, '["./start.sh", "{pid}"]', '"kill it"', "controllers 1: kill must be a list"),
         (MANAGED, '"{here}/format.sh"', '"{pid}"', "prepare: there is no placeholder {pid}"),
-        (MANAGED, '"{here}/format.sh"', '"{hear}"', "prepare: there is no placeholder {hear}"),
+        (MANAGED, '"{here}/format.sh"', '"{heer}"', "prepare: there is no placeholder {heer}"),
         (MANAGED, '"data-{id}"', '"data"', "log_dir must have {id} in it"),
         (MANAGED, '"data-{id}"', '"data-{id}-{zookeeper}"', "there is no placeholder {zookeeper}"),
         (MANAGED, "id = 100", 'id = 100\npause = ["sh"]', "pause and resume go together"),

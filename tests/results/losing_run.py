@@ -1,7 +1,7 @@
 """A run written by hand: hw-truncation-loss on three brokers, as a gate and two clients record it.
 
 A=0, B=1, C=2; C leads first, then B, then A. m1 is everywhere; m2 is on all three and acknowledged,
-but the response that tells A the high watermark 2 is held. C dies, B leads, A truncates to its
+but the response that brings A the high watermark 2 is held. C dies, B leads, A truncates to its
 high watermark 1; A's next fetch is held; B dies, A leads, and m2 is gone. Between all this there
 are idle fetch rounds, as in life.
 """

@@ -1,4 +1,4 @@
-"""Long texts: told by their beginning, told apart by more."""
+"""Long texts: known by their beginning, distinguished by more."""
 
 from __future__ import annotations
 

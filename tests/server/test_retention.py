@@ -1,4 +1,4 @@
-"""R9: the broker's retention deletes old segments of what it replicates, and tells the core."""
+"""R9: the broker's retention deletes old segments of what it replicates, and notifies the core."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def opened(path: Path, records: int) -> LogDirectory:
 
 def test_r9_old_segments_below_the_high_watermark_go_and_the_core_is_told(tmp_path: Path) -> None:
     directory = opened(tmp_path, 5)
-    told: list[object] = []
-    apply_retention(directory, {T0: 3, T1: 0}, told.append, NOW_MS)
-    assert told == [LogStartAdvanced(T0, 3)]
+    reported: list[object] = []
+    apply_retention(directory, {T0: 3, T1: 0}, reported.append, NOW_MS)
+    assert reported == [LogStartAdvanced(T0, 3)]
     assert log_offsets(tmp_path, T0) == (3, 5)
     assert log_offsets(tmp_path, T1) == (0, 5)
     directory.shutdown()
@@ -36,9 +36,9 @@ def test_r9_old_segments_below_the_high_watermark_go_and_the_core_is_told(tmp_pa
 
 def test_r9_a_replica_that_no_controller_has_named_is_left_alone(tmp_path: Path) -> None:
     directory = opened(tmp_path, 5)
-    told: list[object] = []
-    apply_retention(directory, {T1: 5}, told.append, NOW_MS)
-    assert [type(event) for event in told] == [LogStartAdvanced]
+    reported: list[object] = []
+    apply_retention(directory, {T1: 5}, reported.append, NOW_MS)
+    assert [type(event) for event in reported] == [LogStartAdvanced]
     assert log_offsets(tmp_path, T0) == (0, 5)
     directory.shutdown()
 

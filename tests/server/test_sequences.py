@@ -57,14 +57,14 @@ def test_p4_a_log_says_the_same_of_its_producers_after_a_restart(tmp_path: Path)
 
 
 def test_p4_after_a_cut_the_core_hears_what_the_rest_says(tmp_path: Path) -> None:
-    """9 is inside of the last batch, so the log ends at 8: that is told too."""
+    """9 is inside of the last batch, so the log ends at 8: that is reported too."""
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))
-    heard: list[object] = []
-    performers = LogEffects(logs, heard.append).performers
+    received: list[object] = []
+    performers = LogEffects(logs, received.append).performers
     for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP)):
         performers[type(effect)](effect)
-    assert heard == [events.LogTruncated(TP, 8), events.ProducersRead(TP, CUT)]
+    assert received == [events.LogTruncated(TP, 8), events.ProducersRead(TP, CUT)]
     logs.shutdown()
 
 

@@ -51,7 +51,7 @@ T0 = TopicPartition("t", 0)
 
 
 class SlowCoordination:
-    """Tells the settings of a topic when the test lets it; hears everything, does nothing."""
+    """Gives the settings of a topic when the test lets it; gets everything, does nothing."""
 
     cluster_id = "unused"
 

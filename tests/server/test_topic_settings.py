@@ -30,7 +30,7 @@ SETTINGS = {
 }
 
 
-class Told(Leader):
+class Reported(Leader):
     """A leader whose coordination service knows the topic's settings."""
 
     settings: Mapping[str, str] = SETTINGS
@@ -46,10 +46,10 @@ class Told(Leader):
 
 def test_a1_logs_have_their_topics_settings_after_a_restart(tmp_path: Path) -> None:
     async def run() -> None:
-        leader = await Told(tmp_path / "data").lead()
+        leader = await Reported(tmp_path / "data").lead()
         first = leader.log.config
         leader.shell.shut_down()
-        again = Told(tmp_path / "data")
+        again = Reported(tmp_path / "data")
         assert again.logs.logs[T0].config.retention_ms == 7 * 24 * 3_600_000  # before it is asked
         await again.lead()
         config = again.log.config
@@ -62,7 +62,7 @@ def test_a1_logs_have_their_topics_settings_after_a_restart(tmp_path: Path) -> N
 
 def test_a1_settings_that_change_while_it_runs_are_taken_up(tmp_path: Path) -> None:
     async def run() -> None:
-        leader = await Told(tmp_path / "data").lead()
+        leader = await Reported(tmp_path / "data").lead()
         assert await leader.produce(SOUND) == ("message_too_large", -1)
         leader.shell.on_topic_settings("t", {"max.message.bytes": "10000", "flush.messages": "9"})
         assert await leader.produce(SOUND) == ("none", 0)
@@ -78,7 +78,7 @@ def test_a1_a_setting_that_is_none_is_left_out_and_the_others_hold(tmp_path: Pat
     """Whoever wrote it to ZooKeeper: it ended every broker of the topic."""
 
     async def run() -> None:
-        leader = Told(tmp_path / "data")
+        leader = Reported(tmp_path / "data")
         leader.settings = {**SETTINGS, "segment.bytes": "many", "min.insync.replicas": "two"}
         await leader.lead()
         assert not leader.failures
@@ -111,7 +111,7 @@ def test_a9_with_log_append_time_records_have_the_time_of_their_append(
     tmp_path: Path, compression: str
 ) -> None:
     async def run() -> None:
-        leader = Told(tmp_path / "data")
+        leader = Reported(tmp_path / "data")
         leader.settings = {"message.timestamp.type": "LogAppendTime"}
         await leader.lead()
         before = wall_clock_ms()
@@ -120,8 +120,8 @@ def test_a9_with_log_append_time_records_have_the_time_of_their_append(
         after = wall_clock_ms()
         [header] = leader.log.snapshot().headers()
         assert before <= header.max_timestamp <= after
-        told = answer.responses[0].partition_responses[0].log_append_time
-        assert round(told.timestamp() * 1000) == header.max_timestamp
+        reported = answer.responses[0].partition_responses[0].log_append_time
+        assert round(reported.timestamp() * 1000) == header.max_timestamp
         found = await leader.look_up(NOW_MS + 1)
         assert found == ("none", header.max_timestamp, 0)
 

@@ -251,7 +251,7 @@ def _of(f: str, offset: int | None, group: str = "g", kind: str = "ok") -> Group
         "is lost",
         "is kept",
         "two groups",
-        "nobody told",
+        "nobody said",
         "beyond the end",
         "at the end",
     ],

@@ -23,7 +23,7 @@ def test_a5_a_broker_that_halts_does_nothing_more(
     with monkeypatch.context() as patched:
         after = effects.DeleteLog(world.partition)
         patched.setattr(worlds, "step", lambda *_: (effects.Halt("log truncation"), after))
-        world.tell(A, object())
+        world.handle(A, object())
     assert A not in world.brokers
     assert world.disks[A].logs == files
     run_for(world, 5_000)

@@ -86,7 +86,7 @@ def test_p4_a_new_leader_that_does_not_know_appends_it_again(mutant: str) -> Non
 
 
 def _lose_all_processes() -> World:
-    """m1 is on every disk when all brokers die; its producer hears nothing before they are back."""
+    """m1 is on every disk when all brokers die; nobody answers its producer before they are back."""
     world = ready(producer=IDEMPOTENT)
     faults.cut(world, C, CLIENT, "client", both=False)
     producing.produce(world, "m1", acks=-1)
@@ -107,7 +107,7 @@ def test_p4_a_broker_that_starts_knows_what_is_on_its_disk() -> None:
 
 
 def _ask_twice() -> World:
-    """m1 waits on C for A and B; its producer hears nothing for so long that it sends it again."""
+    """m1 waits on C for A and B; its producer gets no answer for so long that it sends it again."""
     world = ready(producer=IDEMPOTENT, replica_lag_time_max_ms="60000")
     for follower in (A, B):
         faults.hold(world, Hold(f"h{follower}", "response", "fetch", C, follower))

@@ -24,10 +24,10 @@ def test_the_fast_judge_agrees_with_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
-    told = compare(spark, range(RUNS))
-    assert [one for one in told if one.by_spark != one.fast] == []
-    assert {"lost", "held"} <= {one.fast[0] for one in told}
-    assert any("commit-regression" in one.fast[1] for one in told)
+    reported = compare(spark, range(RUNS))
+    assert [one for one in reported if one.by_spark != one.fast] == []
+    assert {"lost", "held"} <= {one.fast[0] for one in reported}
+    assert any("commit-regression" in one.fast[1] for one in reported)
 
 
 def _poll(*offsets: int, read: int = 1, phase: str = "main") -> Poll:

@@ -33,7 +33,7 @@ def test_a_model_and_its_generation_break_the_same(
     assert found.exhausted is not bool(outcome)
 
 
-# B does not hear that its session is over, so not of new epochs either. It has m1, which C's
+# B does not learn that its session is over, so not of new epochs either. It has m1, which C's
 # successor A never had; when C leads again, B goes on fetching from it as if nothing had been.
 ONE_ON_AN_OLDER_EPOCH = (
     steps.Cut("B", "coordination", "coordination", both=True),
@@ -77,7 +77,7 @@ def _asked(generation: str) -> Target:
 
 
 # A has m1 of epoch 0, which B never had. B leads, writes m2 and dies before A is cut; so A leads
-# with m1, and B, who returns, is told where epoch 1 ends in A's log: nowhere before m2's end.
+# with m1, and B, who returns, is answered where epoch 1 ends in A's log: nowhere before m2's end.
 FAST_ELECTIONS = (
     steps.Hold("m1 for B", "response", "fetch", "C", "B"),
     steps.Produce(("m1",)),

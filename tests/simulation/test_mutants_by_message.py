@@ -45,7 +45,7 @@ def _serve_all_but(world: World, broker: int, until_controller: int) -> None:
 
 
 def _session_ends_over_a_write(world: World) -> None:
-    """B's joining is written, and C's session ends before C hears of it."""
+    """B's joining is written, and C's session ends before C learns of it."""
     faults.kill(world, B)
     run_for(world, 1_000)
     faults.restart(world, B)

@@ -69,7 +69,7 @@ M1, M2, M3 = (steps.Produce((record,)) for record in ("m1", "m2", "m3"))
 # A has fallen behind C, and has left the ISR.
 A_IS_OUT = (_hold("request", "A", "C"), M1, steps.Await())
 # C's word that A is in the ISR again comes to the service after the controller, who is A, has
-# written that B is dead; and C hears that it lost before it hears why.
+# written that B is dead; and C learns that it lost before it learns why.
 A_RACE_LOST = (
     *A_IS_OUT,
     steps.Cut("C", "coordination", "coordination"),
@@ -78,7 +78,7 @@ A_RACE_LOST = (
     _kill("B"),
     steps.Heal("C", "coordination"),
 )
-# B is controller next, and tells C what it has read. C gets it when it has let A in meanwhile. Who
+# B is controller next, and sends C what it has read. C gets it when it has let A in meanwhile. Who
 # forgets that acknowledges m2 without A, who leads next.
 TOLD_LATE = (
     *A_IS_OUT,
@@ -121,7 +121,7 @@ LED_FOR_NOTHING = (
     _kill("C"),
     steps.Restart("C"),
 )
-# B, a zombie, has m1, which C's successor A never had. C leads again, and B hears of that, but not
+# B, a zombie, has m1, which C's successor A never had. C leads again, and B learns of that, but not
 # of what was between, before its fetches come through.
 AN_EPOCH_MISSED = (
     _cut_off("B"),
@@ -138,7 +138,7 @@ AN_EPOCH_MISSED = (
     M3,
 )
 # A has m1, and does not know that it is committed. It has m2 of epoch 1 too; B, who leads in
-# epoch 2, has not heard of epoch 1.
+# epoch 2, does not know of epoch 1.
 NOTHING_WRITTEN_YET = (
     _hold("response", "D", "A", "high_watermark >= 1"),
     _hold("response", "D", "C", "high_watermark >= 1"),
@@ -150,7 +150,7 @@ NOTHING_WRITTEN_YET = (
     _kill("C"),
     _kill("B"),
 )
-# C does not hear that B's joining is written; m1 is acknowledged without B, who leads next.
+# C does not learn that B's joining is written; m1 is acknowledged without B, who leads next.
 JOINING = (
     _kill("B"),
     steps.Cut("coordination", "C", "coordination"),
@@ -159,7 +159,7 @@ JOINING = (
     M1,
     _kill("C"),
 )
-# C leads on for those who have not heard, wants all others out of the ISR, and is not heard.
+# C leads on for those who do not know, wants all others out of the ISR, and does not reach it.
 LEAVING = (_cut_off("C"), steps.Await(), steps.Produce(("m1",), to="C"))
 # All that had m1 shut down cleanly, but the last one, which has lost it: who leads?
 ONE_IS_TORN = (steps.Stop("A"), M1, steps.Stop("C"), steps.PowerOff("B"))

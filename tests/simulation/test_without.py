@@ -37,8 +37,8 @@ def test_of_the_documented_loss_every_step_decides_but_the_read() -> None:
     assert weighed.whole.outcomes == {"lost": 3}
     assert (weighed.outcome, weighed.loses) == ("lost", True)
     assert lost(weighed) == [0, 0, 0, 0, 3, 0, 0]
-    told = [plays.in_vain for plays in weighed.without]
-    assert told == [3, 3, 3, 3, 0, 3, 0]
+    reported = [plays.in_vain for plays in weighed.without]
+    assert reported == [3, 3, 3, 3, 0, 3, 0]
     assert weighed.without[5].why == "step 7: after 20 s this is still not true: leader is A"
 
 
@@ -59,10 +59,10 @@ def test_the_same_seed_comes_to_the_same_and_the_first_play_is_exact() -> None:
 
 
 def test_where_nothing_is_lost_no_step_is_left_out() -> None:
-    told: list[int] = []
+    reported: list[int] = []
     scenario = shipped("hw-truncation-loss")
-    weighed = weigh(scenario, GENERATIONS["0.11"], plays=2, seed=1, report=told.append)
-    assert (weighed.outcome, weighed.loses, weighed.without, told) == ("held", False, (), [])
+    weighed = weigh(scenario, GENERATIONS["0.11"], plays=2, seed=1, report=reported.append)
+    assert (weighed.outcome, weighed.loses, weighed.without, reported) == ("held", False, (), [])
 
 
 def test_a_step_that_cannot_be_done_any_more_is_passed_over() -> None:

@@ -55,13 +55,13 @@ class Said:
 def rows_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *clients: tuple[ClientConfig, list[Row]]
 ) -> tuple[list[Row], list[Mapping[str, Any]]]:
-    """The rows that are recorded, and what the harness is told."""
+    """The rows that are recorded, and what the harness gets."""
     (tmp_path / "logs").mkdir()
     lines = iter([said for _, said in clients])
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Said(next(lines)))
-    told: list[Mapping[str, Any]] = []
+    reported: list[Mapping[str, Any]] = []
     recorder = Recorder(tmp_path, 1, 0)
-    scripted = ScriptedClients(recorder, count(1).__next__, tmp_path, told.append)
+    scripted = ScriptedClients(recorder, count(1).__next__, tmp_path, reported.append)
     for config, _ in clients:
         assert scripted.open(config, 5.0) == ""
         scripted.wait_until_silent(config.name)
@@ -70,7 +70,7 @@ def rows_of(
     rows: list[Row] = []
     for file in sorted((tmp_path / "operations").glob("*.parquet")):
         rows += pq.read_table(file).to_pylist()
-    return rows, told
+    return rows, reported
 
 
 def client(name: str, kind: str, **more: str) -> ClientConfig:
@@ -103,14 +103,14 @@ def test_a_transaction_is_one_operation(
     begun: list[Row] = [STARTED, {"event": "began", "at_ns": 1}]
     late: Row = {"event": "sending", "value": "m3", "partition": 0}
     said = [*begun, *sent("m1", 0), *sent("m2", 1), late, *end]
-    rows, told = rows_of(tmp_path, monkeypatch, (client("p", "producer"), said))
+    rows, reported = rows_of(tmp_path, monkeypatch, (client("p", "producer"), said))
     assert [(row["value"], row["type"], row["row"], row["offset"]) for row in rows] == [
         ("m1", kind, 0, 0),
         ("m2", kind, 1, 1),
         ("m3", kind, 2, None),
     ]
     assert len({row["operation"] for row in rows}) == 1
-    assert [row["value"] for row in told if row["event"] == "sent"] == ["m1", "m2"]
+    assert [row["value"] for row in reported if row["event"] == "sent"] == ["m1", "m2"]
 
 
 def test_a_send_of_no_transaction_is_an_operation_of_its_own(
@@ -138,7 +138,7 @@ def test_members_of_a_group_are_one_process_that_polls_what_they_handle(
     answered: Row = {"event": "commit", "partition": 0, "offset": 1, "error": None, "at_ns": 4}
     refused = answered | {"offset": 2, "error": "ILLEGAL_GENERATION"}
     first = [STARTED, {"event": "polled", "value": "m0", "offset": 0}, handled(0), asked, answered]
-    rows, told = rows_of(
+    rows, reported = rows_of(
         tmp_path,
         monkeypatch,
         (client("x", "consumer", group="g"), first),
@@ -152,10 +152,10 @@ def test_members_of_a_group_are_one_process_that_polls_what_they_handle(
         ("ok", 1, "g", None),
         ("info", 2, "g", "ILLEGAL_GENERATION"),
     ]
-    assert [event for event in told if event["event"] == "committed"] == [
+    assert [event for event in reported if event["event"] == "committed"] == [
         {"event": "committed", "group": "g", "partition": 0, "offset": 1}
     ]
-    handled_ones = [event["value"] for event in told if event["event"] == "handled"]
+    handled_ones = [event["value"] for event in reported if event["event"] == "handled"]
     assert handled_ones == ["m0", "m0", "m1", "m0"]
 
 

@@ -17,7 +17,7 @@ from neaptide.workloads.sending import Sender
 
 
 class FakeProducer:
-    """Completes what it was given when it is told to."""
+    """Completes what it was given when it is asked to."""
 
     def __init__(self) -> None:
         self.deliver: dict[str, Callable[..., None]] = {}

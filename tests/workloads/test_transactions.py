@@ -21,7 +21,7 @@ FATAL = LibraryError("_FENCED")
 
 
 class FakeProducer:
-    """Answers to commit and abort as it is told; None is yes."""
+    """Answers to commit and abort as it is set; None is yes."""
 
     def __init__(self, commits: list[LibraryError | None], aborts: list[LibraryError | None]):
         self.commits, self.aborts = iter(commits), iter(aborts)

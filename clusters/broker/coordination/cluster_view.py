@@ -1,7 +1,7 @@
 """What a controller reads of the cluster: brokers, topics, partition states, ISR notifications.
 
-Each read of something watched sets its watch first, so that a change after it is told. Many znodes
-are asked for at once. What vanishes between two reads is left out: its own watch tells of it.
+Each read of something watched sets its watch first, so that a change after it is noticed. Many
+znodes are asked for at once. What vanishes between two reads is left out: its own watch reports it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def states(
 
 
 class IsrChanges:
-    """The notifications that are there and were not told yet."""
+    """The notifications that are there and were not reported yet."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

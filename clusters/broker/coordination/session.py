@@ -23,7 +23,7 @@ from neaptide.clusters.broker.replication.model import BrokerRegistration
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds `/controller`; `created` tells two terms of the same broker apart."""
+    """Who holds `/controller`; two terms of the same broker differ in `created`."""
 
     broker_id: int
     created: int

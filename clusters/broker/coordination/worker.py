@@ -1,6 +1,6 @@
 """One thread that does the driver's tasks, one after the other, in the order in which they came.
 
-So an event loop is never blocked by ZooKeeper, and what is told keeps the order of what was done.
+So an event loop is never blocked by ZooKeeper, and events keep the order of what was done.
 Consecutive tasks of the same batch are handed over together, that they may share a round trip.
 """
 
@@ -24,7 +24,7 @@ class Batched(Generic[T]):
 
 
 class Worker(Generic[T]):
-    """`do_batch` does neighbouring `Batched` tasks; `on_error` hears what a task raised."""
+    """`do_batch` does neighbouring `Batched` tasks; `on_error` gets what a task raised."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Worker(Generic[T]):
     def _attempt(self, task: Callable[[], None]) -> None:
         try:
             task()
-        except Exception as error:  # whatever it is, the owner must hear it
+        except Exception as error:  # whatever it is, the owner must get it
             self._on_error(error)
 
 

@@ -93,7 +93,7 @@ def encode_broker(registration: BrokerRegistration, timestamp_ms: int) -> bytes:
     }
     if registration.rack is not None:
         content["rack"] = registration.rack
-    if registration.unclean_shutdown:  # of this project alone: Kafka tells it in KRaft only
+    if registration.unclean_shutdown:  # of this project alone: Kafka has it in KRaft only
         content["unclean_shutdown"] = True
     return _encode(content)
 

@@ -1,19 +1,19 @@
 """The driver of `replication/coordination.py` on a real ZooKeeper, by kazoo.
 
 It decides nothing: requests of the core become reads and conditional writes of Kafka's znodes, what
-ZooKeeper says becomes events, told on the event loop in the order in which it was done. Nothing
+ZooKeeper says becomes events, handled on the event loop in the order in which it was done. Nothing
 blocks the loop: one thread (`worker.Worker`) speaks to ZooKeeper.
 
 Rules:
 - Every request is answered, except those that a session's end overtook: after SessionExpired
   nothing comes that was asked before it. A LoadCluster of an epoch that has passed has no answer
-  either; ControllerChanged tells why.
+  either; ControllerChanged says why.
 - Watches only say that something changed. They are set again by the very read that they cause, so
   no update is lost between; a connection that was lost sets them off too.
 - A controller's writes carry a check of `/controller_epoch`, so that ZooKeeper itself refuses a
   zombie's (KAFKA-6082, Kafka 2.x). `fence_controller_writes=False` is how it was before: then only
   the version of the written znode is checked.
-- `/controller` is watched by every broker. Its own election is told by ControllerElected alone.
+- `/controller` is watched by every broker. Its own election is reported by ControllerElected alone.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ZooKeeperCoordination:
             f"zookeeper-{registration.broker_id}", self._write_states, self._on_error
         )
         self._closing = False
-        # Of the loop: how many expiries the core has heard of when it asks.
+        # Of the loop: how many expiries the core knew of when it asked.
         self._expiries_told = 0
         # Of the worker's thread.
         self._expiries = 0
@@ -111,7 +111,7 @@ class ZooKeeperCoordination:
         self._on_topics = self._watch(self._topics_changed)
         self._on_isr_changes = self._watch(self._isr_changed)
         self._on_settings: dict[str, Watch] = {}  # by topic
-        self.cluster_id: str | None = None  # known when SessionStarted is told
+        self.cluster_id: str | None = None  # known when SessionStarted is reported
 
     # --- for the broker, on its event loop -------------------------------------------------------
 
@@ -152,7 +152,7 @@ class ZooKeeperCoordination:
 
     # --- threads ---------------------------------------------------------------------------------
 
-    def _tell(self, event: CoordinationEvent) -> None:
+    def _notify(self, event: CoordinationEvent) -> None:
         if not self._closing:
             self._loop.call_soon_threadsafe(self._deliver, event)
 
@@ -163,7 +163,7 @@ class ZooKeeperCoordination:
             self._on_event(event)
 
     def _on_error(self, error: Exception) -> None:
-        """A session that ends is told by its own event; all else is the broker's to hear."""
+        """A session that ends has an event of its own; all else goes to the broker."""
         if self._closing or isinstance(error, SessionExpiredError | ConnectionClosedError):
             return
         context = {"message": f"coordination failed: {error}", "exception": error}
@@ -204,7 +204,7 @@ class ZooKeeperCoordination:
             self._is_registered = True
             # The next session is of the same process, which has lost nothing meanwhile.
             self._registration = replace(self._registration, unclean_shutdown=False)
-            self._tell(SessionStarted(epoch))
+            self._notify(SessionStarted(epoch))
             self._controller_changed()
 
     def _end_session(self) -> None:
@@ -216,7 +216,7 @@ class ZooKeeperCoordination:
         self._holder_told = None
         self._stop_controlling()
         self._writer.forget_parents()
-        self._tell(SessionExpired())
+        self._notify(SessionExpired())
 
     def _stop_controlling(self) -> None:
         self._term = None
@@ -231,27 +231,27 @@ class ZooKeeperCoordination:
         if holder is not None and holder.session_id == self._client.session_id:
             self._holder_told = holder
         elif holder != self._holder_told:
-            self._tell_controller(holder)
+            self._notify_controller(holder)
 
-    def _tell_controller(self, holder: session.Holder | None) -> None:
+    def _notify_controller(self, holder: session.Holder | None) -> None:
         self._stop_controlling()
         self._holder_told = holder
-        self._tell(ControllerChanged(None if holder is None else holder.broker_id))
+        self._notify(ControllerChanged(None if holder is None else holder.broker_id))
 
     def _brokers_changed(self) -> None:
         if self._is_controlling:
-            self._tell(BrokersChanged(cluster_view.brokers(self._client, self._on_brokers)))
+            self._notify(BrokersChanged(cluster_view.brokers(self._client, self._on_brokers)))
 
     def _topics_changed(self) -> None:
         if self._is_controlling:
-            self._tell(TopicsChanged(cluster_view.topics(self._client, self._on_topics)))
+            self._notify(TopicsChanged(cluster_view.topics(self._client, self._on_topics)))
 
     def _isr_changed(self) -> None:
         if not self._is_controlling:
             return
         event = self._isr_changes.unread(self._on_isr_changes)
         if event is not None:
-            self._tell(event)
+            self._notify(event)
 
     # --- what the core asks ----------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class ZooKeeperCoordination:
                 self._load_cluster(request)
             case ReadLeaderAndIsr(partitions):
                 states = cluster_view.states(self._client, partitions)
-                self._tell(LeaderAndIsrRead(partitions, states))
+                self._notify(LeaderAndIsrRead(partitions, states))
             case WriteLeaderAndIsr():
                 self._write_states([(expiries, request)])
             case NotifyIsrChange(partitions):
@@ -278,10 +278,10 @@ class ZooKeeperCoordination:
             case DeleteIsrChangeNotifications(names):
                 self._isr_changes.delete(names)
             case CreateTopic():
-                self._tell(create_topic(self._client, request))
+                self._notify(create_topic(self._client, request))
             case AllocateProducerIds():
                 broker_id = self._registration.broker_id
-                self._tell(producer_id_blocks.allocate(self._client, broker_id))
+                self._notify(producer_id_blocks.allocate(self._client, broker_id))
             case _:
                 assert_never(request)
 
@@ -297,15 +297,15 @@ class ZooKeeperCoordination:
             self._deferred += [partial(self._execute, self._expiries, r) for r in current]
             return
         for event in write_states(self._writer, current, self._term):
-            self._tell(event)
+            self._notify(event)
 
     def _try_become_controller(self) -> None:
         result = session.elect(self._client, self._registration.broker_id, self._clock())
         if isinstance(result, session.Term):
             self._term = result
-            self._tell(ControllerElected(result.controller_epoch))
+            self._notify(ControllerElected(result.controller_epoch))
         else:
-            self._tell_controller(result)
+            self._notify_controller(result)
 
     def _resign(self) -> None:
         self._stop_controlling()
@@ -326,7 +326,7 @@ class ZooKeeperCoordination:
             for partition in configuration.assignment
         ]
         states = cluster_view.states(self._client, partitions)
-        self._tell(ClusterLoaded(request.controller_epoch, brokers, topics, states))
+        self._notify(ClusterLoaded(request.controller_epoch, brokers, topics, states))
         self._isr_changes = cluster_view.IsrChanges(self._client)
         self._isr_changed()
 
@@ -349,7 +349,7 @@ class ZooKeeperCoordination:
         return 0 if znode is None else len(znodes.decode_topic(topic, znode.data, None).assignment)
 
     def _read_settings(self, topic: str) -> Mapping[str, str]:
-        """Sets a watch, which tells of changes."""
+        """Sets a watch, which reports changes."""
         return self._watched_settings(topic) or {}
 
     def _watched_settings(self, topic: str) -> Mapping[str, str] | None:

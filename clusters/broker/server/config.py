@@ -27,7 +27,7 @@ _ZOOKEEPER_CONNECT: Final = re.compile(r"[^\s:/,]+:\d+(,[^\s:/,]+:\d+)*(/\S*)?")
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """`advertised` is what others are told to connect to; `listeners` is what is bound."""
+    """`advertised` is what others are to connect to; `listeners` is what is bound."""
 
     broker_id: int
     generation: Generation

@@ -83,10 +83,10 @@ def produced_batch(
         header = _only_header(records, version)
         latest = _walk(records, header, accepted, at_once=at_once)
     except RecordBatchError as error:
-        told = _ERRORS[error.kafka_error]
-        if told is Error.INVALID_RECORD and not names_invalid_records:
-            told = Error.CORRUPT_MESSAGE
-        return ProducedBatch(0, len(records), records, told)
+        found = _ERRORS[error.kafka_error]
+        if found is Error.INVALID_RECORD and not names_invalid_records:
+            found = Error.CORRUPT_MESSAGE
+        return ProducedBatch(0, len(records), records, found)
     if accepted.is_append_time:
         records = with_append_time(records, header, accepted.now_ms)
     else:

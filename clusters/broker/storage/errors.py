@@ -13,7 +13,7 @@ from typing import ClassVar
 
 
 class RecordBatchError(Exception):
-    """These bytes are no acceptable record batch; `kafka_error` is what a client is told."""
+    """These bytes are no acceptable record batch; `kafka_error` is what a client is answered."""
 
     kafka_error: ClassVar[str] = "CORRUPT_MESSAGE"
 

@@ -44,7 +44,7 @@ def wall_clock_ms() -> int:
 
 
 class Log:
-    """Open one with `Log.open`; `on_truncation` hears of each lowered recovery point."""
+    """Open one with `Log.open`; `on_truncation` is called with each lowered recovery point."""
 
     def __init__(
         self,

@@ -148,7 +148,7 @@ class LogDirectory:
         checkpoints.write_offsets(self.path / checkpoints.RECOVERY_POINTS, points)
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Only those that the segments' names do not tell."""
+        """Only those that do not follow from the segments' names."""
         offsets = {
             tp: log.log_start_offset
             for tp, log in self.logs.items()

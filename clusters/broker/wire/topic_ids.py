@@ -1,7 +1,7 @@
 """Topic ids (KIP-516) in the messages between brokers that name topics by nothing else.
 
 Our broker keeps no ids: the id of a topic follows from its name. So a topic that was deleted and
-made again has the id that it had before; leader epochs and versions tell the two apart.
+made again has the id that it had before; the two differ in leader epochs and versions.
 """
 
 from __future__ import annotations

@@ -75,7 +75,9 @@ class Watch:
                 b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
             }
 
-    def told(self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]) -> None:
+    def handled(
+        self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
+    ) -> None:
         self._each(world, lambda: self._told(world, broker_id, event, done))
 
     def _told(self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]) -> None:

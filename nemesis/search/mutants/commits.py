@@ -46,7 +46,7 @@ def reads_what_is_committed(
     log, partition = world.disks[broker_id].logs[effect.partition], effect.partition
     mark = world.brokers[broker_id].partitions[partition].high_watermark
     below = [batch for batch in log.batches if batch.next_offset <= mark]
-    world.tell(
+    world.handle(
         broker_id, events.CommittedOffsetsRead(partition, SimulatedLog(below).committed_offsets)
     )
 
@@ -55,7 +55,7 @@ def reads_the_first(world: World, broker_id: int, effect: effects.ReadCommittedO
     """Of a group, in place of the last."""
     batches = world.disks[broker_id].logs[effect.partition].batches
     found = SimulatedLog(batches[::-1]).committed_offsets
-    world.tell(broker_id, events.CommittedOffsetsRead(effect.partition, found))
+    world.handle(broker_id, events.CommittedOffsetsRead(effect.partition, found))
 
 
 def knows_the_first(
