@@ -86,7 +86,7 @@ def test_p4_a_new_leader_that_does_not_know_appends_it_again(mutant: str) -> Non
 
 
 def _lose_all_processes() -> World:
-    """m1 is on every disk when all brokers die; nobody answers its producer before they are back."""
+    """m1 is on every disk when all brokers die; its producer waits until they are back."""
     world = ready(producer=IDEMPOTENT)
     faults.cut(world, C, CLIENT, "client", both=False)
     producing.produce(world, "m1", acks=-1)
