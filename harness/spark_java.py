@@ -12,6 +12,8 @@ import atexit
 import contextlib
 import os
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,20 +28,26 @@ from neaptide.harness.left_behind import SCRATCH, SCRATCH_PREFIX, remove_scratch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ENDS_WITHIN_S: Final = 10.0
+_LOOK_S: Final = 0.1  # nothing reports that a Java is about to be started
+
 
 class SparkHome:
     """What a Spark of this process leaves should the process be killed: the next command ends it.
 
-    `close` once Spark has been stopped; it is done at the end of the process otherwise.
+    `close` once Spark has been stopped; it is done at the end of the process otherwise. Made by the
+    thread that starts Spark: should the process end before it has started, its Java ends, too.
     """
 
     def __init__(self) -> None:
+        self._starter = threading.current_thread()
+        self._has_started = False
         self._ledger: Ledger | None = None
         self._scratch: Path | None = None
         self._environment: dict[str, str] = {}
         with contextlib.suppress(MissingPartError, OSError):
             self._open()
-        atexit.register(self.close)
+        atexit.register(self._at_exit)
 
     def _open(self) -> None:
         self._ledger = Ledger()
@@ -62,12 +70,25 @@ class SparkHome:
         os.environ.update(self._environment)
         try:
             yield
+            self._has_started = True
         finally:
             for name, value in before.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+    def _at_exit(self) -> None:
+        """A Java without its scratch directory neither starts nor ends."""
+        deadline = time.monotonic() + _ENDS_WITHIN_S
+        while not self._has_started and self._ledger is not None:
+            found = self._ledger.end_processes()
+            if not found and not self._starter.is_alive():
+                break
+            if time.monotonic() > deadline:
+                return  # the next command ends it
+            self._starter.join(_LOOK_S)
+        self.close()
 
     def close(self) -> None:
         """Idempotent. What cannot be removed yet stays in the ledger."""

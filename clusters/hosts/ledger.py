@@ -172,6 +172,14 @@ class Ledger:
         """Write that a resource is about to exist. Its name belongs to this run alone."""
         self._write({"resource": kind, "name": name})
 
+    def end_processes(self) -> int:
+        """Kill what was intended and still runs, as the next command would; how many these were.
+
+        What is started meanwhile may be left: there is none left once there was none.
+        """
+        _, entries, _ = _read(self.path)
+        return len(list(_end(entries)))
+
     def close(self) -> None:
         """Forget the file, once nothing that it names is left."""
         if not self._file.closed:

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Final
 
 from neaptide.clusters.errors import MissingPartError
 
 LOOPBACK: Final = "127.0.0.1"
+FREE_WITHIN_S: Final = 5.0
+_LOOK_S: Final = 0.01  # nothing reports that a port is free
 _FIRST_PORT: Final = 10_000
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _EPHEMERAL_DEFAULT: Final = 32_768
@@ -37,17 +40,26 @@ class PortReservation:
         Raises MissingPartError where somebody else has bound it since it was last ours.
         """
         self._held.close()
+        deadline = time.monotonic() + FREE_WITHIN_S
+        while (error := self._why_not_free()) is not None:
+            if time.monotonic() > deadline:
+                raise MissingPartError(
+                    f"Port {self.port}, which was chosen for this run, is in use by another"
+                    " process; end that process, or run the command again."
+                ) from error
+            time.sleep(_LOOK_S)
+        return self.port
+
+    def _why_not_free(self) -> OSError | None:
+        """A process that another thread is about to start has our socket until it is executed."""
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
             # As servers do: connections of a process of ours that died do not count.
             asked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 asked.bind((LOOPBACK, self.port))
             except OSError as error:
-                raise MissingPartError(
-                    f"Port {self.port}, which was chosen for this run, is in use by another"
-                    " process; end that process, or run the command again."
-                ) from error
-        return self.port
+                return error
+        return None
 
     def close(self) -> None:
         """Give the port back. Idempotent."""

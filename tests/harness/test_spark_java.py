@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -115,3 +116,44 @@ def test_where_no_ledger_can_be_written_spark_starts_as_always(
         assert dict(os.environ) == before
     assert home.java_options == ()
     home.close()
+
+
+ENDS_WHILE_IT_STARTS = """
+import sys, time
+import psutil
+from neaptide.harness.checking import SparkStart
+SparkStart()
+def is_starting():
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any("SparkSubmit" in word for word in process.cmdline()):
+                return True
+        except psutil.Error:
+            pass
+    return False
+while not is_starting():
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+@pytest.mark.live
+def test_a_process_that_ends_while_spark_starts_leaves_no_java(tmp_path: Path) -> None:
+    """Its output ends, too: Java has inherited it."""
+    state, mark = tmp_path / "state", str(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", ENDS_WHILE_IT_STARTS],
+        env={**os.environ, "NEAPTIDE_STATE": str(state), "NEAPTIDE_TEST": mark},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, ""), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not [p for p in psutil.process_iter() if environment_of(p).get("NEAPTIDE_TEST") == mark]
+    assert list((state / "ledger").iterdir()) == []
+
+
+def environment_of(process: psutil.Process) -> dict[str, str]:
+    with contextlib.suppress(psutil.Error):
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return process.environ()
+    return {}

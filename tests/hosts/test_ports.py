@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts import ports
 from neaptide.clusters.hosts.ports import reserve_port
 
 
@@ -42,7 +44,10 @@ def test_a_reserved_port_can_be_bound_once_its_socket_is_released() -> None:
     reservation.close()
 
 
-def test_a_port_that_somebody_else_took_is_named_when_it_is_to_be_used_again() -> None:
+def test_a_port_that_somebody_else_took_is_named_when_it_is_to_be_used_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ports, "FREE_WITHIN_S", 0.0)
     reservation = reserve_port()
     reservation.release_socket()
     with socket.socket() as other:
@@ -65,4 +70,16 @@ def test_connections_that_a_dead_server_left_do_not_take_its_port() -> None:
     accepted.close()  # closed first, so that the connection lingers at this port
     assert reservation.release_socket() == reservation.port
     client.close()
+    reservation.close()
+
+
+def test_a_socket_that_a_starting_process_still_has_is_waited_for() -> None:
+    """Between its fork and its exec a process has all that its parent had open."""
+    reservation = reserve_port()
+    reservation.release_socket()
+    other = socket.socket()
+    other.bind(("127.0.0.1", reservation.port))
+    other.listen()
+    threading.Timer(0.3, other.close).start()
+    assert reservation.release_socket() == reservation.port
     reservation.close()

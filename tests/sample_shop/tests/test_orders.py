@@ -19,7 +19,7 @@ def test_an_accepted_order_survives_its_leader(neaptide):
     cluster.kill("A")
     cluster.wait_until(lambda: cluster.leader("orders") in ("B", "C"))
     desk.place("order-3")
-    assert desk.finish(30) == 0
+    assert desk.finish(60) == 0
 
     assert "order-3" in desk.accepted
     neaptide.assert_valid(cluster)
@@ -31,7 +31,7 @@ def test_orders_are_taken_while_a_follower_is_paused(neaptide):
     cluster.pause("C")
     for number in range(20):
         desk.place(f"order-{number}")
-    assert desk.finish(30) == 0
+    assert desk.finish(60) == 0
     cluster.resume("C")
     assert len(desk.accepted) == 20
     # Nobody checks the cluster here: neaptide does, at the end of the test.
