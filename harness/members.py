@@ -90,7 +90,7 @@ class MembersNemesis:
 
     async def restore(self) -> None:
         """At the end, when all brokers are up: what was reassigned in the run is where it began. An
-        undo gives up after a while, as when a broker that it needs is down for longer."""
+        undo gives up after a while."""
         if not self._reassigned:
             return
         now = await self._stage.observer.assignment(self._topic)
