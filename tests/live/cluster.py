@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -171,9 +172,21 @@ class LiveCluster:
             replica_assignment=[list(replicas) for replicas in assignment],
             config=dict(settings or {}),
         )
-        self.admin.create_topics([new], operation_timeout=DEADLINE_S)[name].result(DEADLINE_S)
+        until(lambda: self._is_created(new), f"a controller that creates {name}")
         until(lambda: self._is_known(name, len(assignment)), f"{name} is in the metadata")
         return name
+
+    def _is_created(self, new: NewTopic) -> bool:
+        """A client that knows an earlier controller asks again; librdkafka leaves that to us."""
+        creation = self.admin.create_topics([new], operation_timeout=DEADLINE_S)
+        try:
+            creation[new.topic].result(DEADLINE_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_CONTROLLER:
+                raise
+            self.admin.list_topics(timeout=DEADLINE_S)
+            return False
+        return True
 
     def _is_known(self, topic: str, partitions: int) -> bool:
         """To every broker, since a client may ask any."""
