@@ -314,6 +314,17 @@ class LiveCluster:
         view = self._stage.view(partition, topic)
         return () if view is None else tuple(self._names[broker] for broker in view.isr)
 
+    def log_end_offset(
+        self, follower: str, topic: str | None = None, partition: int = 0
+    ) -> int | None:
+        """What the follower has, by its last fetch from the leader of now. None: no such fetch."""
+        named = {spec.name: spec for spec in self._stage.spec.topics}
+        if topic is not None and topic not in named:
+            there = ", ".join(named)
+            raise UsageError(f"There is no topic {topic!r}; it must be one of {there}.")
+        spec = self._stage.spec.topic if topic is None else named[topic]
+        return StageObserved(self._stage, partition, spec).log_end_offset(self._id(follower))
+
     def is_held(self, source: str, destination: str) -> bool:
         """Whether `hold` keeps a message from source to destination."""
         return StageObserved(self._stage).held(self._end_of(source), self._end_of(destination))

@@ -10,6 +10,10 @@ def test_an_accepted_order_survives_its_leader(neaptide):
     desk = OrderDesk(cluster.producer({"acks": ACKS, "message.timeout.ms": 30_000}))
     desk.place("order-1")
     assert desk.finish(10) == 0
+    for follower in ("B", "C"):  # with acks=1 nobody else has waited for them
+        cluster.wait_until(
+            lambda follower=follower: cluster.log_end_offset(follower, "orders") == 1
+        )
 
     for follower in ("B", "C"):  # what the leader answers does not arrive any more
         cluster.hold("A", follower)
