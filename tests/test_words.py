@@ -10,7 +10,9 @@ import pytest
 from tests.test_documents import DOCUMENTS, ROOT, name_of
 
 # Brokers send, receive, report, learn and know.
-NOT_OURS = re.compile(r"\b(?:tells?|told|telling|hears?|heard|hearing)\b", re.IGNORECASE)
+NOT_OURS = re.compile(
+    r"(?<![a-z])(?:tells?|told|telling|hears?|heard|hearing)(?![a-z])", re.IGNORECASE
+)
 UNCLEAR = re.compile(
     r"so many seeds|taken for dead|so is held|was kept\b|missed their aim|duplicate counts too",
     re.IGNORECASE,

@@ -59,7 +59,7 @@ def newest_leader(world: World, partition: TopicPartition, to: int | None = None
     return None if newest is None else newest.leader
 
 
-def leaders_told(world: World, partition: TopicPartition) -> dict[int, LeaderAndIsr]:
+def leaders_known(world: World, partition: TopicPartition) -> dict[int, LeaderAndIsr]:
     """What each broker that can be asked answers about who leads."""
     answers = {number: _answer_of(world, number, partition) for number in sorted(world.brokers)}
     return {number: state for number, state in answers.items() if state is not None}
@@ -68,6 +68,6 @@ def leaders_told(world: World, partition: TopicPartition) -> dict[int, LeaderAnd
 def _answer_of(world: World, broker: int, partition: TopicPartition) -> LeaderAndIsr | None:
     if not reaches(world, broker):
         return None
-    told_state = world.brokers[broker].metadata.topics.get(partition.topic, {})
-    told_of = told_state.get(partition.partition)
-    return None if told_of is None else told_of.state
+    known_state = world.brokers[broker].metadata.topics.get(partition.topic, {})
+    known_of = known_state.get(partition.partition)
+    return None if known_of is None else known_of.state

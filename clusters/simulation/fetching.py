@@ -181,7 +181,7 @@ def read(
 ) -> tuple[events.FetchResult, ...]:
     """The records of an answer: as much as fits, but never nothing where there is something."""
     budget = world.spec.settings.replica_fetch_response_max_bytes
-    tells_start = world.spec.rules.fetch_version >= 5
+    has_start = world.spec.rules.fetch_version >= 5
     is_first = True
     answers = []
     for one in results:
@@ -190,7 +190,7 @@ def read(
             log = world.disks[broker_id].logs[one.partition]
             batches, budget = log.read(one.records, budget, at_least_one=is_first)
             is_first = is_first and not batches
-        start_offset = one.log_start_offset if tells_start else -1
+        start_offset = one.log_start_offset if has_start else -1
         answers.append(
             events.FetchResult(
                 one.partition,

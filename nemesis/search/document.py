@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
-from neaptide.clusters.simulation.asking import leaders_told, newest_leader
+from neaptide.clusters.simulation.asking import leaders_known, newest_leader
 from neaptide.clusters.simulation.network import CONTROL_APIS, CONTROLLER
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
@@ -63,7 +63,7 @@ def _doubtful(world: World, before: _Marks) -> frozenset[str]:
 def _leader_to_name(world: World) -> int | None:
     """Who leads, where a broker that clients reach believes in another: theirs may ask that one."""
     leader = newest_leader(world, world.partition)
-    believed = leaders_told(world, world.partition).values()
+    believed = leaders_known(world, world.partition).values()
     return None if all(state.leader == leader for state in believed) else leader
 
 

@@ -311,10 +311,10 @@ class Survivors:
                 if rates or time.monotonic() > now + FAILOVER_WITHIN_S:
                     raise
                 time.sleep(ASK_AGAIN_S)
-        return _told(rates)
+        return _reported(rates)
 
 
-def _told(rates: Sequence[float]) -> dict[str, Any]:
+def _reported(rates: Sequence[float]) -> dict[str, Any]:
     return {"steady": is_steady(rates), "records_per_s": [round(rate) for rate in rates]}
 
 
@@ -379,7 +379,7 @@ async def warm(client: Client, record_bytes: int, within_s: float) -> dict[str, 
     deadline = time.monotonic() + within_s
     while not is_steady(rates) and time.monotonic() < deadline:
         rates.append(await asyncio.to_thread(client.rate, record_bytes, WARM_LOAD_S))
-    return _told(rates)
+    return _reported(rates)
 
 
 # --- turns ----------------------------------------------------------------------------------------

@@ -387,7 +387,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
 
 @pytest.fixture(scope="module")
 def verdicts(judge: Judge) -> dict[str, Judged]:
-    return judge({name: told_story for name, (told_story, _, _) in STORIES.items()})
+    return judge({name: anomalous_story for name, (anomalous_story, _, _) in STORIES.items()})
 
 
 @pytest.mark.parametrize("name", STORIES)

@@ -151,7 +151,9 @@ def closed() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_who_does_not_answer_is_told_in_one_sentence(runs: tuple[str, str], tmp_path: Path) -> None:
+def test_who_does_not_answer_is_reported_in_one_sentence(
+    runs: tuple[str, str], tmp_path: Path
+) -> None:
     address = f"sc://{closed()}"
     done, reported = neaptide(tmp_path, "check", *runs, "--remote", address)
     assert (done.returncode, reported) == (Exit.MISSING, None)
@@ -181,7 +183,7 @@ def test_one_master_of_several_is_enough_and_none_is_not(tmp_path: Path) -> None
         ("local[1]", "sc://127.0.0.1"),
     ],
 )
-def test_what_spark_cannot_be_told_is_wrong_usage(master: str | None, remote: str | None) -> None:
+def test_what_spark_cannot_be_given_is_wrong_usage(master: str | None, remote: str | None) -> None:
     with pytest.raises(UsageError, match="--"):
         check_spark(master, remote)
 
@@ -197,5 +199,5 @@ def test_what_spark_cannot_be_told_is_wrong_usage(master: str | None, remote: st
         (None, "sc://server:15002/;token=x"),
     ],
 )
-def test_what_spark_can_be_told(master: str | None, remote: str | None) -> None:
+def test_what_spark_can_be_given(master: str | None, remote: str | None) -> None:
     check_spark(master, remote)

@@ -34,7 +34,7 @@ def test_the_verdict_is_that_of_the_run_itself(spark: SparkSession, tmp_path: Pa
         assert (here / run.name / "run.json").read_bytes() == (run / "run.json").read_bytes()
 
 
-def test_what_is_not_there_or_no_run_is_told_in_a_sentence(
+def test_what_is_not_there_or_no_run_is_reported_in_a_sentence(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
@@ -58,5 +58,5 @@ def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize(("text", "yes"), [("s3a://b/r", True), ("runs/x", False), ("x", False)])
-def test_uris_are_told_from_paths(text: str, yes: bool) -> None:
+def test_uris_are_distinguished_from_paths(text: str, yes: bool) -> None:
     assert is_remote_path(text) is yes

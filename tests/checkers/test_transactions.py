@@ -210,7 +210,7 @@ def test_story(verdicts: dict[str, Judged], name: str) -> None:
     assert verdicts[name].verdict.verdict == verdict, verdicts[name].verdict.reasons
 
 
-def test_a_cycle_tells_its_steps(verdicts: dict[str, Judged]) -> None:
+def test_a_cycle_shows_its_steps(verdicts: dict[str, Judged]) -> None:
     steps = verdicts["two-transactions-read-each-other"].evidence("G1c")["steps"]
     assert [(s["source"], s["kind"], s["target"], s["value"]) for s in steps] == [
         (0, "wr", 1, "a"),
@@ -286,7 +286,7 @@ def test_a_partition_without_acks_is_measured_by_fault(spark: SparkSession, tmp_
     ]
 
 
-def test_unseen_records_are_told_over_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_unseen_records_are_reported_over_time(spark: SparkSession, tmp_path: Path) -> None:
     run = story(send("a", 0), send("b", 1), poll((0, "a")), AB).write(tmp_path / "run")
     check_runs(spark, [run], options=THOROUGH)
     points = sorted((p["at_ns"], p["unseen"]) for p in measures_of(run, "unseen-over-time"))

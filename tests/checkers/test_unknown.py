@@ -199,7 +199,7 @@ def test_a_file_that_is_gone_meanwhile_fails_its_run_alone(
     assert (loss.verdict, loss.outcome) == ("anomalous", "lost")
 
 
-def test_runs_of_one_name_in_two_places_are_told_apart(tmp_path: Path) -> None:
+def test_runs_of_one_name_in_two_places_are_distinguished(tmp_path: Path) -> None:
     first = open_run(GOOD.write(tmp_path / "x" / "same"))
     second = open_run(LOSS.write(tmp_path / "y" / "same"))
     other = open_run(LOSS.write(tmp_path / "y" / "other"))
@@ -325,7 +325,7 @@ OF_JAVA = """An error occurred while calling o283.collectToPython.
         (RuntimeError(), "RuntimeError"),
     ],
 )
-def test_what_spark_fails_with_is_told(
+def test_what_spark_fails_with_is_reported(
     spark: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

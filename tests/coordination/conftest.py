@@ -79,12 +79,12 @@ class Participant:
                 (Endpoint("PLAINTEXT", "127.0.0.1", 9000 + broker_id),),
                 unclean_shutdown=unclean,
             ),
-            self._hear,
+            self._receive,
             asyncio.get_running_loop(),
             clock=lambda: 1234,
         )
 
-    def _hear(self, event: CoordinationEvent) -> None:
+    def _receive(self, event: CoordinationEvent) -> None:
         self.unread.append(event)
         self._news.set()
 

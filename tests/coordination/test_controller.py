@@ -78,7 +78,7 @@ def test_c1_the_end_of_a_controllers_session_lets_another_win_with_a_higher_epoc
     asyncio.run(play())
 
 
-def test_c1_a_controller_that_resigns_is_followed_and_hears_of_nothing_more(connect: str) -> None:
+def test_c1_a_controller_that_resigns_is_followed_and_learns_of_nothing_more(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
@@ -95,7 +95,7 @@ def test_c1_a_controller_that_resigns_is_followed_and_hears_of_nothing_more(conn
     asyncio.run(play())
 
 
-def test_a_broker_that_already_is_controller_is_told_so_again(connect: str) -> None:
+def test_a_broker_that_already_is_controller_is_notified_again(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one:
             one.ask(TryBecomeController(), TryBecomeController())
@@ -108,7 +108,7 @@ def test_a_broker_that_already_is_controller_is_told_so_again(connect: str) -> N
 # --- what a controller watches ------------------------------------------------------------------
 
 
-def test_c2_the_controller_hears_of_brokers_that_come_and_go(connect: str) -> None:
+def test_c2_the_controller_learns_of_brokers_that_come_and_go(connect: str) -> None:
     async def play() -> None:
         async with participant(connect, 1) as one:
             assert set((await one.becomes_controller()).brokers) == {1}
@@ -163,7 +163,7 @@ def test_no_topic_is_missed_however_fast_they_come(connect: str) -> None:
     asyncio.run(play())
 
 
-def test_i7_isr_change_notifications_are_told_once_and_deleted(
+def test_i7_isr_change_notifications_are_reported_once_and_deleted(
     connect: str, zookeeper: KazooClient
 ) -> None:
     async def play() -> None:

@@ -101,9 +101,9 @@ def test_nothing_that_was_asked_before_an_expiry_is_answered_after_it(connect: s
             # The twin of what follows: what is asked now is answered, registered or not.
             one.ask(ReadLeaderAndIsr((T0,)))
             await one.receives(LeaderAndIsrRead)
-            one.coordination._expiries_told -= 1  # as if it did not know of the expiry yet
+            one.coordination._expiries_reported -= 1  # as if it did not know of the expiry yet
             one.ask(ReadLeaderAndIsr((T0,)), WriteLeaderAndIsr(T0, state(1, 1), False))
-            one.coordination._expiries_told += 1
+            one.coordination._expiries_reported += 1
             one.ask(ReadLeaderAndIsr((T1,)))
             read = await one.receives(LeaderAndIsrRead)
             assert read.partitions == (T1,)

@@ -88,8 +88,10 @@ def _expire(run: Run, random: Random) -> None:
 
 def _register(run: Run, random: Random) -> None:
     for broker in sorted(run.sessionless):
-        is_told = not any(m.source == SERVICE and m.target == broker for m in run.world.in_flight)
-        if is_told:
+        is_reported = not any(
+            m.source == SERVICE and m.target == broker for m in run.world.in_flight
+        )
+        if is_reported:
             run.world.register(broker)
             run.sessionless.discard(broker)
 

@@ -143,13 +143,13 @@ def test_c2_a_broker_that_bounced_unseen_is_dead_once() -> None:
     assert (state.leader, state.leader_epoch, state.isr) == (A, 5, (A, C))
     written = LeaderAndIsr(A, 5, (A, C), 2, version=8)
     done = step(one, LeaderAndIsrWritten(T, written, True), NOW)
-    told_to = [
+    notified = [
         e.broker
         for e in done
         if isinstance(e, effects.SendControl)
         and isinstance(e.message, events.LeaderAndIsrRequested)
     ]
-    assert told_to == [A, B, C]
+    assert notified == [A, B, C]
     assert _asked(done, ReadLeaderAndIsr) == [ReadLeaderAndIsr((T,))]
     assert _decided(one, written) == []  # and then it lives again
 
@@ -491,8 +491,8 @@ def test_a4_nobody_is_to_follow_a_leader_that_fell_after_the_decision(generation
     back = replace(ALL[B], epoch=9, unclean_shutdown=True)
     step(one, BrokersChanged({A: ALL[A], B: back}), NOW)
     done = step(one, LeaderAndIsrWritten(T, replace(decided, version=8), True), NOW)
-    told_to = [e.broker for e in done if _is_leader_and_isr(e)]
-    assert told_to == []
+    notified = [e.broker for e in done if _is_leader_and_isr(e)]
+    assert notified == []
     (after,) = _decided(one, replace(decided, version=8))
     assert after.leader == A
     done = step(one, LeaderAndIsrWritten(T, replace(after, version=9), True), NOW)

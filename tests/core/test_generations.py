@@ -407,7 +407,7 @@ def test_e6_a_follower_says_first_which_epoch_is_wrong(believed: int, error: Err
     assert answer.results[0].error is error
 
 
-def test_e6_offsets_are_told_with_their_epochs() -> None:
+def test_e6_offsets_are_reported_with_their_epochs() -> None:
     leader = _in_epoch_5("2.1")
     found = []
     for timestamp in (events.EARLIEST_TIMESTAMP, events.LATEST_TIMESTAMP):
@@ -423,7 +423,7 @@ def test_e6_a_follower_waits_for_a_leader_that_does_not_know_the_epoch_yet() -> 
     assert follower.fetchers[LEADER_OF_A].followed[T].state == Delayed(NOW + 1_000, Fetching())
 
 
-def test_e6_a_parked_fetch_of_an_old_epoch_is_refused_when_its_leader_hears_of_the_new_one() -> (
+def test_e6_a_parked_fetch_of_an_old_epoch_is_refused_when_its_leader_learns_of_the_new_one() -> (
     None
 ):
     leader = _in_epoch_5("2.1")
@@ -462,13 +462,13 @@ def _consumer_past_the_end(generation: str) -> tuple[World, Error, list[int]]:
     return world, fetched.results[0].error, [one.end_offset for one in ended.results]
 
 
-def test_e6_before_2_1_a_consumer_reads_on_past_a_truncation_and_is_told_nothing() -> None:
+def test_e6_before_2_1_a_consumer_reads_on_past_a_truncation_unaware() -> None:
     world, error, _ = _consumer_past_the_end("2.0")
     assert world.log(B) == ["m1", "n2", "n3", "n4"]
     assert error is Error.NONE  # it goes on with n4, and never sees n2 and n3
 
 
-def test_e6_from_2_1_on_a_consumer_is_fenced_and_told_where_its_epoch_ended() -> None:
+def test_e6_from_2_1_on_a_consumer_is_fenced_and_learns_where_its_epoch_ended() -> None:
     _, error, ended = _consumer_past_the_end("2.1")
     assert error is Error.FENCED_LEADER_EPOCH
     assert ended == [1]  # below its position, 3: what it had read from there on is gone

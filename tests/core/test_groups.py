@@ -98,7 +98,9 @@ def test_g1_the_coordinator_leads_the_groups_partition() -> None:
     assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, B)]
 
 
-def _told_of(one: Broker, numbers: range, leader: int = A, offsets_partitions: int = 50) -> None:
+def _notified_of(
+    one: Broker, numbers: range, leader: int = A, offsets_partitions: int = 50
+) -> None:
     """The controller has reported some partitions of the groups' topic."""
     states = tuple(
         events.PartitionState(
@@ -112,17 +114,17 @@ def _told_of(one: Broker, numbers: range, leader: int = A, offsets_partitions: i
         step(one, events.CommittedOffsetsRead(state.partition, {}), NOW)
 
 
-def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_told() -> None:
+def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_reported() -> None:
     """7 of 50 are known, and the group belongs to number 12."""
     one = broker("2.1", None)
     asked = events.FindCoordinatorRequested(5, "my-group")
     unknown = effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
-    _told_of(one, range(7))
+    _notified_of(one, range(7))
     assert did(step(one, asked, NOW)) == [unknown]
     refused = effects.RespondOffsetCommit(7, ((T, Error.NOT_COORDINATOR),))
     assert did(step(one, _commit(3, "my-group"), NOW)) == [refused]
     assert _position(one, "my-group").error is Error.NOT_COORDINATOR
-    _told_of(one, range(7, 50))
+    _notified_of(one, range(7, 50))
     assert did(step(one, asked, NOW)) == [effects.RespondFindCoordinator(5, Error.NONE, A)]
     [appended] = did(step(one, _commit(3, "my-group"), NOW), effects.AppendToLog)
     assert isinstance(appended, effects.AppendToLog)
@@ -131,7 +133,7 @@ def test_a2_a_group_has_no_coordinator_before_its_own_partition_is_told() -> Non
 
 def test_a2_nobody_coordinates_while_the_number_of_partitions_is_not_known() -> None:
     one = broker("2.1", None)
-    _told_of(one, range(7), offsets_partitions=0)
+    _notified_of(one, range(7), offsets_partitions=0)
     [answer] = did(step(one, events.FindCoordinatorRequested(5, "g"), NOW))
     assert answer == effects.RespondFindCoordinator(5, Error.COORDINATOR_NOT_AVAILABLE, -1)
     [refused] = _answers(step(one, _commit(3), NOW))
@@ -194,7 +196,7 @@ def test_g3_from_kip_1041_on_all_must_have_it_whatever_is_set() -> None:
     assert _answers(_replicate(one, 1)) == [effects.RespondOffsetCommit(7, ((T, Error.NONE),))]
 
 
-def test_g3_all_positions_of_a_group_are_told_where_no_partition_is_named() -> None:
+def test_g3_all_positions_of_a_group_are_reported_where_no_partition_is_named() -> None:
     one = _coordinator(offsets_commit_required_acks=1)
     step(one, _commit(3), NOW)
     step(one, _commit(4, "h"), NOW)

@@ -237,7 +237,7 @@ def test_i6_a_state_that_is_read_while_a_change_is_under_way_does_not_end_it() -
 # --- I7 ------------------------------------------------------------------------------------------
 
 
-def _told_at(leader: given.Broker, changed_ms: list[int], until_ms: int) -> list[int]:
+def _reported_at(leader: given.Broker, changed_ms: list[int], until_ms: int) -> list[int]:
     """When the controller is notified, if changes come at these times and the timer at its own."""
     shrunk = LeaderAndIsr(A, 0, (A,), 1, version=1)
     times = []
@@ -254,17 +254,17 @@ def _told_at(leader: given.Broker, changed_ms: list[int], until_ms: int) -> list
     return times
 
 
-def test_i7_a_change_is_told_at_the_first_look_more_than_5_000_ms_after_it() -> None:
-    assert _told_at(given.leading(isr=(A, B)), [2_600], 30_000) == [10_000]
-    assert _told_at(given.leading(isr=(A, B)), [2_500], 30_000) == [10_000]
+def test_i7_a_change_is_reported_at_the_first_look_more_than_5_000_ms_after_it() -> None:
+    assert _reported_at(given.leading(isr=(A, B)), [2_600], 30_000) == [10_000]
+    assert _reported_at(given.leading(isr=(A, B)), [2_500], 30_000) == [10_000]
 
 
-def test_i7_changes_that_never_rest_are_told_after_60_000_ms() -> None:
+def test_i7_changes_that_never_rest_are_reported_after_60_000_ms() -> None:
     busy = list(range(2_000, 120_000, 2_000))
-    assert _told_at(given.leading(isr=(A, B)), busy, 120_000) == [65_000]
+    assert _reported_at(given.leading(isr=(A, B)), busy, 120_000) == [65_000]
 
 
-def test_i7_the_controller_reads_tells_the_brokers_and_deletes_the_note() -> None:
+def test_i7_the_controller_reads_and_notifies_the_brokers_and_deletes_the_note() -> None:
     world = cluster("0.11", (B, A, C), replica_lag_time_max_ms=3_000)
     world.hold(events.FetchRequested, source=C, target=B)
     world.advance(14_000)

@@ -192,7 +192,7 @@ def test_c6_with_all_replicas_down_it_waits_or_takes_the_first_that_comes_back(
     assert [world.log(b) for b in (A, B, C)] == [kept] * 3
 
 
-def test_i6_a_lost_race_keeps_the_old_isr_until_the_controller_tells() -> None:
+def test_i6_a_lost_race_keeps_the_old_isr_until_the_controller_notifies() -> None:
     world = cluster("0.11", (B, A, C), replica_lag_time_max_ms=3_000)
     world.hold(events.FetchRequested, source=C, target=B)
     world.holds.append(lambda m: isinstance(m.body, WriteLeaderAndIsr) and not m.body.by_controller)
@@ -202,11 +202,11 @@ def test_i6_a_lost_race_keeps_the_old_isr_until_the_controller_tells() -> None:
     world.kill(A)  # the controller; its successor takes A out of the ISR first
     world.run()
     assert world.isr == (B, C)
-    told_by_controller = world.brokers[B].partitions[T]
+    sent_by_controller = world.brokers[B].partitions[T]
     world.holds.clear()
     world.run()
     assert world.isr == (B, C)
-    assert world.brokers[B].partitions[T].version == told_by_controller.version
+    assert world.brokers[B].partitions[T].version == sent_by_controller.version
     assert isr_of(world.brokers[B].partitions[T]) == (B, C)
 
 
@@ -243,8 +243,8 @@ def test_i6_an_isr_change_whose_answer_was_lost_with_the_session_still_holds_the
     world.holds.append(lambda m: m.source == SERVICE and m.target == A)
     world.expire(A)
     assert world.isr == (A, B)
-    told_of_expiry = next(m for m in world.in_flight if m.source == SERVICE and m.target == A)
-    world.deliver(told_of_expiry)
+    notice_of_expiry = next(m for m in world.in_flight if m.source == SERVICE and m.target == A)
+    world.deliver(notice_of_expiry)
     request = world.produce("m", to=A)
     world.run()
     assert world.result(request) is not Error.NONE

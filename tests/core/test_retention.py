@@ -12,7 +12,7 @@ from tests.core.given import NOW, T
 from tests.core.world import A, B, World, cluster
 
 
-def test_r9_a_leader_takes_over_where_its_log_starts_and_tells_who_fetches() -> None:
+def test_r9_a_leader_takes_over_where_its_log_starts_and_answers_with_it() -> None:
     leader = given.leading(isr=(A,), records=5, high_watermark=5)
     step(leader, events.LogStartAdvanced(T, 3), NOW)
     assert given.of(leader).log.start_offset == 3

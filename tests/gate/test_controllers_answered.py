@@ -51,7 +51,7 @@ def test_a_stale_controller_is_named_with_who_refused_it(
 
 
 @pytest.mark.parametrize("error", [0, 3, 41])
-def test_other_answers_are_told_as_they_are(error: int) -> None:
+def test_other_answers_are_reported_as_they_are(error: int) -> None:
     assert answers(LEADER_AND_ISR, 5, error, flexible=True, client_id="0") == [(0, 2, error)]
 
 

@@ -25,7 +25,7 @@ def _name(version: int, topic: str) -> str:
 
 
 @given(st.integers(4, 18), _topics, st.integers(0, 1000), _offsets, st.integers(0, 2**30))
-def test_a_fetch_request_tells_who_asks_and_from_where(
+def test_a_fetch_request_shows_who_asks_and_from_where(
     version: int, topic: str, partition: int, offset: int, epoch: int
 ) -> None:
     raw = wire.fetch_request(
@@ -53,7 +53,7 @@ def test_a_fetch_request_tells_who_asks_and_from_where(
 
 
 @given(st.integers(4, 18), _topics, _offsets, st.binary(max_size=200), st.sampled_from([0, 1, 74]))
-def test_a_fetch_response_tells_the_high_watermark_and_the_size_of_its_records(
+def test_a_fetch_response_shows_the_high_watermark_and_the_size_of_its_records(
     version: int, topic: str, high_watermark: int, records: bytes, error: int
 ) -> None:
     answer = Answer(topic, 3, high_watermark, records, log_start_offset=2, error=error)
@@ -112,7 +112,7 @@ def test_the_epoch_versions_that_kio_does_not_have(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_leader_and_isr_tells_the_leader_epoch_and_its_client_id_the_controller(
+def test_leader_and_isr_shows_the_leader_epoch_and_its_client_id_the_controller(
     version: int,
 ) -> None:
     raw = wire.leader_and_isr(version, "t", 3, leader=2, leader_epoch=8, controller=1)

@@ -34,7 +34,7 @@ def _stream() -> tuple[EventStream, _Pipe]:
     return EventStream(cast(asyncio.WriteTransport, pipe), lambda: 7), pipe
 
 
-def test_all_is_told_while_it_is_read() -> None:
+def test_all_is_reported_while_it_is_read() -> None:
     stream, pipe = _stream()
     pipe.unread_bytes = UNREPORTED_BYTES_MAX
     for event in (ROUND, HELD, ROUND):
@@ -42,7 +42,7 @@ def test_all_is_told_while_it_is_read() -> None:
     assert pipe.reported == [ROUND, HELD, ROUND]
 
 
-def test_that_rounds_were_left_out_is_said_before_what_is_told_next() -> None:
+def test_that_rounds_were_left_out_is_reported_before_what_comes_next() -> None:
     stream, pipe = _stream()
     pipe.unread_bytes = UNREPORTED_BYTES_MAX + 1
     for event in (ROUND, ROUND, HELD, HELD):
@@ -50,7 +50,7 @@ def test_that_rounds_were_left_out_is_said_before_what_is_told_next() -> None:
     assert pipe.reported == [LEFT_OUT, HELD, HELD]
 
 
-def test_it_is_said_before_the_round_that_is_told_again() -> None:
+def test_it_is_reported_before_the_round_that_comes_again() -> None:
     stream, pipe = _stream()
     pipe.unread_bytes = UNREPORTED_BYTES_MAX + 1
     for event in (ROUND, ROUND):

@@ -57,7 +57,7 @@ def test_so_is_that_of_the_last_offset_for_leader_epoch(play: Play, version: int
 
 
 @pytest.mark.parametrize("version", [2, 4])
-def test_what_a_client_is_told_of_epochs_is_of_no_follower(play: Play, version: int) -> None:
+def test_what_a_client_learns_of_epochs_is_of_no_follower(play: Play, version: int) -> None:
     async def story(w: World) -> None:
         follower, client = await w.follower(), await w.follower(broker=-1)
         await w.gate.subscribe(Subscription("s"))
@@ -71,7 +71,7 @@ def test_what_a_client_is_told_of_epochs_is_of_no_follower(play: Play, version: 
     play(story)
 
 
-def test_an_answer_that_is_held_has_told_nothing_yet(play: Play) -> None:
+def test_an_answer_that_is_held_has_reported_nothing_yet(play: Play) -> None:
     async def story(w: World) -> None:
         follower = await w.follower()
         await w.gate.subscribe(Subscription("s"))
@@ -88,7 +88,7 @@ def test_an_answer_that_is_held_has_told_nothing_yet(play: Play) -> None:
     play(story)
 
 
-def test_who_died_was_told_nothing_since(play: Play) -> None:
+def test_who_died_was_notified_of_nothing_since(play: Play) -> None:
     async def story(w: World) -> None:
         follower = await w.follower()
         await w.gate.subscribe(Subscription("s"))

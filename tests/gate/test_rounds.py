@@ -23,7 +23,7 @@ def test_a_new_epoch_in_the_request_starts_again_at_one() -> None:
     assert counter.next_round(1, 3, _P, 6) == (6, 2)
 
 
-def test_the_epoch_is_what_the_follower_was_told_not_what_others_were() -> None:
+def test_the_epoch_is_what_the_follower_learned_not_what_others_were() -> None:
     counter = RoundCounter()
     counter.learn(1, {_P: LeaderEpoch(3, 5)})
     counter.learn(2, {_P: LeaderEpoch(3, 6)})
@@ -48,5 +48,5 @@ def test_an_epoch_is_news_once_and_never_goes_back() -> None:
     assert counter.learn(1, {_P: LeaderEpoch(3, 4)}) == {}
 
 
-def test_an_epoch_that_nobody_told_is_unknown() -> None:
+def test_an_epoch_that_nobody_reported_is_unknown() -> None:
     assert RoundCounter().next_round(1, 3, _P, None) == (None, 1)

@@ -77,7 +77,7 @@ def test_a_closed_connection_is_a_miss_when_such_a_message_passes(
     assert _missed(events) == ([MISSED] if is_missed else [])
 
 
-def test_it_is_a_miss_at_once_where_rounds_are_not_told() -> None:
+def test_it_is_a_miss_at_once_where_rounds_are_not_reported() -> None:
     assert Holds().take(CLOSED, ()) == MISSED
 
 

@@ -47,7 +47,7 @@ def test_a_new_scenario_is_one_that_can_be_played(tmp_path: Path, generation: st
     assert played.judged.outcome == expected_outcome(scenario, f"neaptide:{generation}")
 
 
-def test_new_writes_a_file_once_and_explain_tells_it(
+def test_new_writes_a_file_once_and_explain_shows_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mine.toml"

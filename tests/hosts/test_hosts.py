@@ -113,7 +113,7 @@ def test_a_node_is_reached_at_its_address_and_reaches_the_harness(
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pause_stops_resume_goes_on_and_each_end_is_told_from_the_others(
+def test_pause_stops_resume_goes_on_and_each_end_is_distinguished_from_the_others(
     name: str, open_by_name: Open, tmp_path: Path
 ) -> None:
     host = open_by_name(name)

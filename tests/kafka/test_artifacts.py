@@ -84,7 +84,7 @@ def test_a_jar_that_was_only_touched_is_taken(cache: Path) -> None:
     assert json.loads((cache / "checksums").read_text())[0]["mtime_ns"] == 1
 
 
-def test_a_jar_that_came_damaged_is_told_from_one_that_did_not_come(cache: Path) -> None:
+def test_a_jar_that_came_damaged_is_distinguished_from_one_that_did_not_come(cache: Path) -> None:
     fake_maven(cache, "echo '[ERROR] Checksum validation failed, expected a but is b'; exit 1")
     with pytest.raises(ArtifactError, match="wrong checksum; try again"):
         class_path(KAFKA)

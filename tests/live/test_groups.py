@@ -126,7 +126,7 @@ def test_a2_nobody_may_produce_into_the_topic_of_positions(cluster: LiveCluster)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_g3_what_a_client_commits_another_is_told(cluster: LiveCluster, client: str) -> None:
+def test_g3_what_a_client_commits_another_reads(cluster: LiveCluster, client: str) -> None:
     ask, group = CLIENTS[client], f"of {client}"
     assert ask(cluster.bootstrap, group, None) is None
     assert ask(cluster.bootstrap, group, 5) == 5

@@ -93,7 +93,7 @@ def test_placeholders_settings_and_commands_of_a_broker(directory: Path) -> None
     assert said == [*before, *start]
 
 
-def test_a_controller_is_told_its_own(directory: Path) -> None:
+def test_a_controller_gets_its_own(directory: Path) -> None:
     cluster = started(directory, MANAGED, node=100)
     given = filled(directory, "controller-100")
     assert given["at"] == "127.0.0.1:1004"

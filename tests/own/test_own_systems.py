@@ -123,7 +123,7 @@ def test_where_managed_brokers_run(managed: System) -> None:
     check_system_on(managed, Place("netns"))
 
 
-def test_topics_on_a_cluster_with_topics_of_others_can_be_told(
+def test_topics_on_a_cluster_with_topics_of_others_can_be_given(
     used: System, managed: System
 ) -> None:
     assert names_of(asked(used, topics=2)) == ("neaptide-7-t", "neaptide-7-t1")

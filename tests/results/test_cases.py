@@ -52,7 +52,7 @@ def test_the_worst_comes_first_and_unknown_before_valid(tmp_path: Path) -> None:
     assert [one.name for one in found] == ["diverged", "lost", "cut", "good"]
 
 
-def test_evidence_is_told_in_sentences(tmp_path: Path) -> None:
+def test_evidence_is_reported_in_sentences(tmp_path: Path) -> None:
     assert evidence(losing(tmp_path), 1) == [
         "lost-write: 'm2' in t-0 at offset 1, operation 2"
         " (acks all, acknowledged 4.812 s, first read 4.853 s)"
@@ -98,7 +98,7 @@ def test_what_xml_cannot_write_is_replaced(tmp_path: Path) -> None:
     assert error.text == "a \ufffd and a \ufffd"
 
 
-def test_the_page_tells_of_the_worst_first_and_leads_to_its_report(tmp_path: Path) -> None:
+def test_the_page_shows_the_worst_first_and_leads_to_its_report(tmp_path: Path) -> None:
     lost = losing(tmp_path)
     write_report(lost.directory)
     write_runs_page([case(tmp_path, "good", VALID), lost], tmp_path / "pages" / "runs.html")
@@ -118,7 +118,9 @@ def test_a_page_of_very_many_runs_leaves_out_the_best_and_says_so(tmp_path: Path
 
 
 @pytest.mark.parametrize("write", [write_junit, write_runs_page])
-def test_a_file_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path, write: Any) -> None:
+def test_a_file_that_cannot_be_written_is_reported_in_a_sentence(
+    tmp_path: Path, write: Any
+) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.raises(StoreError, match="Cannot write"):
         write([], tmp_path / "taken" / "file")

@@ -37,7 +37,7 @@ def test_the_rounds_that_matter_are_chosen_out_of_all(run: Path) -> None:
     assert not any(number < 9 for _, leader, number in rounds if leader == C)
 
 
-def test_the_page_tells_them(run: Path) -> None:
+def test_the_page_shows_them(run: Path) -> None:
     text = write_report(run).read_text(encoding="utf-8")
     assert "The fetch rounds around m2" in text
     assert "held 3.1 s" in text

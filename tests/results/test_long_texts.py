@@ -11,7 +11,7 @@ from neaptide.results.report.rows import load
 from tests.checkers.histories import Story, final, send
 
 
-def test_long_texts_are_told_apart_by_more_than_their_beginning() -> None:
+def test_long_texts_are_distinguished_by_more_than_their_beginning() -> None:
     long, other = "x" * 5_000 + "1", "x" * 5_000 + "2"
     texts = pa.chunked_array([[long, "short", None], [other, long]])
     first, short, nothing, second, again = shortened(texts).to_pylist()

@@ -75,7 +75,7 @@ def test_a_lost_record_is_followed_from_its_ack_to_its_absence(run: Path) -> Non
     ]
 
 
-def test_the_diagram_tells_the_loss_in_order(run: Path) -> None:
+def test_the_diagram_shows_the_loss_in_order(run: Path) -> None:
     said = Page(diagram_of(run)).texts
     story = [
         "leader, epoch 0",
@@ -219,7 +219,7 @@ def test_a_run_under_load_shows_plots(run: Path) -> None:
 
 
 @pytest.mark.parametrize("at_issue", ["m2", "m1", None])
-def test_under_load_only_the_records_at_issue_are_told(run: Path, at_issue: str | None) -> None:
+def test_under_load_only_the_records_at_issue_are_reported(run: Path, at_issue: str | None) -> None:
     write_run(run, replace(RUN, kind="random", expected=None))
     for path in (run / "anomalies").iterdir():
         path.unlink()
@@ -254,7 +254,7 @@ def test_a_story_that_is_too_long_is_cut_in_the_middle_and_says_so() -> None:
     assert drawing.left_out == 40
 
 
-def test_a_story_that_fits_is_told_whole() -> None:
+def test_a_story_that_fits_is_reported_whole() -> None:
     assert lay_out([Line(n, f"line {n}") for n in range(ROWS_MAX)], ["A"]).left_out == 0
 
 

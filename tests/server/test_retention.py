@@ -24,7 +24,9 @@ def opened(path: Path, records: int) -> LogDirectory:
     return directory
 
 
-def test_r9_old_segments_below_the_high_watermark_go_and_the_core_is_told(tmp_path: Path) -> None:
+def test_r9_old_segments_below_the_high_watermark_go_and_the_core_is_notified(
+    tmp_path: Path,
+) -> None:
     directory = opened(tmp_path, 5)
     reported: list[object] = []
     apply_retention(directory, {T0: 3, T1: 0}, reported.append, NOW_MS)

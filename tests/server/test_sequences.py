@@ -56,7 +56,7 @@ def test_p4_a_log_says_the_same_of_its_producers_after_a_restart(tmp_path: Path)
     again.shutdown()
 
 
-def test_p4_after_a_cut_the_core_hears_what_the_rest_says(tmp_path: Path) -> None:
+def test_p4_after_a_cut_the_core_learns_what_the_rest_says(tmp_path: Path) -> None:
     """9 is inside of the last batch, so the log ends at 8: that is reported too."""
     logs = _opened(tmp_path)
     _fill(logs.create_log(TP))

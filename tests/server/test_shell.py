@@ -56,12 +56,12 @@ class SlowCoordination:
     cluster_id = "unused"
 
     def __init__(self) -> None:
-        self.may_tell: dict[str, asyncio.Event] = {}
+        self.may_report: dict[str, asyncio.Event] = {}
         self.asked: list[str] = []
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         self.asked.append(topic)
-        await self.may_tell.setdefault(topic, asyncio.Event()).wait()
+        await self.may_report.setdefault(topic, asyncio.Event()).wait()
         return {}
 
     def execute(self, request: CoordinationRequest) -> None:
@@ -118,8 +118,8 @@ class World:
 async def leading(directory: Path, **settings: str) -> World:
     """Broker 7 leads t-0 alone."""
     world = World(directory / "data", **settings)
-    world.coordination.may_tell["t"] = asyncio.Event()
-    world.coordination.may_tell["t"].set()
+    world.coordination.may_report["t"] = asyncio.Event()
+    world.coordination.may_report["t"].set()
     world.ask(world.connection(), world.leader_and_isr("t", 0), 1)
     await turns()
     return world
@@ -146,11 +146,11 @@ def test_a_later_leader_and_isr_does_not_overtake_one_that_waits_for_settings(
         first, second = world.connection(), world.connection()
         world.ask(first, world.leader_and_isr("slow", 0), 1)
         world.ask(second, world.leader_and_isr("quick", 0), 2)
-        world.coordination.may_tell["quick"] = asyncio.Event()
-        world.coordination.may_tell["quick"].set()
+        world.coordination.may_report["quick"] = asyncio.Event()
+        world.coordination.may_report["quick"].set()
         await turns()
         assert world.answered == []
-        world.coordination.may_tell["slow"].set()
+        world.coordination.may_report["slow"].set()
         await turns()
         assert world.answered == [1, 2]
         assert set(world.logs.logs) == {TopicPartition("slow", 0), TopicPartition("quick", 0)}
@@ -163,8 +163,8 @@ def test_a_topics_settings_are_asked_for_once_and_again_after_it_was_deleted(
 ) -> None:
     async def play() -> None:
         world = World(tmp_path / "data")
-        world.coordination.may_tell["t"] = asyncio.Event()
-        world.coordination.may_tell["t"].set()
+        world.coordination.may_report["t"] = asyncio.Event()
+        world.coordination.may_report["t"].set()
         connection = world.connection()
         for number in (0, 1):
             world.ask(connection, world.leader_and_isr("t", number), number)
@@ -185,8 +185,8 @@ def test_a_disk_that_fails_ends_it_before_anything_is_acknowledged(
 ) -> None:
     async def play() -> None:
         world = World(tmp_path / "data")
-        world.coordination.may_tell["t"] = asyncio.Event()
-        world.coordination.may_tell["t"].set()
+        world.coordination.may_report["t"] = asyncio.Event()
+        world.coordination.may_report["t"].set()
         connection = world.connection()
         world.ask(connection, world.leader_and_isr("t", 0), 1)
         await turns()
@@ -326,8 +326,8 @@ def test_a12_the_event_loop_goes_on_while_a_new_coordinator_reads_its_log(
         committed = OffsetCommitRecord("g", T0, OffsetAndMetadata(5))
         data = bytearray(record_batch([encode(committed, 1, with_epoch=False)], 1))
         log.append(data, assign(data, 0, 0))
-        world.coordination.may_tell[OFFSETS_TOPIC] = asyncio.Event()
-        world.coordination.may_tell[OFFSETS_TOPIC].set()
+        world.coordination.may_report[OFFSETS_TOPIC] = asyncio.Event()
+        world.coordination.may_report[OFFSETS_TOPIC].set()
         del world.answered[:]
         world.ask(world.connection(), world.leader_and_isr(OFFSETS_TOPIC, 1), 1)
         await until(lambda: bool(threads))
@@ -361,8 +361,8 @@ def test_a12_a_log_that_cannot_be_read_by_the_thread_ends_the_broker(
 
     async def play() -> None:
         world = await leading(tmp_path)
-        world.coordination.may_tell[OFFSETS_TOPIC] = asyncio.Event()
-        world.coordination.may_tell[OFFSETS_TOPIC].set()
+        world.coordination.may_report[OFFSETS_TOPIC] = asyncio.Event()
+        world.coordination.may_report[OFFSETS_TOPIC].set()
         world.ask(world.connection(), world.leader_and_isr(OFFSETS_TOPIC, 1), 2)
         await until(lambda: bool(world.failures))
         assert [type(error) for error in world.failures] == [StorageError]

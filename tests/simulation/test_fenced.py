@@ -50,7 +50,7 @@ def test_a_zombie_that_follows_in_an_earlier_epoch_is_fenced_from_kip_320_on(
     assert (B in observed.isr()) is not is_fenced
 
 
-def test_who_was_fenced_follows_again_once_it_hears_of_the_epoch() -> None:
+def test_who_was_fenced_follows_again_once_it_learns_of_the_epoch() -> None:
     world, observed = _played("2.1", *ZOMBIE)
     assert observed.fenced(B)
     play_moves(world, _target("2.1").names, (steps.Heal("B", COORDINATION), steps.Await()))
@@ -58,7 +58,7 @@ def test_who_was_fenced_follows_again_once_it_hears_of_the_epoch() -> None:
     assert B in observed.isr()
 
 
-def test_a_process_that_died_was_told_nothing() -> None:
+def test_a_process_that_died_was_notified_of_nothing() -> None:
     world, observed = _played("2.1", *ZOMBIE)
     copy = world.copy()
     faults.kill(world, B)

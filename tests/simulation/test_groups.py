@@ -114,7 +114,7 @@ def test_g3_all_brokers_die_and_the_position_is_read_from_disk() -> None:
     assert _position(world) == 1
 
 
-def test_a_power_failure_tells_of_the_records_of_its_topic_alone() -> None:
+def test_a_power_failure_notifies_of_the_records_of_its_topic_alone() -> None:
     world = _ready()
     producing.produce(world, "m1", acks=-1)
     until(world, lambda: "m1" in world.clients.acked)

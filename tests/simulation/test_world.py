@@ -112,7 +112,7 @@ def test_a_clean_stop_flushes() -> None:
 
 
 @pytest.mark.parametrize("fault", ["pause", "cut"])
-def test_a_session_ends_when_its_broker_is_not_heard(fault: str) -> None:
+def test_a_session_ends_when_its_broker_is_not_reached(fault: str) -> None:
     world = ready()
     begun_us = world.now_us
     if fault == "pause":

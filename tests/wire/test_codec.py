@@ -113,7 +113,7 @@ def test_every_cut_of_a_request_is_malformed() -> None:
         decode_request(frame + b"\x00", CLIENT_APIS)
 
 
-def test_a_version_that_is_not_spoken_is_told_apart_with_its_header() -> None:
+def test_a_version_that_is_not_spoken_is_distinguished_with_its_header() -> None:
     frame = struct.pack(">hhih", Api.API_VERSIONS, 99, 42, -1)
     with pytest.raises(UnsupportedVersionError) as raised:
         decode_request(frame, CLIENT_APIS)

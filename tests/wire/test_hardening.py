@@ -127,8 +127,8 @@ class Leader(World):
         super().__init__(directory, neaptide_generation=generation, **settings)
 
     async def lead(self) -> Leader:
-        self.coordination.may_tell["t"] = asyncio.Event()
-        self.coordination.may_tell["t"].set()
+        self.coordination.may_report["t"] = asyncio.Event()
+        self.coordination.may_report["t"].set()
         self.ask(self.connection(), self.leader_and_isr("t", 0), 1)
         await turns()
         return self

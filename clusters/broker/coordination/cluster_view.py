@@ -60,15 +60,15 @@ class IsrChanges:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def unread(self, watch: Watch) -> IsrChangeNotified | None:
         names = self._client.children(znodes.ISR_CHANGES, watch)
-        fresh = [name for name in names if name not in self._told]
+        fresh = [name for name in names if name not in self._reported]
         found = self._client.get_all([f"{znodes.ISR_CHANGES}/{name}" for name in fresh])
         if not found:
             return None
-        self._told.update(fresh)
+        self._reported.update(fresh)
         named = [
             partition
             for path, znode in found.items()
@@ -79,4 +79,4 @@ class IsrChanges:
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             self._client.delete(f"{znodes.ISR_CHANGES}/{name}")
-            self._told.discard(name)
+            self._reported.discard(name)

@@ -95,7 +95,7 @@ class ZooKeeperCoordination:
         )
         self._closing = False
         # Of the loop: how many expiries the core knew of when it asked.
-        self._expiries_told = 0
+        self._expiries_reported = 0
         # Of the worker's thread.
         self._expiries = 0
         self._in_session = False
@@ -103,7 +103,7 @@ class ZooKeeperCoordination:
         self._deferred: list[Callable[[], None]] = []
         self._term: session.Term | None = None
         self._is_controlling = False
-        self._holder_told: session.Holder | None = None
+        self._holder_reported: session.Holder | None = None
         # One object each: kazoo keeps watches in sets, so that each is set once.
         self._on_freed = self._watch(self._register)
         self._on_controller = self._watch(self._controller_changed)
@@ -124,9 +124,9 @@ class ZooKeeperCoordination:
     def execute(self, request: CoordinationRequest) -> None:
         """Do what the core asks; the answer is an event."""
         if isinstance(request, WriteLeaderAndIsr):
-            self._worker.put(Batched((self._expiries_told, request)))
+            self._worker.put(Batched((self._expiries_reported, request)))
         else:
-            self._worker.put(partial(self._execute, self._expiries_told, request))
+            self._worker.put(partial(self._execute, self._expiries_reported, request))
 
     async def topic_settings(self, topic: str) -> Mapping[str, str]:
         """A topic's own settings, as they are now; `on_topic_settings` is called when they change.
@@ -158,7 +158,7 @@ class ZooKeeperCoordination:
 
     def _deliver(self, event: CoordinationEvent) -> None:
         if isinstance(event, SessionExpired):
-            self._expiries_told += 1
+            self._expiries_reported += 1
         if not self._closing:
             self._on_event(event)
 
@@ -213,7 +213,7 @@ class ZooKeeperCoordination:
         self._expiries += 1
         self._in_session = False
         self._is_registered = False
-        self._holder_told = None
+        self._holder_reported = None
         self._stop_controlling()
         self._writer.forget_parents()
         self._notify(SessionExpired())
@@ -229,13 +229,13 @@ class ZooKeeperCoordination:
             return
         holder = session.holder(self._client, self._on_controller)
         if holder is not None and holder.session_id == self._client.session_id:
-            self._holder_told = holder
-        elif holder != self._holder_told:
+            self._holder_reported = holder
+        elif holder != self._holder_reported:
             self._notify_controller(holder)
 
     def _notify_controller(self, holder: session.Holder | None) -> None:
         self._stop_controlling()
-        self._holder_told = holder
+        self._holder_reported = holder
         self._notify(ControllerChanged(None if holder is None else holder.broker_id))
 
     def _brokers_changed(self) -> None:

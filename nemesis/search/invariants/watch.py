@@ -78,9 +78,11 @@ class Watch:
     def handled(
         self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
     ) -> None:
-        self._each(world, lambda: self._told(world, broker_id, event, done))
+        self._each(world, lambda: self._reported(world, broker_id, event, done))
 
-    def _told(self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]) -> None:
+    def _reported(
+        self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
+    ) -> None:
         broker = world.brokers[broker_id]
         partition = broker.partitions.get(world.partition)
         step = Step(world, self.memory, broker_id, broker, partition, event, done)
