@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neaptide.clusters.broker.server.config import write_properties
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.hosts.host import Host
 from neaptide.clusters.placed_cluster import PlacedCluster
+from neaptide.clusters.properties import write_properties
 
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"

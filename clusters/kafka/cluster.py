@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters import shared_archive
-from neaptide.clusters.broker.server.config import write_properties
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.hosts.host import Host, LocalNodeProcess
 from neaptide.clusters.kafka.home import Home
 from neaptide.clusters.kafka.properties import LOG4J, SMALL_JAVA, command, properties
 from neaptide.clusters.kafka.versions import Addressing, kafka_class_path, row_of
 from neaptide.clusters.placed_cluster import PlacedCluster
+from neaptide.clusters.properties import write_properties
 
 _SHARING = ("local", "netns")  # hosts whose nodes have this machine's disk
 

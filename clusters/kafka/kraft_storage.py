@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from neaptide.clusters.broker.server.config import write_properties
 from neaptide.clusters.cache import cache_directory
 from neaptide.clusters.errors import UsageError
+from neaptide.clusters.properties import write_properties
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 ELR_FEATURE: Final = "eligible.leader.replicas.version"

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.clusters.broker.server.config import read_properties, write_properties
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.errors import HostError, UsageError
 from neaptide.clusters.hosts.host import Host, NodeProcess
@@ -41,6 +40,7 @@ from neaptide.clusters.own.process import (
     needs_no_pid,
     read_pid,
 )
+from neaptide.clusters.properties import read_properties, write_properties
 
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from neaptide.clusters.broker.replication.settings import InvalidSettingError
-from neaptide.clusters.broker.server.config import read_properties
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.kafka.versions import Addressing, Mode, Release, parse_release, row_of
 from neaptide.clusters.own.model import (
@@ -29,6 +27,7 @@ from neaptide.clusters.own.model import (
     is_secret,
 )
 from neaptide.clusters.own.placeholders import IN_COMMANDS, MEANINGS, unknown
+from neaptide.clusters.properties import PropertiesError, read_properties
 
 T = TypeVar("T")
 SUFFIX: Final = ".toml"
@@ -268,7 +267,7 @@ def _template(table: _Table, file: Path) -> str:
         raise table.complain(f"properties: {file} cannot be read: {why}") from None
     try:
         settings = read_properties(text)
-    except InvalidSettingError as error:
+    except PropertiesError as error:
         line = str(error).partition(":")[0]  # not what stands there
         raise table.complain(f"properties: {file}: {line}") from None
     for key, value in settings.items():

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from neaptide.clusters.broker.server.config import write_properties
 from neaptide.clusters.hosts.ports import reserve_port
+from neaptide.clusters.properties import write_properties
 from tests.live.cluster import LiveCluster, until
 from tests.live.raw import RawConnection, produce_request, produced
 from tests.storage.batches import batch

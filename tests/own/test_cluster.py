@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.clusters.broker.server.config import read_properties
 from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
 from neaptide.clusters.errors import HostError, UsageError
 from neaptide.clusters.hosts.here import LocalNodes
@@ -20,6 +19,7 @@ from neaptide.clusters.own import cluster as own_cluster
 from neaptide.clusters.own.cluster import OwnZooKeeperCluster, make_managed
 from neaptide.clusters.own.model import Managed
 from neaptide.clusters.own.parsing import load_system
+from neaptide.clusters.properties import read_properties
 from tests.own.files import MANAGED, written
 
 pytestmark = pytest.mark.live

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from neaptide.clusters.broker.replication.settings import InvalidSettingError
-from neaptide.clusters.broker.server.config import read_properties, server_config, write_properties
+from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.storage.config import SettingError
+from neaptide.clusters.properties import PropertiesError, read_properties, write_properties
 
 GOOD = {
     "broker.id": "7",
@@ -57,6 +58,42 @@ def test_a_wrong_setting_is_refused_in_a_sentence_that_names_it(
 
 def test_properties_are_read_as_they_were_written() -> None:
     assert read_properties(write_properties(GOOD)) == GOOD
-    assert read_properties("# a comment\n! another\n\n a = b=c \n") == {"a": "b=c"}
-    with pytest.raises(InvalidSettingError, match="line 2 is not of the form name=value"):
+    assert read_properties("# a comment\n! another\n\n a = b=c\n") == {"a": "b=c"}
+    with pytest.raises(PropertiesError, match="line 2 is not of the form name=value"):
         read_properties("a=b\nnonsense\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("a: b\nc d\n", {"a": "b", "c": "d"}),
+        ("listeners=A://h:1,\\\n    B://h:2\n", {"listeners": "A://h:1,B://h:2"}),
+        ("a\\:b = \\u00e9\\n\n", {"a:b": "é\n"}),
+        ("a=\n", {"a": ""}),
+        ("#=\na=1\na=2", {"a": "2"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, settings: dict[str, str]) -> None:
+    assert read_properties(text) == settings
+    assert read_properties(write_properties(settings)) == settings
+
+
+def test_properties_have_escapes_only_where_java_needs_them() -> None:
+    settings = {"listeners": "A://h:1,B://h:2", "log.dirs": "C:\\é", "a:b": " c"}
+    written = write_properties(settings)
+    assert "listeners=A://h:1,B://h:2\n" in written
+    assert written.isascii()
+    assert read_properties(written) == settings
+
+
+def test_an_escape_that_java_does_not_know_is_named_by_its_line() -> None:
+    with pytest.raises(PropertiesError, match="line 3 has an escape"):
+        read_properties("a=1\\\n 2\nb=\\u12\n")
+
+
+def test_spaces_around_a_value_are_no_part_of_it() -> None:
+    """ConfigDef.parseType trims; a properties file keeps what stands behind a value."""
+    given = {**read_properties("min.insync.replicas=2 \nauto.create.topics.enable=false \n")}
+    replication = server_config({**GOOD, **given}).replication
+    assert replication.min_insync_replicas == 2
+    assert replication.auto_create_topics_enable is False

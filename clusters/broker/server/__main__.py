@@ -19,14 +19,11 @@ gc.disable()
 import uvloop  # noqa: E402
 
 from neaptide.clusters.broker.replication.settings import InvalidSettingError  # noqa: E402
-from neaptide.clusters.broker.server.config import (  # noqa: E402
-    ServerConfig,
-    read_properties,
-    server_config,
-)
+from neaptide.clusters.broker.server.config import ServerConfig, server_config  # noqa: E402
 from neaptide.clusters.broker.server.process import PortInUseError, serve  # noqa: E402
 from neaptide.clusters.broker.storage.config import SettingError  # noqa: E402
 from neaptide.clusters.broker.storage.errors import StorageError  # noqa: E402
+from neaptide.clusters.properties import PropertiesError, read_properties  # noqa: E402
 
 gc.enable()
 _log = logging.getLogger("broker")
@@ -45,7 +42,7 @@ def main(arguments: list[str]) -> int:
         return 64
     try:
         config = _read(Path(arguments[0]))
-    except (InvalidSettingError, SettingError) as error:
+    except (InvalidSettingError, PropertiesError, SettingError) as error:
         _log.error("%s: %s", arguments[0], error)
         return 64
     try:

@@ -55,24 +55,6 @@ class ServerConfig:
     settings: Mapping[str, str]
 
 
-def read_properties(text: str) -> dict[str, str]:
-    """`name=value` lines; `#` and `!` begin comments."""
-    settings = {}
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        if not line or line[0] in "#!":
-            continue
-        name, equals, value = line.partition("=")
-        if not equals:
-            raise InvalidSettingError(f"line {number} is not of the form name=value: {line!r}")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
-def write_properties(settings: Mapping[str, str]) -> str:
-    return "".join(f"{name}={settings[name]}\n" for name in sorted(settings))
-
-
 def parse_endpoints(name: str, text: str) -> tuple[Endpoint, ...]:
     """`CLIENT://127.0.0.1:9092,REPLICATION://127.0.0.1:9093`."""
     endpoints = []
@@ -87,6 +69,7 @@ def parse_endpoints(name: str, text: str) -> tuple[Endpoint, ...]:
 
 def server_config(settings: Mapping[str, str]) -> ServerConfig:
     """Raises InvalidSettingError or the log's SettingError, with one sentence."""
+    settings = {name: value.strip() for name, value in settings.items()}  # as Kafka's ConfigDef
     generation_name = _required(settings, "neaptide.generation")
     if generation_name not in GENERATIONS:
         known = ", ".join(GENERATIONS)

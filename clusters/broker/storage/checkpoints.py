@@ -16,6 +16,7 @@ from typing import Final
 
 from neaptide.clusters.broker.replication.model import EpochEntry, TopicPartition
 from neaptide.clusters.broker.storage.errors import StorageError
+from neaptide.clusters.properties import PropertiesError, read_properties, write_properties
 
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
@@ -61,16 +62,17 @@ def read_meta_properties(directory: Path) -> dict[str, str] | None:
     file = directory / META_PROPERTIES
     if not file.exists():
         return None
-    lines = (line.strip() for line in file.read_text().splitlines())
-    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
-    return {name.strip(): value.strip() for name, _, value in pairs}
+    try:
+        return read_properties(file.read_text())
+    except PropertiesError as error:
+        raise StorageError(directory, f"{file.name}: {error}") from None
 
 
 def write_meta_properties(directory: Path, broker_id: int, cluster_id: str | None) -> None:
-    lines = [f"broker.id={broker_id}", "version=0"]
+    settings = {"broker.id": str(broker_id), "version": "0"}
     if cluster_id is not None:
-        lines.insert(1, f"cluster.id={cluster_id}")
-    replace_file(directory / META_PROPERTIES, "\n".join(lines) + "\n")
+        settings["cluster.id"] = cluster_id
+    replace_file(directory / META_PROPERTIES, write_properties(settings))
 
 
 def replace_file(file: Path, text: str) -> None:

@@ -1,0 +1,45 @@
+"""Java's properties files, the form of Kafka's `server.properties` and `meta.properties`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import javaproperties
+
+
+class PropertiesError(Exception):
+    """A line that sets nothing, or an escape that Java does not know; one sentence."""
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """As Java reads them: comments, escapes, lines that go on, `:` or a space for `=`.
+
+    Raises PropertiesError. Java takes a name alone for an empty value; here it is an error, since
+    it is a line that somebody has cut short.
+    """
+    settings: dict[str, str] = {}
+    number = 1
+    try:
+        for line in javaproperties.parse(text):
+            if isinstance(line, javaproperties.KeyValue):
+                if not line.value and line.source.strip() == line.key:
+                    raise PropertiesError(
+                        f"line {number} is not of the form name=value: {line.key!r}"
+                    )
+                settings[line.key] = line.value
+            number += line.source.count("\n")
+    except javaproperties.InvalidUEscapeError:
+        raise PropertiesError(f"line {number} has an escape \\u without four hex digits") from None
+    return settings
+
+
+def write_properties(settings: Mapping[str, str]) -> str:
+    """Sorted by name; with escapes only where Java would read something else without them."""
+    return "".join(f"{_line(name, settings[name])}\n" for name in sorted(settings))
+
+
+def _line(name: str, value: str) -> str:
+    plain = f"{name}={value}"
+    if plain.isascii() and javaproperties.loads(plain) == {name: value}:
+        return plain
+    return javaproperties.join_key_value(name, value)
