@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neaptide.clusters.broker.replication.settings import InvalidSettingError
-from neaptide.clusters.broker.server.config import server_config
+from neaptide.clusters.broker.server.config import server_config, trimmed
 from neaptide.clusters.broker.storage.config import SettingError
 from neaptide.clusters.properties import PropertiesError, read_properties, write_properties
 
@@ -92,8 +92,7 @@ def test_an_escape_that_java_does_not_know_is_named_by_its_line() -> None:
 
 
 def test_spaces_around_a_value_are_no_part_of_it() -> None:
-    """ConfigDef.parseType trims; a properties file keeps what stands behind a value."""
-    given = {**read_properties("min.insync.replicas=2 \nauto.create.topics.enable=false \n")}
-    replication = server_config({**GOOD, **given}).replication
+    given = read_properties("min.insync.replicas=2 \nauto.create.topics.enable=false \n")
+    replication = server_config({**GOOD, **trimmed(given)}).replication
     assert replication.min_insync_replicas == 2
     assert replication.auto_create_topics_enable is False

@@ -19,7 +19,7 @@ gc.disable()
 import uvloop  # noqa: E402
 
 from neaptide.clusters.broker.replication.settings import InvalidSettingError  # noqa: E402
-from neaptide.clusters.broker.server.config import ServerConfig, server_config  # noqa: E402
+from neaptide.clusters.broker.server.config import ServerConfig, server_config, trimmed  # noqa: E402
 from neaptide.clusters.broker.server.process import PortInUseError, serve  # noqa: E402
 from neaptide.clusters.broker.storage.config import SettingError  # noqa: E402
 from neaptide.clusters.broker.storage.errors import StorageError  # noqa: E402
@@ -57,7 +57,7 @@ def _read(file: Path) -> ServerConfig:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidSettingError(f"cannot be read as settings ({error})") from error
-    return server_config(read_properties(text))
+    return server_config(trimmed(read_properties(text)))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ class ServerConfig:
     settings: Mapping[str, str]
 
 
+def trimmed(settings: Mapping[str, str]) -> dict[str, str]:
+    """Spaces around a value are no part of it (Kafka's ConfigDef), though a file keeps them."""
+    return {name: value.strip() for name, value in settings.items()}
+
+
 def parse_endpoints(name: str, text: str) -> tuple[Endpoint, ...]:
     """`CLIENT://127.0.0.1:9092,REPLICATION://127.0.0.1:9093`."""
     endpoints = []
@@ -69,7 +74,6 @@ def parse_endpoints(name: str, text: str) -> tuple[Endpoint, ...]:
 
 def server_config(settings: Mapping[str, str]) -> ServerConfig:
     """Raises InvalidSettingError or the log's SettingError, with one sentence."""
-    settings = {name: value.strip() for name, value in settings.items()}  # as Kafka's ConfigDef
     generation_name = _required(settings, "neaptide.generation")
     if generation_name not in GENERATIONS:
         known = ", ".join(GENERATIONS)
