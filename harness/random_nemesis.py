@@ -17,6 +17,7 @@ from neaptide.harness.aimed import MissedError, bring_back, play_episode
 from neaptide.harness.faults import Faults
 from neaptide.harness.machine_nemesis import MachineNemesis, Undo
 from neaptide.harness.members import MembersNemesis
+from neaptide.harness.observed import StageObserved
 from neaptide.harness.stage import Stage
 from neaptide.nemesis.drawn.episodes import Episode
 from neaptide.nemesis.drawn.faults import (
@@ -117,25 +118,61 @@ class RandomNemesis:
             )
 
         await self._members.restore()
+        if await self._comes_true(is_whole) or await self._restart_withdrawn():
+            return
+        await self._stage.watch_rounds()
+        if not await self._comes_true(is_whole):
+            await self._restart_stuck_leaders()
+
+    async def _comes_true(self, is_whole: Callable[[], bool]) -> bool:
         try:
             await self._stage.until(is_whole, _SETTLES_WITHIN_S, "every replica is in the ISR")
         except TimeoutError:
-            await self._restart_withdrawn()
+            return False
+        return True
 
-    async def _restart_withdrawn(self) -> None:
+    async def _restart_withdrawn(self) -> bool:
         """Whoever has given up, as Kafka before 0.11 does that is ahead of its leader: it has
         ended, or is registered and runs, and listens no longer. It would never come back. Nor
-        would, in the time of a run, who waits for its clock."""
+        would, in the time of a run, who waits for its clock. Returns whether there was one."""
+        restarted = False
         for broker in self._stage.spec.brokers:
             if self._stage.has_given_up(broker):
                 self._note_given_up(broker)
                 await self._start_anew(broker)
+                restarted = True
             if not self._stage.is_reachable(broker):
                 continue
             registered = broker in self._stage.observer.registered
             withdrawn = registered and not await self._stage.is_listening(broker)
             if withdrawn or self._may_wait_for_its_clock(broker):
                 await self._start_anew(broker)
+                restarted = True
+        return restarted
+
+    async def _restart_stuck_leaders(self) -> None:
+        """A leader may never again take into its ISR who has all that it has: Kafka 2.8 does not
+        whose AlterIsr got an error. It can only do so in another epoch."""
+        for leader, outsiders in sorted(self._stuck_leaders().items()):
+            who = ", ".join(map(str, sorted(outsiders)))
+            why = f"it leaves {who} out of the ISR, with all that it has"
+            now_ns = self._stage.recorder.now_ns()
+            self._stage.note_nemesis({"stuck": {"broker": str(leader), "why": why}}, now_ns)
+            await self._start_anew(leader)
+
+    def _stuck_leaders(self) -> dict[int, set[int]]:
+        """Leaders, and who is not in their ISR although it fetches from the high watermark on."""
+        found: dict[int, set[int]] = {}
+        for partition, brokers in self._stage.spec.topic.assignment.items():
+            view = self._stage.view(partition)
+            if view is None or view.leader is None:
+                continue
+            observed = StageObserved(self._stage, partition)
+            for broker in set(brokers) - set(view.isr):
+                end = observed.log_end_offset(broker)
+                if end is not None and end == observed.high_watermark(broker):
+                    found.setdefault(view.leader, set()).add(broker)
+        return found
 
     def _note_given_up(self, broker: int) -> None:
         now_ns = self._stage.recorder.now_ns()

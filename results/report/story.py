@@ -358,6 +358,8 @@ def _sentence(verb: str, fields: Mapping[str, Any]) -> str:
         return f"{verb.replace('_', ' ')} {fields.get('broker')}: {', '.join(said)}".rstrip(": ")
     if verb == "gave_up":
         return f"{fields.get('broker')} ended itself: {fields.get('why')}"
+    if verb == "stuck":
+        return f"{fields.get('broker')} is restarted: {fields.get('why')}"
     if verb == "missed":
         return f"missed: {fields.get('why')}"
     ends = [str(fields[key]) for key in ("from", "to", "client") if fields.get(key)]
