@@ -528,7 +528,7 @@ def _results(done: tuple[Effect, ...]) -> list[tuple[str, Error]]:
     return [(r.topic, r.error) for answer in answers for r in answer.results]  # type: ignore[union-attr]
 
 
-def test_c9_a_topic_is_answered_when_it_has_leaders_and_the_wrong_one_by_itself() -> None:
+def test_c5_c9_a_topic_is_answered_when_it_has_leaders_and_the_wrong_one_by_itself() -> None:
     one = _controller()
     done = _create(one, "u", "bad name", "t")
     assert _results(done) == []
@@ -549,7 +549,7 @@ def test_c9_a_topic_is_answered_when_it_has_leaders_and_the_wrong_one_by_itself(
     assert effects.CancelTimer(DelayedOperationExpired(9)) in done
 
 
-def test_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:
+def test_c5_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:
     assert _results(_create(_controller(), "t", "u", "u")) == [
         ("t", Error.TOPIC_ALREADY_EXISTS),
         ("u", Error.INVALID_REQUEST),
@@ -566,19 +566,21 @@ def test_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:
         (TopicCreated(9, "u", "TOPIC_ALREADY_EXISTS"), Error.TOPIC_ALREADY_EXISTS),
     ],
 )
-def test_c9_a_creation_that_does_not_succeed_is_answered_too(event: object, error: Error) -> None:
+def test_c5_c9_a_creation_that_does_not_succeed_is_answered_too(
+    event: object, error: Error
+) -> None:
     one = _controller()
     _create(one, "u")
     assert _results(step(one, event, NOW)) == [("u", error)]
     assert _results(step(one, TimerFired(DelayedOperationExpired(9)), NOW)) == []
 
 
-def test_c9_an_abandoned_creation_is_forgotten() -> None:
+def test_c5_c9_an_abandoned_creation_is_forgotten() -> None:
     one = _controller()
     _create(one, "u")
     step(one, events.RequestAbandoned(9), NOW)
     assert one.controller.creations == {}  # type: ignore[union-attr]
 
 
-def test_c9_who_is_no_controller_says_so() -> None:
+def test_c5_c9_who_is_no_controller_says_so() -> None:
     assert _results(_create(given.broker(), "u")) == [("u", Error.NOT_CONTROLLER)]

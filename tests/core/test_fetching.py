@@ -262,6 +262,21 @@ def test_f12_a_broker_that_is_no_replica_gets_nothing_and_moves_nothing() -> Non
     assert given.of(leader) == before
 
 
+@pytest.mark.parametrize("generation", ["0.8", "0.10"])
+def test_f12_up_to_0_10_the_whole_fetch_of_a_broker_that_is_no_replica_fails(
+    generation: str,
+) -> None:
+    """As Kafka 0.10.2.2 does it: tests/live/test_leading.py."""
+    leader = given.leading(generation, isr=(A,), records=3)
+    before = given.of(leader)
+    (answer,) = given.did(step(leader, given.fetch(9, 0), NOW))
+    (result,) = answer.results
+    assert (result.error, result.records) == (Error.UNKNOWN_SERVER_ERROR, None)
+    assert given.of(leader) == before
+    (answer,) = given.did(step(leader, given.fetch(B, 0, request=501, max_wait_ms=0), NOW))
+    assert answer.results[0].error is Error.NONE
+
+
 # --- F8 ------------------------------------------------------------------------------------------
 
 

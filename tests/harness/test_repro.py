@@ -27,7 +27,13 @@ _FIRST = (
 _KIP_101 = ("hw-truncation-loss", "same-offset-divergence")
 PLAYED = {
     "neaptide:0.8": (*_KIP_101, "lag-messages-flapping"),
-    "neaptide:0.10": (*_FIRST, "commit-truncation-loss", "out-of-range-a", "zombie-leader-acks-1"),
+    "neaptide:0.10": (
+        *_FIRST,
+        "commit-truncation-loss",
+        "out-of-range-a",
+        "slow-follower-in-isr",
+        "zombie-leader-acks-1",
+    ),
     "neaptide:0.11": (*_FIRST, "fast-failover-divergence", "zombie-leader-acks-all"),
     "neaptide:2.0": (
         *_KIP_101,
@@ -118,6 +124,75 @@ def test_a_scenario_ends_as_the_documents_say(
     ):
         assert (run / part).exists(), part
     assert "<svg" in (run / "report.html").read_text(encoding="utf-8")
+
+
+# The behaviours of our broker (docs/behaviours.md) that a scenario shows, on each system above.
+Results = dict[tuple[str, str], dict[str, Any]]
+
+
+def _agree(results: Results, *names: str) -> None:
+    """As predicted: the outcome, the fetch rounds, and what should be seen on the way."""
+    for name in names:
+        of_name = [result for (scenario, _), result in results.items() if scenario == name]
+        assert of_name
+        for result in of_name:
+            assert (result["agrees"], result["reasons"]) == (True, []), result
+
+
+def test_r4_f1_a_follower_learns_the_high_watermark_a_round_later(results: Results) -> None:
+    _agree(results, "hw-two-rounds")
+
+
+def test_i1_i2_a_follower_that_never_catches_up_leaves_the_isr(results: Results) -> None:
+    _agree(results, "slow-follower-in-isr")
+
+
+def test_i2_i3_a_follower_that_stops_leaves_the_isr_after_1_to_1_5_times_the_lag(
+    results: Results,
+) -> None:
+    _agree(results, "isr-lingers")
+
+
+def test_i5_a_burst_makes_the_isr_flap_where_lag_is_counted_in_messages(results: Results) -> None:
+    _agree(results, "lag-messages-flapping")
+
+
+def test_i9_an_isr_that_shrinks_after_the_append_leaves_the_record(results: Results) -> None:
+    _agree(results, "not-enough-after-append")
+
+
+def test_f9_a_follower_that_returns_too_late_starts_where_the_leader_does(
+    results: Results,
+) -> None:
+    _agree(results, "out-of-range-a")
+
+
+def test_e2_truncation_to_the_high_watermark_loses_and_to_the_epochs_end_keeps(
+    results: Results,
+) -> None:
+    _agree(results, "hw-truncation-loss", "same-offset-divergence")
+
+
+def test_e5_a_fast_failover_diverges_on_0_11_and_not_from_2_0_on(results: Results) -> None:
+    _agree(results, "fast-failover-divergence")
+
+
+def test_e6_a_consumer_learns_that_its_position_was_truncated(results: Results) -> None:
+    _agree(results, "consumer-truncation")
+
+
+def test_e7_the_last_replica_standing_loses_its_tail_unless_others_stay_eligible(
+    results: Results,
+) -> None:
+    _agree(results, "last-replica-standing")
+
+
+def test_c1_requests_of_an_earlier_controller_are_refused(results: Results) -> None:
+    _agree(results, "controller-failover")
+
+
+def test_c3_an_unclean_election_loses_and_a_clean_one_waits(results: Results) -> None:
+    _agree(results, "unclean-election-false", "unclean-election-true")
 
 
 def test_every_cell_was_played(results: dict[tuple[str, str], dict[str, Any]]) -> None:

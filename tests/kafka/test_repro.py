@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> None:
+def test_e2_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> None:
     systems = ("--system", "kafka:0.10.2.2", "--system", "kafka:3.9.1")
     done, document = neaptide(tmp_path, "repro", "hw-truncation-loss", *systems, "--json")
     assert document is not None, done.stderr
@@ -33,13 +33,32 @@ def test_hw_truncation_loss_loses_on_0_10_2_and_not_on_3_9(tmp_path: Path) -> No
     assert first_offset_after_failover(Path(new["run"])) == 2
 
 
-def test_in_kraft_a_partition_waits_for_its_eligible_leader_replica(tmp_path: Path) -> None:
+def test_e7_in_kraft_a_partition_waits_for_its_eligible_leader_replica(tmp_path: Path) -> None:
     done, document = neaptide(
         tmp_path, "repro", "unclean-election-false", "--system", "kafka:4.1.0", "--json"
     )
     assert document is not None, done.stderr
     [result] = document["results"]
     assert (result["observed"], result["reasons"], result["anomalies"]) == ("held", [], {})
+
+
+def test_i1_i2_i3_on_0_10_2_a_follower_leaves_the_isr_when_it_is_slow_or_stops(
+    tmp_path: Path,
+) -> None:
+    names = ("slow-follower-in-isr", "isr-lingers")
+    done, document = neaptide(tmp_path, "repro", *names, "--system", "kafka:0.10.2.2", "--json")
+    assert document is not None, done.stderr
+    for result in document["results"]:
+        assert (result["observed"], result["reasons"]) == ("held", []), result
+
+
+def test_i5_on_0_8_2_a_burst_makes_the_isr_flap(tmp_path: Path) -> None:
+    done, document = neaptide(
+        tmp_path, "repro", "lag-messages-flapping", "--system", "kafka:0.8.2.2", "--json"
+    )
+    assert document is not None, done.stderr
+    [result] = document["results"]  # with the prediction that the ISR changed six times
+    assert (result["observed"], result["reasons"]) == ("held", []), result
 
 
 def first_offset_after_failover(run: Path) -> int:

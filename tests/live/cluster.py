@@ -24,10 +24,12 @@ from neaptide.clusters.broker.cluster import BrokerCluster
 from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
 from neaptide.clusters.hosts.here import LocalNodes
 from neaptide.clusters.hosts.local import LocalHost
+from neaptide.clusters.kafka.cluster import KafkaCluster
+from neaptide.clusters.placed_cluster import PlacedCluster
 from tests.live.raw import RawConnection
 
 BROKERS = (0, 1, 2)
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 _POLL_S = 0.02
 T = TypeVar("T")
 
@@ -53,15 +55,18 @@ class LiveCluster:
         settings: Mapping[str, str],
         generation: str = "0.11",
         members: tuple[int, ...] = BROKERS,
+        kafka: str | None = None,
     ) -> None:
+        """`kafka`: a version of Apache Kafka, whose brokers are started in place of our own."""
         self.members = members
         self._loop = asyncio.new_event_loop()
         self.host = LocalHost()
-        self.brokers = BrokerCluster(
-            LocalNodes(self.host),
-            directory,
-            generation,
-            ClusterSpec(members, settings, TopicSpec("unused", {}, {})),
+        spec = ClusterSpec(members, settings, TopicSpec("unused", {}, {}))
+        nodes = LocalNodes(self.host)
+        self.brokers: PlacedCluster = (
+            BrokerCluster(nodes, directory, generation, spec)
+            if kafka is None
+            else KafkaCluster(nodes, directory, kafka, spec)
         )
         self.do(self.brokers.start_coordination())
         self.zookeeper = KazooClient(f"127.0.0.1:{self.brokers.coordination_port}")
@@ -173,7 +178,7 @@ class LiveCluster:
             config=dict(settings or {}),
         )
         until(lambda: self._is_created(new), f"a controller that creates {name}")
-        until(lambda: self._is_known(name, len(assignment)), f"{name} is in the metadata")
+        until(lambda: self.is_known(name, len(assignment)), f"{name} is in the metadata")
         return name
 
     def _is_created(self, new: NewTopic) -> bool:
@@ -188,7 +193,7 @@ class LiveCluster:
             return False
         return True
 
-    def _is_known(self, topic: str, partitions: int) -> bool:
+    def is_known(self, topic: str, partitions: int) -> bool:
         """To every broker, since a client may ask any."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=TopicName(topic)),))
         for broker in self.members:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.live.alone import SYSTEMS, Alone
 from tests.live.cluster import BROKERS, LiveCluster
 
 SETTINGS = {
@@ -41,3 +42,33 @@ def cluster(running: LiveCluster) -> LiveCluster:
 def topic_name(request: pytest.FixtureRequest) -> str:
     """A name that no other test uses."""
     return "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
+
+
+# --- one broker, of our own or of Apache Kafka's -------------------------------------------------
+
+LAG_TIME_MS = 30_000  # nobody leaves the ISR because a test is slow
+
+
+@pytest.fixture(
+    scope="package",
+    params=[
+        pytest.param(each, marks=pytest.mark.needs(*(() if each.kafka is None else ("maven",))))
+        for each in SYSTEMS
+    ],
+    ids=[each.name for each in SYSTEMS],
+)
+def only_one(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Alone]:
+    directory = tmp_path_factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        cluster = Alone(directory, request.param, {"replica.lag.time.max.ms": str(LAG_TIME_MS)})
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def alone(only_one: Alone) -> Iterator[Alone]:
+    yield only_one
+    only_one.end_phantoms()

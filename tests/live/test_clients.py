@@ -116,7 +116,7 @@ def test_r1_offsets_by_earliest_latest_and_timestamp(cluster: LiveCluster, topic
     assert behind_the_last == OFFSET_END
 
 
-def test_a_topic_that_a_client_created_has_the_settings_and_the_replicas_it_asked_for(
+def test_c5_c9_a_topic_that_a_client_created_has_the_settings_and_the_replicas_it_asked_for(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     settings = {"min.insync.replicas": "2", "max.message.bytes": "1000"}

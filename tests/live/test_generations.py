@@ -29,7 +29,7 @@ def of_generation(
     cluster.close()
 
 
-def test_what_was_acked_by_all_outlives_the_leader_in_every_generation(
+def test_c3_what_was_acked_by_all_outlives_the_leader_in_every_generation(
     of_generation: LiveCluster,
 ) -> None:
     cluster = of_generation

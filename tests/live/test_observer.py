@@ -14,7 +14,7 @@ from tests.live.cluster import BROKERS, DEADLINE_S, LiveCluster
 pytestmark = pytest.mark.live
 
 
-def test_it_sees_the_brokers_the_controller_and_each_change_of_a_partition(
+def test_c2_c3_it_sees_the_brokers_the_controller_and_each_change_of_a_partition(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     seen: list[PartitionView] = []

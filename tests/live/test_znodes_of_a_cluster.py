@@ -42,7 +42,7 @@ def paths_below(cluster: LiveCluster, path: str) -> set[str]:
     return found
 
 
-def test_the_paths_are_kafkas(cluster: LiveCluster) -> None:
+def test_c1_c2_c5_the_paths_are_kafkas(cluster: LiveCluster) -> None:
     cluster.create_topic(TOPIC)
     of_topics = {"/brokers/topics/", "/config/topics/", "/isr_change_notification/"}
     found = paths_below(cluster, "")
@@ -51,7 +51,7 @@ def test_the_paths_are_kafkas(cluster: LiveCluster) -> None:
     assert {path for path in found if f"/{TOPIC}" in path} == PATHS_OF_THE_TOPIC
 
 
-def test_the_keys_are_kafkas(cluster: LiveCluster) -> None:
+def test_c1_c2_the_keys_are_kafkas(cluster: LiveCluster) -> None:
     for broker in BROKERS:
         assert set(cluster.znode(f"/brokers/ids/{broker}")) == {
             "features",
@@ -68,7 +68,7 @@ def test_the_keys_are_kafkas(cluster: LiveCluster) -> None:
     assert isinstance(cluster.znode("/controller_epoch"), int)
 
 
-def test_the_keys_of_a_topic_are_kafkas(cluster: LiveCluster, topic_name: str) -> None:
+def test_c5_i6_the_keys_of_a_topic_are_kafkas(cluster: LiveCluster, topic_name: str) -> None:
     topic = cluster.create_topic(topic_name, [[2, 1]], {"min.insync.replicas": "2"})
     described = {"version": 1, "partitions": {"0": [2, 1]}}
     assert cluster.znode(f"/brokers/topics/{topic}") == described

@@ -79,6 +79,9 @@ class Generation:
     # An answer that says where a follower diverges moves its high watermark before it truncates (up
     # to 3.4: KAFKA-14704).
     takes_diverging_high_watermark: bool
+    # The fetch of a broker that is no replica of a partition of it fails as a whole, with
+    # UNKNOWN_SERVER_ERROR (up to 0.10; KAFKA-5758, 0.11.0.1).
+    fails_fetch_of_others: bool
     # The fetch of a broker that is no replica of the partition is refused (KAFKA-13837, from 3.3
     # on); before, it gets no records.
     refuses_fetch_of_others: bool
@@ -169,6 +172,7 @@ _V0_10: Final = Generation(
     same_leader=SameLeader.FETCHES_ON,
     truncates_on_fetch=False,
     takes_diverging_high_watermark=False,
+    fails_fetch_of_others=True,
     refuses_fetch_of_others=False,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
@@ -212,6 +216,7 @@ _V0_8: Final = replace(
 _V0_11: Final = replace(
     _V0_10,
     name="0.11",
+    fails_fetch_of_others=False,
     truncation=Truncation.TO_EPOCH_END_OFFSET,
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
     isr_needs_epoch_start=True,

@@ -48,6 +48,9 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     An answer that is due at once carries the high watermark of before all that, as Kafka reads the
     log first (ReplicaManager.fetchMessages); one that waited, that of when it is given.
     """
+    if broker.rules.fails_fetch_of_others and _is_of_a_stranger(broker, event):
+        _fail(broker, event)
+        return
     high_watermarks = {
         asked.partition: partition.high_watermark
         for asked in event.partitions
@@ -70,6 +73,21 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
         _respond(broker, event, high_watermarks)
     else:
         purgatory.park(broker, waiting, event.max_wait_ms)
+
+
+def _is_of_a_stranger(broker: Broker, event: FetchRequested) -> bool:
+    """Whether a broker asks for a partition of which it is no replica."""
+    led = [broker.led(asked.partition) for asked in event.partitions]
+    return any(partition and not _may_fetch(partition, event.replica_id) for partition in led)
+
+
+def _fail(broker: Broker, event: FetchRequested) -> None:
+    """All of it, whatever it asks for besides (F12): nobody has caught the exception in Kafka."""
+    error = Error.UNKNOWN_SERVER_ERROR
+    results = [
+        FetchedResult(asked.partition, error, UNKNOWN, UNKNOWN, None) for asked in event.partitions
+    ]
+    broker.do(RespondFetch(event.request, tuple(results)))
 
 
 def _record_follower_fetch(
