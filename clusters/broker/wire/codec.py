@@ -1,4 +1,6 @@
-"""Frames to messages and back, by kio: request and response bytes without their length prefix.
+"""Frames to messages and back: request and response bytes without their length prefix.
+
+Entities are those of kio, which reads them; `writer` writes them.
 
 Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; nothing else does.
 """
@@ -6,27 +8,24 @@ Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; n
 from __future__ import annotations
 
 import dataclasses
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from io import BytesIO
 from types import ModuleType
 from typing import Any, Final
 
 from kio.index import load_payload_module
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeaderV0
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 from kio.static.constants import EntityType
-from kio.static.primitive import i16, i32
 
 from neaptide.clusters.broker.wire import control, control_flexible
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
+from neaptide.clusters.broker.wire.writer import writer
 
 LENGTH_BYTES: Final = 4
-_CORRELATION_ID: Final = struct.Struct(">i")
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
 CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
 # What no client asks: brokers speak of all partitions that there are.
@@ -86,11 +85,6 @@ def _reader(cls: Any) -> Any:
 
 
 @cache
-def _writer(cls: Any) -> Any:
-    return entity_writer(cls)
-
-
-@cache
 def _field_names(cls: Any) -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(cls))
 
@@ -98,14 +92,9 @@ def _field_names(cls: Any) -> frozenset[str]:
 def make(cls: Any, **values: Any) -> Any:
     """An entity of this version: values for fields that it does not have are left out."""
     names = _field_names(cls)
+    if names.issuperset(values):
+        return cls(**values)
     return cls(**{name: value for name, value in values.items() if name in names})
-
-
-def write(entity: Any) -> bytes:
-    cls: Any = type(entity)
-    buffer = BytesIO()
-    _writer(cls)(buffer, entity)
-    return buffer.getvalue()
 
 
 def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, Any]:
@@ -139,21 +128,18 @@ def encode_request(entity: Any, *, correlation_id: int, client_id: str) -> bytes
     """A frame with its length prefix."""
     cls = type(entity)
     header = cls.__header_schema__(
-        request_api_key=i16(cls.__api_key__),
-        request_api_version=i16(cls.__version__),
-        correlation_id=i32(correlation_id),
+        request_api_key=cls.__api_key__,
+        request_api_version=cls.__version__,
+        correlation_id=correlation_id,
         client_id=client_id,
     )
-    return _frame(write(header), write(entity))
+    return _frame(header, entity)
 
 
 def encode_response(entity: Any, correlation_id: int) -> bytes:
     """A frame with its length prefix."""
-    header_class = getattr(type(entity), "__header_schema__", ResponseHeaderV0)
-    if header_class is ResponseHeaderV0:  # nothing else is in it, and most have it
-        return _frame(_CORRELATION_ID.pack(correlation_id), write(entity))
-    header = header_class(correlation_id=i32(correlation_id))
-    return _frame(write(header), write(entity))
+    header_class: Any = getattr(type(entity), "__header_schema__", ResponseHeaderV0)
+    return _frame(header_class(correlation_id=correlation_id), entity)
 
 
 def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
@@ -168,5 +154,10 @@ def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
     return int(header.correlation_id), entity
 
 
-def _frame(header: bytes, body: bytes) -> bytes:
-    return (len(header) + len(body)).to_bytes(LENGTH_BYTES, "big") + header + body
+def _frame(*entities: Any) -> bytes:
+    parts: list[bytes] = [b""]
+    for entity in entities:
+        cls: Any = type(entity)
+        writer(cls)(entity, parts.append)
+    parts[0] = sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big")
+    return b"".join(parts)

@@ -6,8 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i16, i32
+from kio.schema.types import TopicName
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
@@ -57,9 +56,9 @@ def encode_api_versions(version: int, apis: Mapping[Api, Versions], error: Error
         api_keys=tuple(
             make(
                 api_class,
-                api_key=i16(api),
-                min_version=i16(_ADVERTISED_LOWEST.get(api, versions.lowest)),
-                max_version=i16(min(versions.highest, _ADVERTISED_HIGHEST.get(api, _ANY))),
+                api_key=api,
+                min_version=_ADVERTISED_LOWEST.get(api, versions.lowest),
+                max_version=min(versions.highest, _ADVERTISED_HIGHEST.get(api, _ANY)),
             )
             for api, versions in sorted(apis.items())
         ),
@@ -101,9 +100,9 @@ def _metadata(
     brokers = tuple(
         make(
             broker_class,
-            node_id=BrokerId(broker_id),
+            node_id=broker_id,
             host=endpoint.host,
-            port=i32(endpoint.port),
+            port=endpoint.port,
             rack=registration.rack,
         )
         for broker_id, registration in sorted(known.brokers.items())
@@ -116,7 +115,7 @@ def _metadata(
         throttle_time=NO_THROTTLE,
         brokers=brokers,
         cluster_id=cluster_id,
-        controller_id=BrokerId(known.controller_id),
+        controller_id=known.controller_id,
         topics=tuple(_topic(version, known, topic, being_created) for topic in wanted),
     )
 
@@ -138,13 +137,13 @@ def _topic(version: int, known: MetadataCache, topic: str, being_created: Contai
             make(
                 partition_class,
                 error_code=code(Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE),
-                partition_index=i32(number),
-                leader_id=BrokerId(one.state.leader if has_leader else NO_LEADER),
-                leader_epoch=i32(one.state.leader_epoch),
-                replica_nodes=tuple(BrokerId(replica) for replica in one.replicas),
-                isr_nodes=tuple(BrokerId(replica) for replica in one.state.isr),
+                partition_index=number,
+                leader_id=one.state.leader if has_leader else NO_LEADER,
+                leader_epoch=one.state.leader_epoch,
+                replica_nodes=one.replicas,
+                isr_nodes=one.state.isr,
                 offline_replicas=tuple(
-                    BrokerId(replica) for replica in one.replicas if replica not in known.brokers
+                    replica for replica in one.replicas if replica not in known.brokers
                 ),
             )
         )

@@ -246,13 +246,13 @@ def encode_update_metadata_request(
 
 def _common(state: events.PartitionState) -> dict[str, Any]:
     return {
-        "partition": i32(state.partition.partition),
-        "controller_epoch": i32(state.state.controller_epoch),
-        "leader": BrokerId(state.state.leader),
-        "leader_epoch": i32(state.state.leader_epoch),
-        "isr": tuple(BrokerId(b) for b in state.state.isr),
-        "zk_version": i32(state.state.version),
-        "replicas": tuple(BrokerId(b) for b in state.replicas),
+        "partition": state.partition.partition,
+        "controller_epoch": state.state.controller_epoch,
+        "leader": state.state.leader,
+        "leader_epoch": state.state.leader_epoch,
+        "isr": state.state.isr,
+        "zk_version": state.state.version,
+        "replicas": state.replicas,
     }
 
 

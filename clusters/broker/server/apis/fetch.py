@@ -6,9 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
-from kio.schema.types import BrokerId
-from kio.static.primitive import i32, i64
-
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
@@ -160,18 +157,18 @@ def encode_fetch(
     def partition(answered: tuple[effects.FetchedResult, bytes]) -> Any:
         result, records = answered
         values = {
-            "partition_index": i32(result.partition.partition),
+            "partition_index": result.partition.partition,
             "error_code": code(result.error),
-            "high_watermark": i64(result.high_watermark),
-            "last_stable_offset": i64(result.high_watermark),
-            "log_start_offset": i64(result.log_start_offset),
+            "high_watermark": result.high_watermark,
+            "last_stable_offset": result.high_watermark,
+            "log_start_offset": result.log_start_offset,
             "aborted_transactions": None,
             "records": records,
         }
         if result.diverging_epoch is not None:
             end_class = in_response(Api.FETCH, version, "EpochEndOffset")
             epoch, end_offset = result.diverging_epoch
-            values["diverging_epoch"] = end_class(epoch=i32(epoch), end_offset=i64(end_offset))
+            values["diverging_epoch"] = end_class(epoch=epoch, end_offset=end_offset)
         return make(partition_class, **values)
 
     answers = [read(result) for result in results]
@@ -182,7 +179,7 @@ def encode_fetch(
             response_class(Api.FETCH, version),
             throttle_time=NO_THROTTLE,
             error_code=code(error),
-            session_id=i32(session_id),
+            session_id=session_id,
             responses=by_topic(
                 answers,
                 lambda name, partitions: make(
@@ -231,22 +228,20 @@ def encode_fetch_request(
     state: dict[str, Any] = {}
     if version >= 15:
         state_class = in_request(Api.FETCH, version, "ReplicaState")
-        epoch = i64(effect.broker_epoch)
-        state["replica_state"] = state_class(
-            replica_id=BrokerId(config.broker_id), replica_epoch=epoch
-        )
+        epoch = effect.broker_epoch
+        state["replica_state"] = state_class(replica_id=config.broker_id, replica_epoch=epoch)
     partition_class = in_request(Api.FETCH, version, "FetchPartition")
     topic_class = in_request(Api.FETCH, version, "FetchTopic")
     return make(
         request_class(Api.FETCH, version),
         **state,
-        replica_id=BrokerId(config.broker_id),
+        replica_id=config.broker_id,
         max_wait=duration(effect.max_wait_ms),
-        min_bytes=i32(effect.min_bytes),
-        max_bytes=i32(effect.max_bytes),
+        min_bytes=effect.min_bytes,
+        max_bytes=effect.max_bytes,
         isolation_level=READ_UNCOMMITTED,
-        session_id=i32(session.session_id),
-        session_epoch=i32(session.epoch),
+        session_id=session.session_id,
+        session_epoch=session.epoch,
         topics=by_topic(
             session.partitions,
             lambda name, partitions: make(
@@ -254,12 +249,12 @@ def encode_fetch_request(
             ),
             lambda one: make(
                 partition_class,
-                partition=i32(one.partition.partition),
-                current_leader_epoch=i32(one.current_leader_epoch),
-                fetch_offset=i64(one.fetch_offset),
-                last_fetched_epoch=i32(one.last_fetched_epoch),
-                log_start_offset=i64(one.log_start_offset),
-                partition_max_bytes=i32(one.max_bytes),
+                partition=one.partition.partition,
+                current_leader_epoch=one.current_leader_epoch,
+                fetch_offset=one.fetch_offset,
+                last_fetched_epoch=one.last_fetched_epoch,
+                log_start_offset=one.log_start_offset,
+                partition_max_bytes=one.max_bytes,
             ),
         ),
         forgotten_topics_data=by_topic(
@@ -270,7 +265,7 @@ def encode_fetch_request(
                 topic_id=topic_id(name),
                 partitions=partitions,
             ),
-            lambda partition: i32(partition.partition),
+            lambda partition: partition.partition,
             lambda partition: partition,
         ),
     )

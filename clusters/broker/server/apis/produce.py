@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.types import ProducerId
 from kio.serial.readers import tz_aware_from_i64
-from kio.static.primitive import i16, i32, i64
+from kio.static.primitive import i64
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -99,11 +99,11 @@ def encode_produce(
             appended_ms = None
         return make(
             partition_class,
-            index=i32(result.partition.partition),
+            index=result.partition.partition,
             error_code=code(result.error),
-            base_offset=i64(result.base_offset),
+            base_offset=result.base_offset,
             log_append_time=None if appended_ms is None else tz_aware_from_i64(i64(appended_ms)),
-            log_start_offset=i64(result.log_start_offset),
+            log_start_offset=result.log_start_offset,
         )
 
     return SendResponse(
@@ -141,7 +141,7 @@ def encode_init_producer_id(
             throttle_time=NO_THROTTLE,
             error_code=code(effect.error),
             producer_id=ProducerId(effect.producer_id),
-            producer_epoch=i16(effect.producer_epoch),
+            producer_epoch=effect.producer_epoch,
         )
     )
 
