@@ -31,7 +31,7 @@ _EMPTY_ROUND: dict[str, Any] = dict.fromkeys(field.name for field in FETCH_ROUND
 
 
 class RunRecorder:
-    """A world's recorder (clusters.simulation.world.Recorder) that keeps rows in memory."""
+    """A world's recorder (clusters.simulation.parts.Recorder) that keeps rows in memory."""
 
     def __init__(self, world: World) -> None:
         self._world = world
