@@ -1,11 +1,15 @@
 """A whole cluster in one deterministic process: virtual time, everything from one seed.
 
-disk       logs with a page cache, checkpoints
-service    the coordination service: versions, sessions, watches
-sessions   who reaches it, and whose session ends
-network    links, what passes on them, what is cut or held
-fetching   followers' requests on their way, and what the wire has shown of them
-clients    what clients know; asking, producing, idempotent, committing: what they do
-parts      what else a world is made of
-world      runs the effects of the core that the live broker runs; no rule of replication is here
+Four kinds of nodes, each with a state, a copy, and functions of its own. None knows the world.
+
+network_node       messages on their way, cuts and holds, open requests, the time; network: its
+                   values, blocking: what may pass
+broker_node        the core that the live broker runs, its disk and timers; effect_handlers: what
+                   the core asks for; fetching, controlling, altering: requests to other brokers;
+                   retaining: retention
+coordination_node  sessions; service: the znodes
+client_node        what clients know; clients: its values; asking, producing, idempotent,
+                   committing: what they do
+world              the schedule of the nodes: which of them gets the next event
+faults             what may be done to a world
 """

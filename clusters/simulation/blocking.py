@@ -6,57 +6,56 @@ Nothing is delivered here. A hold counts what it has taken.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.network import CONTROL, FETCH, Entry, Hold, Link, facts_of
-
-if TYPE_CHECKING:
-    from neaptide.clusters.simulation.world import World
+from neaptide.clusters.simulation.network_node import Network
 
 
-def is_blocked(world: World, link: Link, entry: Entry) -> bool:
-    if world.paused and link.target in world.paused:
+def is_blocked(network: Network, link: Link, entry: Entry) -> bool:
+    if network.paused and link.target in network.paused:
         return True
-    if link.channel == CONTROL and (link.target not in world.brokers or link in world.unanswered):
+    if link.channel == CONTROL and (
+        link.target not in network.listening or link in network.unanswered
+    ):
         return True  # tried again until that broker answers, or is given up; one at a time
-    if world.blocked_links and link in world.blocked_links:
+    if network.blocked_links and link in network.blocked_links:
         return True
-    if world.cuts and link.source != link.target and any(c.covers(link) for c in world.cuts):
+    if network.cuts and link.source != link.target and any(c.covers(link) for c in network.cuts):
         return True
-    return bool(world.holds) and _is_held(world, link, entry)
+    return bool(network.holds) and _is_held(network, link, entry)
 
 
-def _is_held(world: World, link: Link, entry: Entry) -> bool:
+def _is_held(network: Network, link: Link, entry: Entry) -> bool:
     """What is held already is not counted again."""
-    for hold in world.holds.values():
-        if hold.drops or not is_matched(world, hold, link, entry.body):
+    for hold in network.holds.values():
+        if hold.drops or not is_matched(network, hold, link, entry.body):
             continue
-        if hold.times is not None and world.held_by.get(entry.sequence) == hold.name:
+        if hold.times is not None and network.held_by.get(entry.sequence) == hold.name:
             return True
-        if not _counts(world, hold):
+        if not _counts(network, hold):
             continue
         if hold.times is not None:
-            world.held_by = {**world.held_by, entry.sequence: hold.name}
-        world.ever_held |= {hold.name}
-        if world.recorder is not None:
-            world.recorder.blocked(world, entry)
+            network.held_by = {**network.held_by, entry.sequence: hold.name}
+        network.ever_held |= {hold.name}
+        if network.recorder is not None:
+            network.recorder.blocked(entry)
         return True
     return False
 
 
-def _counts(world: World, hold: Hold) -> bool:
+def _counts(network: Network, hold: Hold) -> bool:
     """Whether a rule takes one more message."""
-    count = world.hold_counts.get(hold.name, 0)
-    world.hold_counts[hold.name] = count + 1
+    count = network.hold_counts.get(hold.name, 0)
+    network.hold_counts[hold.name] = count + 1
     return hold.times is None or count < hold.times
 
 
-def is_dropped(world: World, link: Link, entry: Entry) -> bool:
-    for hold in world.holds.values():
-        if hold.drops and is_matched(world, hold, link, entry.body) and _counts(world, hold):
+def is_dropped(network: Network, link: Link, entry: Entry) -> bool:
+    for hold in network.holds.values():
+        if hold.drops and is_matched(network, hold, link, entry.body) and _counts(network, hold):
             return True
-    noise = world.spec.noise
+    noise = network.spec.noise
     return (
         noise is not None
         and noise.loss_per_million > 0
@@ -66,23 +65,32 @@ def is_dropped(world: World, link: Link, entry: Entry) -> bool:
     )
 
 
-def is_matched(world: World, hold: Hold, link: Link, body: object) -> bool:
+def is_matched(
+    network: Network,
+    hold: Hold,
+    link: Link,
+    body: object,
+    partition: TopicPartition | None = None,
+) -> bool:
+    """`partition`: of which `where` speaks if the rule names no topic; None: the network's."""
     if not hold.matches(link, body):
         return False
     if hold.where is None:
         return True
     if hold.topic is not None:
         return hold.where(facts_of(body, TopicPartition(hold.topic, 0)))
-    return hold.where(_facts(world, link, body))
+    return hold.where(_facts(network, link, body, partition or network.partition))
 
 
-def _facts(world: World, link: Link, body: object) -> Mapping[str, int | None]:
+def _facts(
+    network: Network, link: Link, body: object, partition: TopicPartition
+) -> Mapping[str, int | None]:
     """What conditions may ask of a message; an answer is of the round of its request."""
-    facts = facts_of(body, world.partition)
+    facts = facts_of(body, partition)
     if link.channel != FETCH:
         return facts
     is_request = hasattr(body, "request")
-    position = world.positions.get(link.source if is_request else link.target)
+    position = network.shown.positions.get(link.source if is_request else link.target)
     if position is not None:
         facts["round"] = position.round
         facts.setdefault("fetch_offset", position.log_end_offset)

@@ -1,6 +1,6 @@
-"""What the clients of the simulation know and wait for, as values that copy cheaply.
+"""What the clients of the simulation send, read and commit, as values.
 
-Not what is done with it: see producing. The producer behaves as the live runs' librdkafka does: one
+Who holds them is the clients' node. The producer behaves as the live runs' librdkafka does: one
 request in flight unless set otherwise, no retries unless set otherwise, but after
 NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown. An idempotent one
 sends each record with its sequence until its time is over, whatever is answered (see idempotent).
@@ -8,14 +8,12 @@ sends each record with its sequence until its time is over, whatever is answered
 
 from __future__ import annotations
 
-from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import ProducerSequence
-from neaptide.clusters.producer import ProducerOptions
 
 REQUEST_TIMEOUT_MS: Final = 5_000
 MESSAGE_TIMEOUT_MS: Final = 10_000
@@ -110,72 +108,6 @@ class GroupOperation:
     completed_us: int = 0
     request: int | None = None
     to: int | None = None
-
-
-@dataclass(slots=True)
-class Clients:
-    """`waiting` has not been sent (again) yet; `in_flight` by request number."""
-
-    options: ProducerOptions = field(default_factory=ProducerOptions)
-    waiting: tuple[Send, ...] = ()
-    in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
-    # As last answered, by partition and by the only broker that the client knows.
-    leaders: dict[tuple[int, int | None], int] = field(default_factory=dict)
-    sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
-    acked: dict[str, int | None] = field(default_factory=dict)
-    consumed: dict[str, int] = field(default_factory=dict)  # while faults were going on
-    reading: Read | None = None
-    found: tuple[tuple[int, str], ...] = ()  # (offset, value) of the read that goes on
-    polls: tuple[Poll, ...] = ()  # of all reads, those that brought nothing left out
-    reads_begun: int = 0
-    reads_done: int = 0
-    read_end: int = 0  # of the last read: where it stopped, the high watermark
-    is_retrying: bool = False  # a look for a leader is due
-    load: Load | None = None
-    next_number: int = 1
-    # The next sequence to a partition, of the client that knows all brokers or only this one.
-    sequences: dict[tuple[int, int | None], ProducerSequence] = field(default_factory=dict)
-    next_producer_id: int = 0
-    asking: GroupOperation | None = None  # of a group: at most one thing at a time
-    coordinators: dict[str, int] = field(default_factory=dict)  # as last answered, by group
-    # What second clients of groups ask meanwhile, by request.
-    asking_too: dict[int, GroupOperation] = field(default_factory=dict)
-    # As last acknowledged, by group and partition.
-    committed: dict[tuple[str, int], int] = field(default_factory=dict)
-    group_operations: tuple[GroupOperation, ...] = ()  # that are done, in order
-
-    def copy(self) -> Clients:
-        return replace(
-            self,
-            in_flight=dict(self.in_flight),
-            leaders=dict(self.leaders),
-            sends=dict(self.sends),
-            acked=dict(self.acked),
-            consumed=dict(self.consumed),
-            sequences=dict(self.sequences),
-            coordinators=dict(self.coordinators),
-            asking_too=dict(self.asking_too),
-            committed=dict(self.committed),
-        )
-
-    def settle(self, send: Send, outcome: Outcome) -> None:
-        self.sends[send.value] = (send, outcome)
-        if outcome.kind == "ok":
-            self.acked[send.value] = outcome.offset
-
-    def wait_again(self, send: Send) -> None:
-        """Behind those that were sent before it, before those that come after it."""
-        waiting = self.waiting
-        if waiting and waiting[0].number < send.number:
-            at = bisect(waiting, send.number, key=lambda other: other.number)
-            self.waiting = (*waiting[:at], send, *waiting[at:])
-        else:
-            self.waiting = (send, *waiting)
-
-    @property
-    def unsettled(self) -> tuple[Send, ...]:
-        """What was sent, or is to be sent, and has no outcome."""
-        return (*(send for _, send in self.in_flight.values()), *self.waiting)
 
 
 # --- whose send it was ---------------------------------------------------------------------------

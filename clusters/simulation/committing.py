@@ -7,7 +7,7 @@ it is answered; so what is acknowledged is known, and what never was is not.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import (
@@ -19,12 +19,10 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
 from neaptide.clusters.broker.replication.group.group_coordinator import NO_GENERATION
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.simulation.asking import AnswerLate, new_request, newest_leader, try_later
+from neaptide.clusters.simulation.asking import AnswerLate, newest_leader, try_later
+from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import REQUEST_TIMEOUT_MS, GroupOperation
 from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry
-
-if TYPE_CHECKING:
-    from neaptide.clusters.simulation.world import World
 
 COMMIT_BYTES: Final = 100
 _MESSAGES: Final = (
@@ -35,43 +33,49 @@ _MESSAGES: Final = (
 )
 
 
-def ask_position(world: World, group: str, partition: int, phase: str) -> None:
+def ask_position(client: ClientNode, group: str, partition: int, phase: str) -> None:
     """Begins to ask where a group goes on; `clients.asking` is None when that is known."""
-    process = world.clients.reads_begun + 1  # who asks will be the next to read
-    _begin(world, GroupOperation("committed", group, partition, None, phase, world.now_us, process))
+    process = client.reads_begun + 1  # who asks will be the next to read
+    _begin(
+        client,
+        GroupOperation("committed", group, partition, None, phase, client.network.now_us, process),
+    )
 
 
-def commit(world: World, group: str, partition: int, offset: int) -> None:
+def commit(client: ClientNode, group: str, partition: int, offset: int) -> None:
     """Begins to commit; `clients.asking` is None when that is acknowledged."""
-    process = world.clients.reads_begun
-    _begin(world, GroupOperation("commit", group, partition, offset, "main", world.now_us, process))
+    process = client.reads_begun
+    _begin(
+        client,
+        GroupOperation("commit", group, partition, offset, "main", client.network.now_us, process),
+    )
 
 
-def give_up(world: World) -> None:
+def give_up(client: ClientNode) -> None:
     """Nobody knows what became of it."""
-    asking = world.clients.asking
+    asking = client.asking
     assert asking is not None
-    world.clients.asking = None
-    _note(world, replace(asking, kind="info", completed_us=world.now_us))
+    client.asking = None
+    _note(client, replace(asking, kind="info", completed_us=client.network.now_us))
 
 
-def _begin(world: World, operation: GroupOperation) -> None:
-    assert world.clients.asking is None
-    world.clients.asking = operation
-    ask_again(world)
+def _begin(client: ClientNode, operation: GroupOperation) -> None:
+    assert client.asking is None
+    client.asking = operation
+    ask_again(client)
 
 
-def ask_again(world: World) -> None:
+def ask_again(client: ClientNode) -> None:
     """Sends what is asked to the group's coordinator, unless it is on its way."""
-    asking = world.clients.asking
+    asking = client.asking
     if asking is None or asking.request is not None:
         return
-    coordinator = _coordinator(world, asking.group)
+    coordinator = _coordinator(client, asking.group)
     if coordinator is None:
-        try_later(world)
+        try_later(client)
         return
-    number = new_request(world)
-    partition = TopicPartition(world.spec.topic, asking.partition)
+    number = client.network.number()
+    partition = TopicPartition(client.network.spec.topic, asking.partition)
     request: object
     if asking.offset is None:
         request = events.OffsetFetchRequested(number, asking.group, (partition,))
@@ -81,54 +85,59 @@ def ask_again(world: World) -> None:
         request = events.OffsetCommitRequested(
             number, asking.group, NO_GENERATION, committed, batch
         )
-    world.clients.asking = replace(asking, request=number, to=coordinator)
-    world.send(CLIENT, coordinator, CLIENTS, request)
-    world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
-    if world.spec.second_client:
-        _ask_too(world, asking, partition)
+    client.asking = replace(asking, request=number, to=coordinator)
+    client.network.send(CLIENT, coordinator, CLIENTS, request)
+    client.network.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
+    if client.network.spec.second_client:
+        _ask_too(client, asking, partition)
 
 
-def _ask_too(world: World, asking: GroupOperation, partition: TopicPartition) -> None:
+def _ask_too(client: ClientNode, asking: GroupOperation, partition: TopicPartition) -> None:
     """A second client of the group, which knows no coordinator, asks every broker while the first
     one asks or commits. Whoever answers it has promised what the answer says."""
-    for broker in sorted(world.brokers):
-        number = new_request(world)
-        world.clients.asking_too[number] = replace(
-            asking, f="committed", offset=None, request=number, to=broker, invoked_us=world.now_us
+    for broker in sorted(client.network.listening):
+        number = client.network.number()
+        client.asking_too[number] = replace(
+            asking,
+            f="committed",
+            offset=None,
+            request=number,
+            to=broker,
+            invoked_us=client.network.now_us,
         )
         request = events.OffsetFetchRequested(number, asking.group, (partition,))
-        world.send(CLIENT, broker, CLIENTS, request)
+        client.network.send(CLIENT, broker, CLIENTS, request)
 
 
-def _take_answer_too(world: World, body: effects.RespondOffsetFetch) -> None:
-    asked = world.clients.asking_too.pop(body.request)
+def _take_answer_too(client: ClientNode, body: effects.RespondOffsetFetch) -> None:
+    asked = client.asking_too.pop(body.request)
     ((_, position),) = body.results
     if body.error is Error.NONE and position.offset != INVALID_OFFSET:
-        done = replace(asked, kind="ok", offset=position.offset, completed_us=world.now_us)
-        _note(world, done)
+        done = replace(asked, kind="ok", offset=position.offset, completed_us=client.network.now_us)
+        _note(client, done)
 
 
-def _coordinator(world: World, group: str) -> int | None:
+def _coordinator(client: ClientNode, group: str) -> int | None:
     """As the clients believe; asked anew where that broker is dead."""
-    known = world.clients.coordinators.get(group)
-    if known is not None and known in world.brokers:
+    known = client.coordinators.get(group)
+    if known is not None and known in client.network.listening:
         return known
-    assert world.spec.offsets is not None, "no __consumer_offsets in this world"
-    partition = partition_for(group, len(world.spec.offsets.assignment))
-    newest = newest_leader(world, partition)
+    assert client.network.spec.offsets is not None, "no __consumer_offsets in this world"
+    partition = partition_for(group, len(client.network.spec.offsets.assignment))
+    newest = newest_leader(client, partition)
     if newest is not None:
-        world.clients.coordinators[group] = newest
+        client.coordinators[group] = newest
     return newest
 
 
 # --- what comes of it ----------------------------------------------------------------------------
 
 
-def take_answer(world: World, body: object) -> None:
-    asking = world.clients.asking
-    if getattr(body, "request", None) in world.clients.asking_too:
+def take_answer(client: ClientNode, body: object) -> None:
+    asking = client.asking
+    if getattr(body, "request", None) in client.asking_too:
         assert isinstance(body, effects.RespondOffsetFetch)
-        _take_answer_too(world, body)
+        _take_answer_too(client, body)
         return
     if asking is None or getattr(body, "request", None) != asking.request:
         return
@@ -140,48 +149,47 @@ def take_answer(world: World, body: object) -> None:
         case _:
             raise AssertionError(f"no client of a group is sent {body}")
     if error is not Error.NONE:
-        _not_answered(world, asking)
+        _not_answered(client, asking)
         return
-    world.clients.asking = None
-    done = replace(asking, kind="ok", offset=found, completed_us=world.now_us)
+    client.asking = None
+    done = replace(asking, kind="ok", offset=found, completed_us=client.network.now_us)
     if done.f == "commit":
         assert found is not None
-        world.clients.committed[done.group, done.partition] = found
-    _note(world, done)
+        client.committed[done.group, done.partition] = found
+    _note(client, done)
 
 
-def _note(world: World, done: GroupOperation) -> None:
-    world.clients.group_operations += (done,)
-    if world.recorder is not None:
-        world.recorder.of_group(world, done)
+def _note(client: ClientNode, done: GroupOperation) -> None:
+    client.group_operations += (done,)
+    if client.network.recorder is not None:
+        client.network.recorder.of_group(done)
 
 
-def _not_answered(world: World, asking: GroupOperation) -> None:
+def _not_answered(client: ClientNode, asking: GroupOperation) -> None:
     """Refused, lost or late: somebody else may be asked."""
-    world.clients.asking = replace(asking, request=None)
-    world.clients.coordinators.pop(asking.group, None)
-    try_later(world)
+    client.asking = replace(asking, request=None)
+    client.coordinators.pop(asking.group, None)
+    try_later(client)
 
 
-def is_late(world: World, request: int) -> bool:
+def is_late(client: ClientNode, request: int) -> bool:
     """Whether it was this that was waited for; then it is asked again."""
-    asking = world.clients.asking
+    asking = client.asking
     if asking is None or asking.request != request:
         return False
-    _not_answered(world, asking)
+    _not_answered(client, asking)
     return True
 
 
-def connection_lost(world: World, lost: Entry) -> None:
+def connection_lost(client: ClientNode, lost: Entry) -> None:
     """What waited on a link between a client and a broker is lost with its connection."""
     if isinstance(lost.body, _MESSAGES):
-        is_late(world, lost.body.request)
+        is_late(client, lost.body.request)
 
 
-def broken(world: World, broker_id: int) -> None:
+def broken(client: ClientNode, broker_id: int) -> None:
     """A broker is dead: the connections to it are broken."""
-    clients = world.clients
-    asking = clients.asking
+    asking = client.asking
     if asking is not None and asking.request is not None and asking.to == broker_id:
-        _not_answered(world, asking)
-    clients.coordinators = {g: b for g, b in clients.coordinators.items() if b != broker_id}
+        _not_answered(client, asking)
+    client.coordinators = {g: b for g, b in client.coordinators.items() if b != broker_id}

@@ -1,4 +1,4 @@
-"""What the core of a broker asks for is done to the world, effect by effect, in their order.
+"""A broker's node takes an event: what its core asks for is done, effect by effect, in their order.
 
 A new effect of the core needs a row in the table, unless it is the disk's.
 """
@@ -6,81 +6,129 @@ A new effect of the core needs a row in the table, unless it is the disk's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.simulation import altering, controlling, fetching, producing
-from neaptide.clusters.simulation.ending import die
-from neaptide.clusters.simulation.network import CONTROL, COORDINATION, SERVICE
+from neaptide.clusters.broker.replication.step import begin, shut_down, step
+from neaptide.clusters.simulation import altering, controlling, fetching
+from neaptide.clusters.simulation.broker_node import BrokerNode
+from neaptide.clusters.simulation.network import CLIENT, CLIENTS, CONTROL, COORDINATION, SERVICE
 from neaptide.clusters.simulation.parts import TimerDue
 
-if TYPE_CHECKING:
-    from neaptide.clusters.simulation.world import World
+
+class Handled(NamedTuple):
+    """`answers`: to controllers' requests, in their order. `has_halted`: the process is to end."""
+
+    effects: tuple[Effect, ...]
+    answers: tuple[Error, ...]
+    has_halted: bool
 
 
-def carry_out(world: World, broker_id: int, done: tuple[Effect, ...]) -> tuple[Error, ...]:
-    """Returns what controllers' requests are answered with, in their order."""
+def handle(node: BrokerNode, event: object) -> Handled:
+    """One event for the core of a broker that runs."""
+    return _carry_out(node, step(node.own_core(), event, node.now_ms()))
+
+
+def start(node: BrokerNode) -> None:
+    """A process begins with what is on the disk."""
+    _carry_out(node, begin(node.start()))
+
+
+def stop(node: BrokerNode) -> None:
+    """A clean shutdown, up to where the process ends: checkpoints are written, logs flushed."""
+    _carry_out(node, shut_down(node.core.copy()))
+    node.own_disk().sync()
+
+
+def _carry_out(node: BrokerNode, done: tuple[Effect, ...]) -> Handled:
     answers: tuple[Error, ...] = ()
     for effect in done:
         if isinstance(effect, effects.Halt):
-            die(world, broker_id)
-            return answers
+            return Handled(done, answers, has_halted=True)
         handler = _EFFECTS.get(type(effect))
         if handler is not None:
-            handler(world, broker_id, effect)
+            handler(node, effect)
         elif isinstance(effect, effects.RespondControl):
             answers = (*answers, effect.error)
         elif not isinstance(effect, effects.Note | effects.RespondCreateTopics):
-            end_offset = world.own_disk(broker_id).carry_out(effect)
+            end_offset = node.own_disk().carry_out(effect)
             if end_offset is not None and isinstance(effect, effects.TruncateLog):
-                world.handle(broker_id, events.LogTruncated(effect.partition, end_offset))
-    return answers
+                handle(node, events.LogTruncated(effect.partition, end_offset))
+    return Handled(done, answers, has_halted=False)
 
 
-def _read_producers(world: World, broker_id: int, effect: effects.ReadProducers) -> None:
-    found = world.disks[broker_id].logs[effect.partition].producers
-    world.handle(broker_id, events.ProducersRead(effect.partition, found))
+# --- what the disk answers -----------------------------------------------------------------------
 
 
-def _read_committed_offsets(
-    world: World, broker_id: int, effect: effects.ReadCommittedOffsets
-) -> None:
-    found = world.disks[broker_id].logs[effect.partition].committed_offsets
-    world.handle(broker_id, events.CommittedOffsetsRead(effect.partition, found))
+def _read_producers(node: BrokerNode, effect: effects.ReadProducers) -> None:
+    found = node.disk.logs[effect.partition].producers
+    handle(node, events.ProducersRead(effect.partition, found))
 
 
-def _respond(world: World, broker_id: int, effect: Any) -> None:
+def _read_committed_offsets(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
+    found = node.disk.logs[effect.partition].committed_offsets
+    handle(node, events.CommittedOffsetsRead(effect.partition, found))
+
+
+# --- what goes to others -------------------------------------------------------------------------
+
+
+def _respond(node: BrokerNode, effect: Any) -> None:
     """To a follower, or to a client."""
-    answer = fetching.respond if effect.request in world.asked else producing.respond
-    answer(world, broker_id, effect)
+    answer = fetching.respond if effect.request in node.network.asked else _respond_to_client
+    answer(node, effect)
 
 
-def _set_timer(world: World, broker_id: int, effect: effects.SetTimer) -> None:
-    clock = world.spec.clocks.get(broker_id)
+def _respond_to_client(node: BrokerNode, effect: Any) -> None:
+    answer: object = effect
+    if isinstance(effect, effects.RespondFetch):
+        fetcher = events.FetcherId(node.broker_id, 0)
+        found = fetching.read(node, effect.results)
+        answer = events.FetchResponded(fetcher, effect.request, found)
+    node.network.send(node.broker_id, CLIENT, CLIENTS, answer)
+
+
+def _close_fetcher(node: BrokerNode, effect: effects.CloseFetcher) -> None:
+    fetching.close_fetcher(node.network, node.broker_id, effect)
+
+
+def _coordinate(node: BrokerNode, effect: effects.Coordinate) -> None:
+    node.network.send(node.broker_id, SERVICE, COORDINATION, effect.request)
+
+
+def _send_control(node: BrokerNode, effect: effects.SendControl) -> None:
+    node.network.send(node.broker_id, effect.broker, CONTROL, effect.message)
+
+
+def _stop_sending(node: BrokerNode, effect: effects.StopSendingControl) -> None:
+    controlling.stop_sending(node.network, node.broker_id, effect.brokers)
+
+
+def _ask_controller(node: BrokerNode, effect: effects.SendAlterPartition) -> None:
+    altering.ask(node.network, node.broker_id, effect)
+
+
+def _answer_leader(node: BrokerNode, effect: effects.RespondAlterPartition) -> None:
+    altering.respond(node.network, node.broker_id, effect)
+
+
+# --- what it puts off ----------------------------------------------------------------------------
+
+
+def _set_timer(node: BrokerNode, effect: effects.SetTimer) -> None:
+    clock = node.network.spec.clocks.get(node.broker_id)
     delay_us = effect.delay_ms * 1_000 if clock is None else clock.duration_us(effect.delay_ms)
-    due = TimerDue(broker_id, effect.timer)
-    world.timers[due] = world.later(delay_us, due)
+    due = TimerDue(node.broker_id, effect.timer)
+    node.timers[effect.timer] = node.network.later(delay_us, due)
 
 
-def _cancel_timer(world: World, broker_id: int, effect: effects.CancelTimer) -> None:
-    world.timers.pop(TimerDue(broker_id, effect.timer), None)
+def _cancel_timer(node: BrokerNode, effect: effects.CancelTimer) -> None:
+    node.timers.pop(effect.timer, None)
 
 
-def _coordinate(world: World, broker_id: int, effect: effects.Coordinate) -> None:
-    world.send(broker_id, SERVICE, COORDINATION, effect.request)
-
-
-def _send_control(world: World, broker_id: int, effect: effects.SendControl) -> None:
-    world.send(broker_id, effect.broker, CONTROL, effect.message)
-
-
-def _stop_sending(world: World, broker_id: int, effect: effects.StopSendingControl) -> None:
-    controlling.stop_sending(world, broker_id, effect.brokers)
-
-
-_EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
+_EFFECTS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     effects.ReadProducers: _read_producers,
     effects.ReadCommittedOffsets: _read_committed_offsets,
     effects.SetTimer: _set_timer,
@@ -88,16 +136,16 @@ _EFFECTS: Final[Mapping[type, Callable[[World, int, Any], None]]] = {
     effects.Coordinate: _coordinate,
     effects.SendControl: _send_control,
     effects.StopSendingControl: _stop_sending,
-    effects.SendAlterPartition: altering.ask,
-    effects.RespondAlterPartition: altering.respond,
+    effects.SendAlterPartition: _ask_controller,
+    effects.RespondAlterPartition: _answer_leader,
     effects.SendFetch: fetching.ask,
     effects.SendOffsetForLeaderEpoch: fetching.ask,
     effects.SendListOffsets: fetching.ask,
-    effects.CloseFetcher: fetching.close_fetcher,
+    effects.CloseFetcher: _close_fetcher,
     effects.RespondFetch: _respond,
     effects.RespondOffsetForLeaderEpoch: _respond,
     effects.RespondListOffsets: _respond,
-    effects.RespondProduce: producing.respond,
-    effects.RespondOffsetCommit: producing.respond,
-    effects.RespondOffsetFetch: producing.respond,
+    effects.RespondProduce: _respond_to_client,
+    effects.RespondOffsetCommit: _respond_to_client,
+    effects.RespondOffsetFetch: _respond_to_client,
 }

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from neaptide.clusters.broker.replication.step import shut_down
-from neaptide.clusters.simulation import altering, controlling, fetching, producing, sessions
+from neaptide.clusters.simulation import (
+    altering,
+    controlling,
+    effect_handlers,
+    fetching,
+    producing,
+)
 from neaptide.clusters.simulation.blocking import is_matched
-from neaptide.clusters.simulation.effect_handlers import carry_out
-from neaptide.clusters.simulation.ending import die
 from neaptide.clusters.simulation.network import (
     ALTER,
     CLIENTS,
@@ -24,7 +27,7 @@ from neaptide.clusters.simulation.network import (
     Entry,
     Hold,
 )
-from neaptide.clusters.simulation.world import World, start_broker
+from neaptide.clusters.simulation.world import World
 
 __all__ = [
     "cut",
@@ -49,7 +52,7 @@ def kill(world: World, broker_id: int, *, delivered: bool = False) -> None:
     """SIGKILL. What it had sent and nobody has received is delivered, or discarded."""
     if delivered:
         _deliver_sent(world, broker_id)
-    die(world, broker_id)
+    world.end(broker_id)
 
 
 def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int, int]:
@@ -57,22 +60,21 @@ def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int
 
     One that was stopped before has nothing to be killed.
     """
-    if broker_id in world.brokers:
-        die(world, broker_id)
+    if broker_id in world.network.listening:
+        world.end(broker_id)
     kept = {world.partition._replace(partition=p): offset for p, offset in keep.items()}
-    lost = world.own_disk(broker_id).lose_page_cache(kept)
+    lost = world.nodes[broker_id].own_disk().lose_page_cache(kept)
     return {tp.partition: count for tp, count in lost.items() if tp.topic == world.spec.topic}
 
 
 def stop(world: World, broker_id: int) -> None:
     """A clean shutdown: high watermarks checkpointed, logs flushed."""
-    carry_out(world, broker_id, shut_down(world.brokers[broker_id].copy()))
-    world.own_disk(broker_id).sync()
+    effect_handlers.stop(world.nodes[broker_id])
     kill(world, broker_id, delivered=True)
 
 
 def restart(world: World, broker_id: int) -> None:
-    start_broker(world, broker_id)
+    world.start(broker_id)
 
 
 def _deliver_sent(world: World, broker_id: int) -> None:
@@ -85,62 +87,62 @@ def _deliver_sent(world: World, broker_id: int) -> None:
             and entry.link.target != broker_id
         )
 
-    for entry in sorted(world.remove(is_sent), key=lambda entry: entry.sequence):
+    for entry in sorted(world.network.remove(is_sent), key=lambda entry: entry.sequence):
         world.deliver_now(entry)
 
 
 def pause(world: World, broker_id: int) -> None:
-    world.paused |= {broker_id}
-    for number, asked in tuple(world.asked.items()):
+    world.network.paused |= {broker_id}
+    for number, asked in tuple(world.network.asked.items()):
         if asked.leader == broker_id:
-            fetching.time_out(world, number)
-    sessions.look_at_sessions(world)
+            fetching.time_out(world.network, number)
+    world.coordination.look_at_sessions()
 
 
 def expire(world: World, broker_id: int) -> None:
     """Its session ends, and it does not know it: it goes on as what it was."""
-    sessions.end_session(world, broker_id)
+    world.coordination.end_session(broker_id)
 
 
 def depose(world: World) -> None:
     """`/controller` is deleted, as operators do to have another: whose it was keeps its session."""
-    world.send_all(world.service.depose())
+    world.network.notify(world.service.depose())
 
 
 def register(world: World, broker_id: int) -> None:
     """It learns that its session is over, and has a new one."""
-    sessions.come_back(world, broker_id)
+    world.coordination.come_back(broker_id)
 
 
 def resume(world: World, broker_id: int) -> None:
-    world.paused -= {broker_id}
-    sessions.look_at_sessions(world)
-    world.unblock()
+    world.network.paused -= {broker_id}
+    world.coordination.look_at_sessions()
+    world.network.unblock()
 
 
 def cut(
     world: World, source: int | None, target: int | None, purpose: str | None, *, both: bool
 ) -> None:
-    world.cuts |= {Cut(source, target, purpose)}
+    world.network.cuts |= {Cut(source, target, purpose)}
     if both:
-        world.cuts |= {Cut(target, source, purpose)}
-    sessions.look_at_sessions(world)
+        world.network.cuts |= {Cut(target, source, purpose)}
+    world.coordination.look_at_sessions()
 
 
 def heal(world: World, source: int | None = None, target: int | None = None) -> None:
     """Undoes cuts: those between two ends, or all. What waited is lost with its connection."""
     healed = {
         one
-        for one in world.cuts
+        for one in world.network.cuts
         if (source is None and target is None)
         or (one.source, one.target) in ((source, target), (target, source))
     }
     if source is None and target is None:
-        world.slowed.clear()
-    world.cuts -= healed
+        world.network.slowed.clear()
+    world.network.cuts -= healed
     _reset(world, healed)
-    sessions.look_at_sessions(world)
-    world.unblock()
+    world.coordination.look_at_sessions()
+    world.network.unblock()
 
 
 def _reset(world: World, healed: set[Cut]) -> None:
@@ -148,23 +150,25 @@ def _reset(world: World, healed: set[Cut]) -> None:
 
     So are those of clients that had not come to the cut yet: they are in the same connections.
     """
-    on_their_way = [e for e in world.messages if e.link is not None and e.link.channel == CLIENTS]
-    for entry in (*on_their_way, *world.waiting):
+    on_their_way = [
+        e for e in world.network.messages if e.link is not None and e.link.channel == CLIENTS
+    ]
+    for entry in (*on_their_way, *world.network.waiting):
         link = entry.link
         if link is None or not any(one.covers(link) for one in healed):
             continue
         if link.channel == CLIENTS:
-            producing.break_connection(world, entry)
+            producing.break_connection(world.clients, entry)
         if link.channel == ALTER:
-            altering.lose(world, entry)
+            altering.lose(world.network, entry)
             continue
         if link.channel != FETCH or SERVICE in (link.source, link.target):
             continue
         number: int | None = getattr(entry.body, "request", None)
         if isinstance(entry.body, fetching.ANSWERS):
-            number = fetching.asked_by(world, link.target, entry.body)
-        if number in world.asked:
-            fetching.fail_request(world, number)
+            number = fetching.asked_by(world.network, link.target, entry.body)
+        if number in world.network.asked:
+            fetching.fail_request(world.network, number)
 
 
 def slow(
@@ -172,40 +176,42 @@ def slow(
 ) -> None:
     """Messages from source to target take so much longer; 0: no longer."""
     where = Cut(source, target, purpose)
-    world.slowed.pop(where, None)
+    world.network.slowed.pop(where, None)
     if delay_ms:
-        world.slowed[where] = delay_ms * 1_000
+        world.network.slowed[where] = delay_ms * 1_000
 
 
 def hold(world: World, rule: Hold) -> None:
     """From now on; what is on its way already is held too when it arrives."""
-    world.holds[rule.name] = rule
-    world.hold_counts.pop(rule.name, None)
-    world.held_by = {n: name for n, name in world.held_by.items() if name != rule.name}
+    world.network.holds[rule.name] = rule
+    world.network.hold_counts.pop(rule.name, None)
+    world.network.held_by = {
+        n: name for n, name in world.network.held_by.items() if name != rule.name
+    }
 
 
 def release(world: World, name: str) -> None:
     """What was held goes on, in order."""
-    world.holds.pop(name, None)
-    world.unblock()
+    world.network.holds.pop(name, None)
+    world.network.unblock()
 
 
 def discard(world: World, name: str) -> int:
     """What was held is thrown away: its connections break. A controller sends it again."""
-    rule = world.holds.pop(name)
+    rule = world.network.holds.pop(name)
     held = [
         entry
-        for entry in world.waiting
-        if entry.link is not None and is_matched(world, rule, entry.link, entry.body)
+        for entry in world.network.waiting
+        if entry.link is not None and is_matched(world.network, rule, entry.link, entry.body)
     ]
     for entry in held:
         assert entry.link is not None
         if entry.link.channel == ALTER:
-            altering.lose(world, entry)
+            altering.lose(world.network, entry)
         elif entry.link.channel not in (CONTROL, CONTROL_ANSWERS):
-            fetching.break_connection(world, entry.link, entry)
+            fetching.break_connection(world.network, entry.link, entry)
         else:
-            world.waiting.remove(entry)
-            controlling.lose(world, entry)
-    world.unblock()
+            world.network.waiting.remove(entry)
+            controlling.lose(world.network, entry)
+    world.network.unblock()
     return len(held)

@@ -9,14 +9,12 @@ client has one for each partition. Source: KIP-98, and librdkafka's "Idempotent 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import ProducerSequence
+from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import Outcome, Send
-
-if TYPE_CHECKING:
-    from neaptide.clusters.simulation.world import World
 
 SOCKET_TIMEOUT_MS: Final = 6_000  # workloads.kafka_clients: no answer in that time, ask again
 # Of no use to send again.
@@ -27,61 +25,59 @@ NEVER_TAKEN: Final = frozenset(
 GAP: Final = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID})
 
 
-def next_sequence(world: World, partition: int, to: int | None) -> ProducerSequence:
+def next_sequence(client: ClientNode, partition: int, to: int | None) -> ProducerSequence:
     """The sequence of a new record."""
-    clients = world.clients
-    sequence = clients.sequences.get((partition, to))
+    sequence = client.sequences.get((partition, to))
     if sequence is None:
-        sequence = ProducerSequence(clients.next_producer_id, 0, 0)
-        clients.next_producer_id += 1
+        sequence = ProducerSequence(client.next_producer_id, 0, 0)
+        client.next_producer_id += 1
     following = sequence._replace(base_sequence=sequence.base_sequence + 1)
-    clients.sequences[partition, to] = following
+    client.sequences[partition, to] = following
     return sequence
 
 
-def take_answer(world: World, send: Send, error: Error, offset: int) -> bool:
+def take_answer(client: ClientNode, send: Send, error: Error, offset: int) -> bool:
     """What an answer settles; False: the record must be sent again."""
-    now_us = world.now_us
+    now_us = client.network.now_us
     if error is Error.NONE:
-        world.clients.settle(send, Outcome("ok", now_us, offset))
+        client.settle(send, Outcome("ok", now_us, offset))
     elif error is Error.DUPLICATE_SEQUENCE_NUMBER:  # appended before; where, is not said
-        world.clients.settle(send, Outcome("ok", now_us))
-    elif error in NEVER_TAKEN or (error in GAP and _is_first(world, send)):
-        give_up(world, send, Outcome("info", now_us, error=error.name))
+        client.settle(send, Outcome("ok", now_us))
+    elif error in NEVER_TAKEN or (error in GAP and _is_first(client, send)):
+        give_up(client, send, Outcome("info", now_us, error=error.name))
     else:
         return False
     return True
 
 
-def _is_first(world: World, send: Send) -> bool:
+def _is_first(client: ClientNode, send: Send) -> bool:
     """Nothing is before it that could still fill the gap."""
     return not any(
-        other.number < send.number and _is_same(other, send) for other in world.clients.unsettled
+        other.number < send.number and _is_same(other, send) for other in client.unsettled
     )
 
 
-def give_up(world: World, send: Send, outcome: Outcome) -> None:
+def give_up(client: ClientNode, send: Send, outcome: Outcome) -> None:
     """The producer ends: of what it has sent nobody knows; what it has not is its successor's."""
-    clients = world.clients
     key = (send.partition, send.to)
-    if key in clients.sequences and _is_of(clients.sequences[key], send):
-        del clients.sequences[key]
-    clients.settle(send, outcome)
-    purged = Outcome("info", world.now_us, error="_PURGE_INFLIGHT")
-    for number, (_, other) in tuple(clients.in_flight.items()):
+    if key in client.sequences and _is_of(client.sequences[key], send):
+        del client.sequences[key]
+    client.settle(send, outcome)
+    purged = Outcome("info", client.network.now_us, error="_PURGE_INFLIGHT")
+    for number, (_, other) in tuple(client.in_flight.items()):
         if _is_same(other, send):
-            del clients.in_flight[number]
-            clients.settle(other, purged)
+            del client.in_flight[number]
+            client.settle(other, purged)
     waiting = []
-    for other in clients.waiting:
+    for other in client.waiting:
         if not _is_same(other, send):
             waiting.append(other)
         elif other.is_sent:
-            clients.settle(other, purged)
+            client.settle(other, purged)
         else:
-            sequence = next_sequence(world, other.partition, other.to)
+            sequence = next_sequence(client, other.partition, other.to)
             waiting.append(replace(other, sequence=sequence))
-    clients.waiting = tuple(waiting)
+    client.waiting = tuple(waiting)
 
 
 def _is_same(one: Send, other: Send) -> bool:

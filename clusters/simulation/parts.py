@@ -1,22 +1,22 @@
-"""What a world is made of besides its nodes: its spec, what is due in it, who looks on."""
+"""What the nodes have in common: the spec of their world, what they put off, who looks on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.settings import ReplicationSettings
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.clusters.simulation.clients import GroupOperation
+from neaptide.clusters.simulation.clients import GroupOperation, Read
 from neaptide.clusters.simulation.network import Clock, Entry, Noise
-
-if TYPE_CHECKING:
-    from neaptide.clusters.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,15 @@ class Asked(NamedTuple):
     sent_us: int
 
 
+class Altering(NamedTuple):
+    """A leader's request that waits for its answer. `number`: as `request` in the message."""
+
+    number: int
+    controller: int
+    sequence: int
+    sent_us: int
+
+
 class FetchPosition(NamedTuple):
     """What the wire has shown of a follower: its LEO by its request, its HW by the answer."""
 
@@ -93,22 +102,11 @@ class FetchPosition(NamedTuple):
 class Recorder(Protocol):
     """Gets what a run directory keeps. A search has none."""
 
-    def asked(self, world: World, entry: Entry) -> None: ...
-    def answered(self, world: World, entry: Entry) -> None: ...
-    def event(self, world: World, entry: Entry) -> None: ...
-    def blocked(self, world: World, entry: Entry) -> None: ...
-    def dropped(self, world: World, entry: Entry) -> None: ...
-    def state(self, world: World, partition: TopicPartition) -> None: ...
-    def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
-    def of_group(self, world: World, done: GroupOperation) -> None: ...
-
-
-class Watch(Protocol):
-    """Sees every step of the core, after its effects; may raise. A fast search has none."""
-
-    def started(self, world: World, broker_id: int) -> None: ...
-    def handled(
-        self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
-    ) -> None: ...
-    def served(self, world: World) -> None: ...
-    def copy(self) -> Watch: ...
+    def asked(self, entry: Entry) -> None: ...
+    def answered(self, entry: Entry) -> None: ...
+    def event(self, entry: Entry) -> None: ...
+    def blocked(self, entry: Entry) -> None: ...
+    def dropped(self, entry: Entry) -> None: ...
+    def state(self, partition: TopicPartition, state: LeaderAndIsr) -> None: ...
+    def polled(self, reading: Read, values: list[tuple[int, int, object]]) -> None: ...
+    def of_group(self, done: GroupOperation) -> None: ...

@@ -5,19 +5,19 @@ librdkafka makes of them. What consumers commit is in committing.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.simulation import committing, fetching, idempotent
+from neaptide.clusters.simulation import committing, idempotent
 from neaptide.clusters.simulation.asking import (
     AnswerLate,
     Retry,
-    new_request,
     newest_leader,
     try_later,
 )
+from neaptide.clusters.simulation.client_node import ClientNode
 from neaptide.clusters.simulation.clients import (
     DEFINITE,
     MESSAGE_TIMEOUT_MS,
@@ -32,10 +32,7 @@ from neaptide.clusters.simulation.clients import (
     Send,
 )
 from neaptide.clusters.simulation.disk import values_of
-from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry, Link
-
-if TYPE_CHECKING:
-    from neaptide.clusters.simulation.world import World
+from neaptide.clusters.simulation.network import CLIENT, CLIENTS, Entry
 
 FROM_START = -1
 BURST_MS = 500
@@ -49,7 +46,7 @@ class Burst(NamedTuple):
 
 
 def produce(
-    world: World,
+    client: ClientNode,
     value: str,
     acks: int,
     partition: int = 0,
@@ -59,296 +56,273 @@ def produce(
     size_bytes: int = RECORD_BYTES,
 ) -> None:
     """Sends a record, after those that wait already; `to`: by a client that knows this broker."""
-    clients = world.clients
-    number, options = clients.next_number, clients.options
+    number, options = client.next_number, client.options
     send = Send(
         number,
         value,
         acks,
         partition,
-        world.now_us,
+        client.network.now_us,
         options.retries,
         to,
         of_load,
         size_bytes=size_bytes,
     )
     if options.idempotence:
-        send = replace(send, sequence=idempotent.next_sequence(world, partition, to))
-    clients.next_number += 1
-    clients.waiting = (*clients.waiting, send)
-    _send_waiting(world)
+        send = replace(send, sequence=idempotent.next_sequence(client, partition, to))
+    client.next_number += 1
+    client.waiting = (*client.waiting, send)
+    _send_waiting(client)
 
 
-def load(world: World, rate: float, acks: int) -> None:
+def load(client: ClientNode, rate: float, acks: int) -> None:
     """Half of what is sent in a second, every half second, until `stop_load`."""
-    world.clients.load = Load(max(1, round(rate * BURST_MS / 1_000)), acks)
-    world.later(0, Burst())
+    client.load = Load(max(1, round(rate * BURST_MS / 1_000)), acks)
+    client.network.later(0, Burst())
 
 
-def stop_load(world: World) -> None:
-    world.clients.load = None
+def stop_load(client: ClientNode) -> None:
+    client.load = None
 
 
-def consume(world: World, partition: int, phase: str, offset: int = FROM_START) -> None:
+def consume(client: ClientNode, partition: int, phase: str, offset: int = FROM_START) -> None:
     """Begins to read a partition from its start, or an offset, to the high watermark."""
-    clients = world.clients
-    clients.found = ()
-    clients.reads_begun += 1
-    clients.reading = Read(partition, phase, offset, world.now_us, clients.reads_begun)
-    _read_on(world)
+    client.found = ()
+    client.reads_begun += 1
+    client.reading = Read(partition, phase, offset, client.network.now_us, client.reads_begun)
+    _read_on(client)
 
 
 # --- sending -------------------------------------------------------------------------------------
 
 
-def _send_waiting(world: World) -> None:
+def _send_waiting(client: ClientNode) -> None:
     """As many as may be in flight; where nobody leads, it is tried again after a while."""
-    _settle_late(world)
-    clients = world.clients
-    most = clients.options.max_in_flight
+    _settle_late(client)
+    most = client.options.max_in_flight
     left: list[Send] = []
-    for send in clients.waiting:
+    for send in client.waiting:
         is_free = send.of_load and send.sequence is None
-        if not is_free and (left or _in_flight(world) >= most):
+        if not is_free and (left or _in_flight(client) >= most):
             left.append(send)
             continue
-        leader = _leader(world, send.partition, send.to)
+        leader = _leader(client, send.partition, send.to)
         if leader is None:
             left.append(send)
-            try_later(world)
+            try_later(client)
             continue
-        _send(world, leader, send)
-    clients.waiting = tuple(left)
+        _send(client, leader, send)
+    client.waiting = tuple(left)
 
 
-def _in_flight(world: World) -> int:
+def _in_flight(client: ClientNode) -> int:
     """How many requests the limit counts: those of a load only where order is kept."""
-    clients = world.clients
-    if clients.options.idempotence:
-        return len(clients.in_flight)
-    return sum(not other.of_load for _, other in clients.in_flight.values())
+    if client.options.idempotence:
+        return len(client.in_flight)
+    return sum(not other.of_load for _, other in client.in_flight.values())
 
 
-def _settle_late(world: World) -> None:
+def _settle_late(client: ClientNode) -> None:
     """Whose time is over is not sent any more."""
-    clients = world.clients
-    late_us = world.now_us - MESSAGE_TIMEOUT_MS * 1_000
-    late = [send for send in clients.waiting if send.invoked_us <= late_us]
+    late_us = client.network.now_us - MESSAGE_TIMEOUT_MS * 1_000
+    late = [send for send in client.waiting if send.invoked_us <= late_us]
     if not late:
         return
-    clients.waiting = tuple(send for send in clients.waiting if send.invoked_us > late_us)
-    outcome = Outcome("info", world.now_us, error="_MSG_TIMED_OUT")
+    client.waiting = tuple(send for send in client.waiting if send.invoked_us > late_us)
+    outcome = Outcome("info", client.network.now_us, error="_MSG_TIMED_OUT")
     for send in late:
         if send.sequence is None:
-            clients.settle(send, outcome)
-        elif send.value not in clients.sends:
-            idempotent.give_up(world, send, outcome)
+            client.settle(send, outcome)
+        elif send.value not in client.sends:
+            idempotent.give_up(client, send, outcome)
 
 
-def _send(world: World, leader: int, send: Send) -> None:
-    partition = TopicPartition(world.spec.topic, send.partition)
+def _send(client: ClientNode, leader: int, send: Send) -> None:
+    partition = TopicPartition(client.network.spec.topic, send.partition)
     batches = (events.ProducedBatch(1, send.size_bytes, send.value, producer=send.sequence),)
-    number = new_request(world)
+    number = client.network.number()
     request = events.ProduceRequested(
         number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),)
     )
-    world.send(CLIENT, leader, CLIENTS, request)
+    client.network.send(CLIENT, leader, CLIENTS, request)
     if send.acks == 0:
-        world.clients.settle(send, Outcome("ok", world.now_us))
+        client.settle(send, Outcome("ok", client.network.now_us))
         return
     waits_ms = MESSAGE_TIMEOUT_MS
     if send.sequence is not None:
         waits_ms = idempotent.SOCKET_TIMEOUT_MS
         send = send if send.is_sent else replace(send, is_sent=True)
-    world.clients.in_flight[number] = (leader, send)
-    world.later(waits_ms * 1_000, AnswerLate(number))
+    client.in_flight[number] = (leader, send)
+    client.network.later(waits_ms * 1_000, AnswerLate(number))
 
 
-def _leader(world: World, partition: int, to: int | None = None) -> int | None:
+def _leader(client: ClientNode, partition: int, to: int | None = None) -> int | None:
     """Who leads, as the clients believe; asked anew where that broker is dead."""
-    known = world.clients.leaders.get((partition, to))
-    if known is not None and known in world.brokers:
+    known = client.leaders.get((partition, to))
+    if known is not None and known in client.network.listening:
         return known
-    newest = newest_leader(world, TopicPartition(world.spec.topic, partition), to)
+    newest = newest_leader(client, TopicPartition(client.network.spec.topic, partition), to)
     if newest is not None:
-        world.clients.leaders[partition, to] = newest
+        client.leaders[partition, to] = newest
     return newest
 
 
 # --- what happens to them ------------------------------------------------------------------------
 
 
-def take(world: World, body: object) -> bool:
+def take(client: ClientNode, body: object) -> bool:
     """Something that a client had put off. True where it was still meant."""
     if isinstance(body, Retry):
-        world.clients.is_retrying = False
-        _send_waiting(world)
-        _read_on(world)
-        committing.ask_again(world)
+        client.is_retrying = False
+        _send_waiting(client)
+        _read_on(client)
+        committing.ask_again(client)
         return True
     if isinstance(body, Burst):
-        return _burst(world)
+        return _burst(client)
     assert isinstance(body, AnswerLate)
-    entry = world.clients.in_flight.get(body.request)
-    reading = world.clients.reading
+    entry = client.in_flight.get(body.request)
+    reading = client.reading
     if entry is not None:
-        _unanswered(world, body.request, "_MSG_TIMED_OUT")
+        _unanswered(client, body.request, "_MSG_TIMED_OUT")
         return True
     if reading is not None and reading.request == body.request:
-        world.clients.reading = replace(reading, request=None)
-        world.clients.leaders.pop((reading.partition, None), None)
-        try_later(world)
+        client.reading = replace(reading, request=None)
+        client.leaders.pop((reading.partition, None), None)
+        try_later(client)
         return True
-    return committing.is_late(world, body.request)
+    return committing.is_late(client, body.request)
 
 
-def _burst(world: World) -> bool:
-    going = world.clients.load
+def _burst(client: ClientNode) -> bool:
+    going = client.load
     if going is None:
         return False
     for _ in range(going.burst):
-        value = f"load-{world.clients.next_number}"
-        produce(world, value, going.acks, of_load=True)
-    world.later(BURST_MS * 1_000, Burst())
+        value = f"load-{client.next_number}"
+        produce(client, value, going.acks, of_load=True)
+    client.network.later(BURST_MS * 1_000, Burst())
     return True
 
 
-def _unanswered(world: World, number: int, why: str) -> None:
-    _, send = world.clients.in_flight.pop(number)
-    world.clients.leaders.pop((send.partition, send.to), None)
-    _again_or(world, send, Outcome("info", world.now_us, error=why))
-    _send_waiting(world)
+def _unanswered(client: ClientNode, number: int, why: str) -> None:
+    _, send = client.in_flight.pop(number)
+    client.leaders.pop((send.partition, send.to), None)
+    _again_or(client, send, Outcome("info", client.network.now_us, error=why))
+    _send_waiting(client)
 
 
-def _again_or(world: World, send: Send, outcome: Outcome) -> None:
-    clients = world.clients
+def _again_or(client: ClientNode, send: Send, outcome: Outcome) -> None:
     if send.sequence is not None:
-        clients.wait_again(send)
-        try_later(world)
+        client.wait_again(send)
+        try_later(client)
     elif send.retries_left:
-        clients.wait_again(replace(send, retries_left=send.retries_left - 1, is_sent=True))
-        try_later(world)
+        client.wait_again(replace(send, retries_left=send.retries_left - 1, is_sent=True))
+        try_later(client)
     else:
-        clients.settle(send, outcome)
+        client.settle(send, outcome)
 
 
-def break_connection(world: World, lost: Entry) -> None:
+def break_connection(client: ClientNode, lost: Entry) -> None:
     """What waited on a link between a client and a broker is lost with its connection."""
-    world.remove(lambda entry: entry is lost)
+    client.network.remove(lambda entry: entry is lost)
     if isinstance(lost.body, effects.RespondProduce | events.ProduceRequested):
         number = lost.body.request
-        if number in world.clients.in_flight:
-            _unanswered(world, number, "_TRANSPORT")
-    reading = world.clients.reading
+        if number in client.in_flight:
+            _unanswered(client, number, "_TRANSPORT")
+    reading = client.reading
     if reading is not None and isinstance(lost.body, events.FetchResponded | events.FetchRequested):
-        world.clients.reading = replace(reading, request=None)
-        try_later(world)
-    committing.connection_lost(world, lost)
+        client.reading = replace(reading, request=None)
+        try_later(client)
+    committing.connection_lost(client, lost)
 
 
-def broken(world: World, broker_id: int) -> None:
+def broken(client: ClientNode, broker_id: int) -> None:
     """A broker is dead: the connections to it are broken."""
-    clients = world.clients
-    for number, (leader, _) in tuple(clients.in_flight.items()):
-        if leader == broker_id and number in clients.in_flight:
-            _unanswered(world, number, "_TRANSPORT")
-    reading = clients.reading
-    if reading is not None and clients.leaders.get((reading.partition, None)) == broker_id:
-        clients.reading = replace(reading, request=None)
-        try_later(world)
-    for known, leader in tuple(clients.leaders.items()):
+    for number, (leader, _) in tuple(client.in_flight.items()):
+        if leader == broker_id and number in client.in_flight:
+            _unanswered(client, number, "_TRANSPORT")
+    reading = client.reading
+    if reading is not None and client.leaders.get((reading.partition, None)) == broker_id:
+        client.reading = replace(reading, request=None)
+        try_later(client)
+    for known, leader in tuple(client.leaders.items()):
         if leader == broker_id:
-            del clients.leaders[known]
-    committing.broken(world, broker_id)
+            del client.leaders[known]
+    committing.broken(client, broker_id)
 
 
-def respond(world: World, broker_id: int, effect: Any) -> None:
-    """A broker answers a client."""
-    answer: object = effect
-    if isinstance(effect, effects.RespondFetch):
-        answer = events.FetchResponded(
-            events.FetcherId(broker_id, 0),
-            effect.request,
-            fetching.read(world, broker_id, effect.results),
-        )
-    world.send(broker_id, CLIENT, CLIENTS, answer)
-
-
-def deliver(world: World, link: Link, body: object) -> None:
-    """A message between a client and a broker has arrived."""
-    if link.target != CLIENT:
-        if link.target in world.brokers:
-            world.handle(link.target, body)
-    elif isinstance(body, effects.RespondProduce):
-        _on_produced(world, body)
+def take_answer(client: ClientNode, body: object) -> None:
+    """A broker's answer has arrived."""
+    if isinstance(body, effects.RespondProduce):
+        _on_produced(client, body)
     elif isinstance(body, events.FetchResponded):
-        _on_read(world, body)
+        _on_read(client, body)
     else:
-        committing.take_answer(world, body)
+        committing.take_answer(client, body)
 
 
-def _on_produced(world: World, body: effects.RespondProduce) -> None:
-    entry = world.clients.in_flight.pop(body.request, None)
+def _on_produced(client: ClientNode, body: effects.RespondProduce) -> None:
+    entry = client.in_flight.pop(body.request, None)
     if entry is None:
         return
     send, result = entry[1], body.results[0]
-    now_us = world.now_us
+    now_us = client.network.now_us
     if send.sequence is not None:
-        if not idempotent.take_answer(world, send, result.error, result.base_offset):
+        if not idempotent.take_answer(client, send, result.error, result.base_offset):
             if result.error in RESENT:
-                world.clients.leaders.pop((send.partition, send.to), None)
-            world.clients.wait_again(send)
-            try_later(world)
+                client.leaders.pop((send.partition, send.to), None)
+            client.wait_again(send)
+            try_later(client)
     elif result.error is Error.NONE:
-        world.clients.settle(send, Outcome("ok", now_us, result.base_offset))
+        client.settle(send, Outcome("ok", now_us, result.base_offset))
     elif result.error in DEFINITE and not (result.error in RETRIABLE and send.retries_left):
         kind = "info" if send.is_sent else "fail"
-        world.clients.settle(send, Outcome(kind, now_us, error=result.error.name))
+        client.settle(send, Outcome(kind, now_us, error=result.error.name))
     elif result.error in RESENT:
-        world.clients.leaders.pop((send.partition, send.to), None)
-        world.clients.wait_again(send)
-        try_later(world)
+        client.leaders.pop((send.partition, send.to), None)
+        client.wait_again(send)
+        try_later(client)
     else:
-        _again_or(world, send, Outcome("info", now_us, error=result.error.name))
-    if not world.clients.is_retrying:
-        _send_waiting(world)
+        _again_or(client, send, Outcome("info", now_us, error=result.error.name))
+    if not client.is_retrying:
+        _send_waiting(client)
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _read_on(world: World) -> None:
-    reading = world.clients.reading
+def _read_on(client: ClientNode) -> None:
+    reading = client.reading
     if reading is None or reading.request is not None:
         return
-    leader = _leader(world, reading.partition)
+    leader = _leader(client, reading.partition)
     if leader is None:
-        try_later(world)
+        try_later(client)
         return
-    partition = TopicPartition(world.spec.topic, reading.partition)
+    partition = TopicPartition(client.network.spec.topic, reading.partition)
     offset = reading.offset
     if offset < 0:  # from the start: as auto.offset.reset=earliest has it
-        log = world.disks[leader].logs.get(partition)
+        log = client.brokers[leader].disk.logs.get(partition)
         offset = log.start_offset if log else 0
-    number = new_request(world)
+    number = client.network.number()
     asked = events.FetchedPartition(partition, offset, 1 << 20)
-    world.clients.reading = replace(reading, offset=offset, request=number)
-    world.send(CLIENT, leader, CLIENTS, events.FetchRequested(number, -1, 0, 0, (asked,)))
-    world.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
+    client.reading = replace(reading, offset=offset, request=number)
+    client.network.send(CLIENT, leader, CLIENTS, events.FetchRequested(number, -1, 0, 0, (asked,)))
+    client.network.later(REQUEST_TIMEOUT_MS * 1_000, AnswerLate(number))
 
 
-def _on_read(world: World, body: events.FetchResponded) -> None:
-    clients = world.clients
-    reading = clients.reading
+def _on_read(client: ClientNode, body: events.FetchResponded) -> None:
+    reading = client.reading
     if reading is None or reading.request != body.sequence:
         return
     result = body.results[0]
     if result.error is not Error.NONE:
         is_out_of_range = result.error is Error.OFFSET_OUT_OF_RANGE
         offset = -1 if is_out_of_range else reading.offset
-        clients.reading = replace(reading, offset=offset, request=None)
-        clients.leaders.pop((reading.partition, None), None)
-        try_later(world)
+        client.reading = replace(reading, offset=offset, request=None)
+        client.leaders.pop((reading.partition, None), None)
+        try_later(client)
         return
     found = [
         (batch.base_offset + index, batch.leader_epoch, value)
@@ -358,17 +332,17 @@ def _on_read(world: World, body: events.FetchResponded) -> None:
     ]
     records = tuple((offset, str(value)) for offset, _, value in found)
     if records:
-        clients.found += records
-        clients.polls += (Poll(reading.number, reading.phase, records, reading.partition),)
+        client.found += records
+        client.polls += (Poll(reading.number, reading.phase, records, reading.partition),)
     if reading.phase == "main":
-        clients.consumed.update((value, offset) for offset, value in records)
-    if world.recorder is not None:
-        world.recorder.polled(world, found)
+        client.consumed.update((value, offset) for offset, value in records)
+    if client.network.recorder is not None:
+        client.network.recorder.polled(reading, found)
     next_offset = result.batches[-1].next_offset if result.batches else reading.offset
     if next_offset >= result.high_watermark:
-        clients.reading = None
-        clients.reads_done += 1
-        clients.read_end = next_offset
+        client.reading = None
+        client.reads_done += 1
+        client.read_end = next_offset
     else:
-        clients.reading = replace(reading, offset=next_offset, request=None)
-        _read_on(world)
+        client.reading = replace(reading, offset=next_offset, request=None)
+        _read_on(client)

@@ -30,7 +30,7 @@ def _play(scenario: Scenario, system: str, directory: Path, account: Account) ->
 
     def record(world: World) -> Any:
         recorder = RunRecorder(world)
-        world.recorder = recorder
+        world.network.recorder = recorder
         recorders.append(recorder)
         account.started(recorder.assigned())
         return recorder.note_nemesis

@@ -13,8 +13,8 @@ from typing import Any
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
-from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Send, sent_by
+from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from neaptide.clusters.simulation.clients import GroupOperation, Outcome, Read, Send, sent_by
 from neaptide.clusters.simulation.network import Entry
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import log_of
@@ -31,7 +31,7 @@ _EMPTY_ROUND: dict[str, Any] = dict.fromkeys(field.name for field in FETCH_ROUND
 
 
 class RunRecorder:
-    """A world's recorder (clusters.simulation.world.Recorder) that keeps rows in memory."""
+    """A world's recorder (clusters.simulation.parts.Recorder) that keeps rows in memory."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -68,8 +68,7 @@ class RunRecorder:
     def note_nemesis(self, value: Mapping[str, Any]) -> None:
         self._write(NEMESIS, "nemesis", "info", self.now_ns(), value=json.dumps(value))
 
-    def state(self, world: World, partition: TopicPartition) -> None:
-        state = world.service.states[partition]
+    def state(self, partition: TopicPartition, state: LeaderAndIsr) -> None:
         leader = None if state.leader == NO_LEADER else state.leader
         self._write(
             OBSERVER,
@@ -82,9 +81,7 @@ class RunRecorder:
             value=json.dumps({"leader": leader, "isr": list(state.isr)}),
         )
 
-    def polled(self, world: World, values: list[tuple[int, int, object]]) -> None:
-        reading = world.clients.reading
-        assert reading is not None
+    def polled(self, reading: Read, values: list[tuple[int, int, object]]) -> None:
         invoked_ns = (reading.invoked_us - self._origin_us) * 1_000
         process = PRODUCER + reading.number  # each read is a consumer of its own
         if not values:
@@ -99,7 +96,7 @@ class RunRecorder:
                 invoked_ns,
                 operation=self._operations,
                 row=row,
-                topic=world.spec.topic,
+                topic=self._world.spec.topic,
                 partition=reading.partition,
                 offset=offset,
                 value=str(value),
@@ -107,13 +104,13 @@ class RunRecorder:
                 phase=reading.phase,
             )
 
-    def of_group(self, world: World, done: GroupOperation) -> None:
+    def of_group(self, done: GroupOperation) -> None:
         self._write(
             PRODUCER + done.process,
             done.f,
             done.kind,
             (done.invoked_us - self._origin_us) * 1_000,
-            topic=world.spec.topic,
+            topic=self._world.spec.topic,
             partition=done.partition,
             offset=done.offset,
             key=done.group,
@@ -139,16 +136,16 @@ class RunRecorder:
 
     # --- fetch rounds ----------------------------------------------------------------------------
 
-    def asked(self, world: World, entry: Entry) -> None:
+    def asked(self, entry: Entry) -> None:
         """A follower has sent a Fetch: its round begins; none of `__consumer_offsets` is kept."""
         body = entry.body
         assert isinstance(body, events.FetchRequested)
         assert entry.link is not None
         rows = []
         for one in body.partitions:
-            if one.partition.topic != world.spec.topic:
+            if one.partition.topic != self._world.spec.topic:
                 continue
-            partition = world.brokers[body.replica_id].partitions[one.partition]
+            partition = self._world.brokers[body.replica_id].partitions[one.partition]
             key = (body.replica_id, entry.link.target, partition.leader_epoch)
             rows.append(
                 {
@@ -158,34 +155,34 @@ class RunRecorder:
                     "topic": one.partition.topic,
                     "partition": one.partition.partition,
                     "leader_epoch": partition.leader_epoch,
-                    "round": world.rounds[key],
+                    "round": self._world.network.shown.rounds[key],
                     "requested_ns": self.now_ns(),
                     "fetch_offset": one.fetch_offset,
                     "request_fate": "passed",
                     "held_ns": 0,
                 }
             )
-        asked = world.asked[body.request]
+        asked = self._world.network.asked[body.request]
         self._open_rounds[body.replica_id, asked.effect.sequence] = rows
         self._rounds.extend(rows)
 
-    def _of(self, world: World, entry: Entry) -> list[dict[str, Any]]:
+    def _of(self, entry: Entry) -> list[dict[str, Any]]:
         body, link = entry.body, entry.link
         assert link is not None
         if isinstance(body, events.FetchResponded):
             return self._open_rounds.get((link.target, body.sequence), [])
         if isinstance(body, events.FetchRequested):
-            asked = world.asked.get(body.request)
+            asked = self._world.network.asked.get(body.request)
             key = (link.source, asked.effect.sequence) if asked else (0, 0)
             return self._open_rounds.get(key, [])
         return []
 
-    def answered(self, world: World, entry: Entry) -> None:
+    def answered(self, entry: Entry) -> None:
         """The answer is on its way."""
         body = entry.body
         assert isinstance(body, events.FetchResponded)
         results = {result.partition: result for result in body.results}
-        for row in self._of(world, entry):
+        for row in self._of(entry):
             result = results[TopicPartition(row["topic"], row["partition"])]
             has_error = result.error is not Error.NONE
             row.update(
@@ -199,32 +196,32 @@ class RunRecorder:
                 response_fate="passed",
             )
 
-    def event(self, world: World, entry: Entry) -> None:
+    def event(self, entry: Entry) -> None:
         """A message arrives."""
-        self._events.append(f"{world.now_us} {entry.sequence} {entry.link} {entry.body}")
+        self._events.append(f"{self._world.now_us} {entry.sequence} {entry.link} {entry.body}")
         column = "delivered_ns" if isinstance(entry.body, events.FetchResponded) else "forwarded_ns"
         since_ns = self._held_since.pop(entry.sequence, None)
-        for row in self._of(world, entry):
+        for row in self._of(entry):
             row[column] = self.now_ns()
             if since_ns is not None:
                 row["held_ns"] += self.now_ns() - since_ns
 
-    def blocked(self, world: World, entry: Entry) -> None:
+    def blocked(self, entry: Entry) -> None:
         """A message is held."""
         self._held_since[entry.sequence] = self.now_ns()
-        self._set_fate(world, entry, "held")
+        self._set_fate(entry, "held")
 
-    def dropped(self, world: World, entry: Entry) -> None:
+    def dropped(self, entry: Entry) -> None:
         """A message is thrown away."""
         since_ns = self._held_since.pop(entry.sequence, None)
-        self._set_fate(world, entry, "discarded")
-        for row in self._of(world, entry):
+        self._set_fate(entry, "discarded")
+        for row in self._of(entry):
             if since_ns is not None:
                 row["held_ns"] += self.now_ns() - since_ns
 
-    def _set_fate(self, world: World, entry: Entry, fate: str) -> None:
+    def _set_fate(self, entry: Entry, fate: str) -> None:
         is_answer = isinstance(entry.body, events.FetchResponded)
-        for row in self._of(world, entry):
+        for row in self._of(entry):
             row["response_fate" if is_answer else "request_fate"] = fate
 
     # --- the end ---------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def _placed(done: Schedule, target: Target, ready: World) -> Iterator[Placed]:
     channels = (FETCH, CONTROL) if "control" in target.faults else (FETCH,)
     for place, step in enumerate(done):
         trace = Trace(world.partition, channels=channels)
-        world.recorder = trace
+        world.network.recorder = trace
         try:
             play_moves(world, target.names, (step,))
         except MissedError:

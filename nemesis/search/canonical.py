@@ -111,8 +111,8 @@ def name_of(world: World, spent: tuple[int, ...], known: Sections) -> bytes:
         _due(rest, world),
         _clients(rest, world),
         _watched(world),
-        tuple(sorted(world.expired)),
-        tuple(sorted(world.silent_since)),
+        tuple(sorted(world.coordination.expired)),
+        tuple(sorted(world.coordination.silent_since)),
     )
     parts.append(rest)
     writes = [number for part in parts for number in part.writes]
@@ -168,17 +168,21 @@ def _service(section: Section, world: World) -> object:
 def _links(section: Section, world: World) -> object:
     """Who waits for which answer, then what is on its way, in order, link by link."""
     asked = []
-    in_order = sorted(world.asked.items(), key=lambda a: (a[1].broker, a[1].effect.sequence))
+    in_order = sorted(
+        world.network.asked.items(), key=lambda a: (a[1].broker, a[1].effect.sequence)
+    )
     for number, one in in_order:
         section.broker_id = one.broker
         section.request(number)
         asked.append((one.broker, one.leader, section.walk(one.effect)))
     on_their_way = []
-    for entry in sorted((*world.messages, *world.waiting), key=lambda e: (e.link or (), e[1])):
+    for entry in sorted(
+        (*world.network.messages, *world.network.waiting), key=lambda e: (e.link or (), e[1])
+    ):
         section.broker_id = entry.link.target if entry.link else 0
         on_their_way.append((tuple(entry.link or ()), section.walk(entry.body)))
     altering = []
-    for broker_id, waiting in sorted(world.altering.items()):
+    for broker_id, waiting in sorted(world.network.altering.items()):
         section.broker_id = broker_id
         section.request(waiting.number)
         section.sequence(waiting.sequence)
@@ -189,14 +193,14 @@ def _links(section: Section, world: World) -> object:
 def _due(section: Section, world: World) -> object:
     """Timers that are still meant, and other things of nodes' own, by how long they take."""
     due = []
-    for entry in sorted(world.own):
+    for entry in sorted(world.network.own):
         body = entry.body
         if isinstance(body, TimerDue):
-            if world.timers.get(body) != entry.sequence:
+            if world.nodes[body.broker].timers.get(body.timer) != entry.sequence:
                 continue
             section.broker_id = body.broker
         if isinstance(body, AlterationTimedOut):
-            waiting = world.altering.get(body.broker)
+            waiting = world.network.altering.get(body.broker)
             if waiting is None or waiting.number != body.number:
                 continue
         due.append((entry.due_us - world.now_us, section.walk(body)))

@@ -165,11 +165,11 @@ def do(state: State, move: Move, target: Target) -> bool:
             _FAULTS[type(move)](world, broker)
         case Produce(record):
             acks, number = acks_of(record, target), partition_of(record, target)
-            producing.produce(world, record, ACKS[acks], number)
+            producing.produce(world.clients, record, ACKS[acks], number)
         case Read(partition):
             if world.clients.reading is not None:
                 return False
-            producing.consume(world, partition, "main")
+            producing.consume(world.clients, partition, "main")
         case Fire():
             if world.heads() or not world.advance():
                 return False
@@ -217,8 +217,8 @@ def may_be(fault: type, world: World) -> list[int]:
         Stop: live,
         PowerOff: live,
         Restart: set(world.spec.brokers) - live,
-        Expire: live & registered - world.expired,
-        Register: set(world.expired) - registered,
+        Expire: live & registered - world.coordination.expired,
+        Register: set(world.coordination.expired) - registered,
     }
     return sorted(meant[fault])
 
@@ -253,7 +253,7 @@ def judged_at(state: State, target: Target) -> Judged | None:
     if world.heads() and not is_suspect(world):
         return None
     healed = world.copy()
-    for broker in sorted(healed.expired - set(healed.service.sessions)):
+    for broker in sorted(healed.coordination.expired - set(healed.service.sessions)):
         faults.register(healed, broker)
     judged = end_and_judge(healed)
     return judged if is_bad(target, judged) else None

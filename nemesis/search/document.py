@@ -62,8 +62,8 @@ def _doubtful(world: World, before: _Marks) -> frozenset[str]:
 
 def _leader_to_name(world: World) -> int | None:
     """Who leads, where a broker that clients reach believes in another: theirs may ask that one."""
-    leader = newest_leader(world, world.partition)
-    believed = leaders_known(world, world.partition).values()
+    leader = newest_leader(world.clients, world.partition)
+    believed = leaders_known(world.clients, world.partition).values()
     return None if all(state.leader == leader for state in believed) else leader
 
 
@@ -165,7 +165,7 @@ def _clients_lines(target: Target) -> Iterator[str]:
 
 def _released_controller(world: World, step: steps.Step) -> int | None:
     """Whose order goes on to its broker in this step."""
-    rule = world.holds.get(step.rule) if isinstance(step, steps.Release) else None
+    rule = world.network.holds.get(step.rule) if isinstance(step, steps.Release) else None
     return rule.source if rule is not None and rule.api in CONTROL_APIS.values() else None
 
 
@@ -273,7 +273,7 @@ def _conditions(target: Target, world: World, before: _Marks) -> Iterator[str]:
             yield f"acked({value})"
     for (group, _), offset in world.clients.committed.items():
         yield f"committed({group}) >= {offset}"
-    for rule in world.holds.values():
+    for rule in world.network.holds.values():
         to = world.service.controller if rule.target == CONTROLLER else rule.target
         if to is not None and observed.held(rule.source, to):
             yield f"held({names[rule.source]}, {names[to]})"

@@ -34,9 +34,9 @@ class Ended:
 
 def heal_all(world: World) -> None:
     """Lets go of all that is held, resumes and restarts what is down, undoes every cut."""
-    for name in tuple(world.holds):
+    for name in tuple(world.network.holds):
         faults.release(world, name)
-    for broker_id in sorted(world.paused):
+    for broker_id in sorted(world.network.paused):
         faults.resume(world, broker_id)
     faults.heal(world)
     for broker_id in world.spec.brokers:
@@ -71,7 +71,7 @@ def read_to_end(world: World, partition: int = 0) -> tuple[tuple[int, str], ...]
     """A consumer reads all that is committed of a partition."""
     clients = world.clients
     done = clients.reads_done
-    producing.consume(world, partition, "final")
+    producing.consume(world.clients, partition, "final")
     deadline_us = world.now_us + READ_WITHIN_US
     while clients.reads_done == done:
         if not world.advance(deadline_us):
@@ -83,10 +83,10 @@ def ask_groups(world: World) -> bool:
     """Asks where each group that has committed goes on; whether all was answered."""
     deadline_us = world.now_us + READ_WITHIN_US
     for group, partition in committed_groups(world):
-        committing.ask_position(world, group, partition, "final")
+        committing.ask_position(world.clients, group, partition, "final")
         while world.clients.asking is not None:
             if not world.advance(deadline_us):
-                committing.give_up(world)
+                committing.give_up(world.clients)
                 return False
     return True
 

@@ -310,7 +310,7 @@ def _is_stale(world: World, state: LeaderAndIsr) -> bool:
     """Whether one that lives follows in an earlier epoch, and is not paused."""
     for broker_id, broker in world.brokers.items():
         partition = broker.partitions.get(world.partition)
-        if partition is None or broker_id in world.paused:
+        if partition is None or broker_id in world.network.paused:
             continue
         if partition.leader_epoch < state.leader_epoch and isinstance(partition.role, Follower):
             return True
@@ -320,8 +320,8 @@ def _is_stale(world: World, state: LeaderAndIsr) -> bool:
 def _is_on_its_way(world: World) -> bool:
     """Whether what a controller sent is held, and it cannot know what became of its receiver."""
     return any(
-        rule.api in CONTROL_APIS.values() and rule.source in world.silent_since
-        for rule in world.holds.values()
+        rule.api in CONTROL_APIS.values() and rule.source in world.coordination.silent_since
+        for rule in world.network.holds.values()
     )
 
 
@@ -330,10 +330,11 @@ def _by_isr_change(world: World, state: LeaderAndIsr, logs: Mapping[int, dict[in
     is to join has been away since, or is in the ISR without what was acknowledged."""
     if not world.spec.rules.alters_partitions:
         return 0
-    asked = [e.body for e in world.waiting if isinstance(e.body, AlterPartitionRequested)]
-    held = [body for body in asked if body.broker_id in world.altering]
+    asked = [e.body for e in world.network.waiting if isinstance(e.body, AlterPartitionRequested)]
+    held = [body for body in asked if body.broker_id in world.network.altering]
     is_outdated = any(
-        world.started_us.get(member.broker_id, 0) > world.altering[body.broker_id].sent_us
+        (world.nodes[member.broker_id].started_us or 0)
+        > world.network.altering[body.broker_id].sent_us
         for body in held
         for change in body.partitions
         for member in change.isr
@@ -358,9 +359,9 @@ def abstract(world: World) -> Hashable:
         _here(world),
         others,
         min(len(world.clients.sends) - len(world.clients.acked), 2),
-        frozenset(_rule(hold) for hold in world.holds.values()),
-        world.cuts,
-        world.paused,
+        frozenset(_rule(hold) for hold in world.network.holds.values()),
+        world.network.cuts,
+        world.network.paused,
         world.service.controller,
         commits.abstract(world),
     )

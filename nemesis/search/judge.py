@@ -71,7 +71,7 @@ def _judge_one(world: World, ended: Ended) -> Judged:
         found["reordered"] += _reordered(sent)
         found["nonmonotonic-send"] += _sends_back(sent)
     if not world.partition.partition:  # the wire is watched for partition 0 alone
-        found["high-watermark-regression"] += world.marks_gone_back
+        found["high-watermark-regression"] += world.network.shown.marks_gone_back
     known = _known(world)
     found["inconsistent-offsets"] += sum(len(held) > 1 for held in known.values())
     found.update(poll_anomalies(_polls(world), known, ended.start_offset))

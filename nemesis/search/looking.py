@@ -64,4 +64,4 @@ def deleted_before(world: World, broker_id: int) -> int:
     A log start that no retention made hides nothing.
     """
     log = world.disks[broker_id].logs.get(world.partition)
-    return min(log.start_offset, world.deleted.get(world.partition, 0)) if log else 0
+    return min(log.start_offset, world.deleted_before(world.partition)) if log else 0

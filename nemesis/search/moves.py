@@ -18,8 +18,8 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     partition_for,
 )
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.simulation.clients import GroupOperation
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.simulation.clients import GroupOperation, Read
 from neaptide.clusters.simulation.network import (
     ALTER,
     CONTROL,
@@ -94,7 +94,7 @@ class Trace:
         self._partition = partition
         self._topic = topic
 
-    def event(self, world: World, entry: Entry) -> None:
+    def event(self, entry: Entry) -> None:
         link = entry.link
         if link is None or link.channel not in self._channels or link.source == link.target:
             return
@@ -103,13 +103,13 @@ class Trace:
             numbers = facts_of(entry.body, self._partition)
             self.passed.append(Passed(link, kind[0], kind[1], numbers, self._topic))
 
-    def asked(self, world: World, entry: Entry) -> None: ...
-    def answered(self, world: World, entry: Entry) -> None: ...
-    def blocked(self, world: World, entry: Entry) -> None: ...
-    def dropped(self, world: World, entry: Entry) -> None: ...
-    def state(self, world: World, partition: TopicPartition) -> None: ...
-    def polled(self, world: World, values: list[tuple[int, int, object]]) -> None: ...
-    def of_group(self, world: World, done: GroupOperation) -> None: ...
+    def asked(self, entry: Entry) -> None: ...
+    def answered(self, entry: Entry) -> None: ...
+    def blocked(self, entry: Entry) -> None: ...
+    def dropped(self, entry: Entry) -> None: ...
+    def state(self, partition: TopicPartition, state: LeaderAndIsr) -> None: ...
+    def polled(self, reading: Read, values: list[tuple[int, int, object]]) -> None: ...
+    def of_group(self, done: GroupOperation) -> None: ...
 
 
 def draw_moves(
@@ -158,7 +158,7 @@ def _aim(
     topic = OFFSETS_TOPIC if is_commit else None
     partition = TopicPartition(OFFSETS_TOPIC, 0) if is_commit else world.partition
     trace = Trace(partition, topic, drawing.held)
-    trial.recorder = trace
+    trial.network.recorder = trace
     trial.watch = None
     try:
         Performer(trial, drawing.names).do(step)
@@ -315,7 +315,9 @@ def _stop(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
     """A clean shutdown: whoever comes back from it has all that it had."""
-    running = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.paused)
+    running = _brokers(
+        drawing, world, lambda n: n in world.brokers and n not in world.network.paused
+    )
     return steps.Stop(rng.choice(running)) if running else None
 
 
@@ -329,14 +331,16 @@ def _restart(
 def _pause(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    running = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.paused)
+    running = _brokers(
+        drawing, world, lambda n: n in world.brokers and n not in world.network.paused
+    )
     return steps.Pause(rng.choice(running)) if running else None
 
 
 def _resume(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    paused = _brokers(drawing, world, lambda number: number in world.paused)
+    paused = _brokers(drawing, world, lambda number: number in world.network.paused)
     return steps.Resume(rng.choice(paused)) if paused else None
 
 
@@ -355,7 +359,9 @@ def _zombie(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
     """One lives on, and goes on fetching or leading, when its session is over."""
-    known = _brokers(drawing, world, lambda n: n in world.brokers and n not in world.silent_since)
+    known = _brokers(
+        drawing, world, lambda n: n in world.brokers and n not in world.coordination.silent_since
+    )
     if len(known) < 2:
         return None
     return steps.Cut(rng.choice(known), COORDINATION, "coordination", both=True)
@@ -366,7 +372,9 @@ def _blind(
 ) -> steps.Step | None:
     """The controller does not learn who dies or comes back; what it sent is still on its way."""
     seen = world.service.controller
-    active = _brokers(drawing, world, lambda n: n == seen and n not in world.silent_since)
+    active = _brokers(
+        drawing, world, lambda n: n == seen and n not in world.coordination.silent_since
+    )
     return steps.Cut(active[0], COORDINATION, "coordination", both=True) if active else None
 
 
@@ -379,7 +387,9 @@ def _bounce(
         return ()
     state = world.service.states.get(world.partition)
     isr = () if state is None else state.isr
-    asked = [e.body for e in world.waiting if isinstance(e.body, events.AlterPartitionRequested)]
+    asked = [
+        e.body for e in world.network.waiting if isinstance(e.body, events.AlterPartitionRequested)
+    ]
     joining = {
         member.broker_id: body.broker_id
         for body in asked
@@ -402,13 +412,13 @@ def _bounce(
 def _heal(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    return steps.Heal() if world.cuts else None
+    return steps.Heal() if world.network.cuts else None
 
 
 def _release(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    return steps.Release(rng.choice(sorted(world.holds))) if world.holds else None
+    return steps.Release(rng.choice(sorted(world.network.holds))) if world.network.holds else None
 
 
 def _consume(
@@ -443,7 +453,11 @@ def _wait(
 ) -> steps.Step | None:
     """Until who has fallen behind has left the ISR: only where there is something to wait for."""
     is_due = world.spec.retention_check_ms is not None
-    return steps.Await() if is_due or world.holds or world.cuts or world.paused else None
+    return (
+        steps.Await()
+        if is_due or world.network.holds or world.network.cuts or world.network.paused
+        else None
+    )
 
 
 def _cut_client(

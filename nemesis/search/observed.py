@@ -120,15 +120,15 @@ class WorldObserved:
 
     def refused(self, broker: int) -> bool:
         """Whether a broker has refused this one's requests as those of an earlier controller."""
-        return broker in self._world.refused
+        return broker in self._world.network.shown.refused
 
     def obeyed(self, broker: int) -> bool:
         """Whether a broker has accepted a request of this one as that of its controller."""
-        return broker in self._world.obeyed
+        return broker in self._world.network.shown.obeyed
 
     def fenced(self, broker: int) -> bool:
         """Whether its last answer says that it and whom it follows are not in one epoch."""
-        return broker in self._world.fenced
+        return broker in self._world.network.shown.fenced
 
     def held(self, source: int | str, destination: int | str) -> bool:
         world = self._world
@@ -137,12 +137,15 @@ class WorldObserved:
             and (link.source, link.target) == (source, destination)
             and link.channel in REPLICATION
             and destination in world.brokers  # else its connection is broken, and nothing on it
-            and any(is_matched(world, rule, link, body) for rule in world.holds.values())
-            for _, _, link, body in world.waiting
+            and any(
+                is_matched(world.network, rule, link, body, world.partition)
+                for rule in world.network.holds.values()
+            )
+            for _, _, link, body in world.network.waiting
         )
 
     def _position(self, broker: int) -> FetchPosition | None:
-        position = self._world.positions.get(broker)
+        position = self._world.network.shown.positions.get(broker)
         if position is None or position.leader != self.leader():
             return None
         return position if position.leader_epoch == self.leader_epoch() else None
@@ -160,7 +163,7 @@ class WorldObserved:
         return position.round if position else None
 
     def is_reachable(self, broker: int) -> bool:
-        return broker in self._world.brokers and broker not in self._world.paused
+        return broker in self._world.brokers and broker not in self._world.network.paused
 
     def level(self) -> bool:
         """Every reachable follower has all that was acknowledged, and knows it to be committed."""

@@ -89,14 +89,14 @@ class Performer:
         for record in step.records:
             to = None if step.to is None else self.brokers[step.to]
             producing.produce(
-                self.world, record, ACKS[step.acks], step.partition, to=to, size_bytes=size
+                self.world.clients, record, ACKS[step.acks], step.partition, to=to, size_bytes=size
             )
 
     def _load(self, step: steps.Load) -> None:
-        producing.load(self.world, step.rate, ACKS[step.acks])
+        producing.load(self.world.clients, step.rate, ACKS[step.acks])
 
     def _stop_load(self, step: steps.StopLoad) -> None:
-        producing.stop_load(self.world)
+        producing.stop_load(self.world.clients)
 
     def _slow(self, step: steps.Slow) -> None:
         source, target = self._end(step.source), self._end(step.destination)
@@ -108,18 +108,18 @@ class Performer:
         deadline_us = self.world.now_us + CONSUME_WITHIN_US
         offset = producing.FROM_START
         if group is not None:
-            committing.ask_position(self.world, group, step.partition, "main")
+            committing.ask_position(self.world.clients, group, step.partition, "main")
             position = self._answered(
                 deadline_us, f"no answer says where the group {group} goes on"
             )
             offset = producing.FROM_START if position is None else position
         done = clients.reads_done
-        producing.consume(self.world, step.partition, "main", offset)
+        producing.consume(self.world.clients, step.partition, "main", offset)
         while clients.reads_done == done:
             if not self.world.advance(deadline_us):
                 raise MissedError("the consumer did not come to the high watermark")
         if group is not None and clients.read_end > max(offset, 0):
-            committing.commit(self.world, group, step.partition, clients.read_end)
+            committing.commit(self.world.clients, group, step.partition, clients.read_end)
             self._answered(deadline_us, f"the commit of the group {group} was not acknowledged")
 
     def _answered(self, deadline_us: int, problem: str) -> int | None:
@@ -127,7 +127,7 @@ class Performer:
         clients = self.world.clients
         while clients.asking is not None:
             if not self.world.advance(deadline_us):
-                committing.give_up(self.world)
+                committing.give_up(self.world.clients)
                 raise MissedError(problem)
         return clients.group_operations[-1].offset
 
@@ -157,7 +157,7 @@ class Performer:
         faults.discard(self.world, self._rule(step.rule))
 
     def _rule(self, name: str) -> str:
-        if name not in self.world.holds:
+        if name not in self.world.network.holds:
             raise MissedError(f"there is no rule {name!r} to end")
         return name
 

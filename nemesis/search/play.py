@@ -84,16 +84,16 @@ class _Player:
             try:
                 self._do(scheduled, where)
             except MissedError as missed:
-                producing.stop_load(self._world)
+                producing.stop_load(self._world.clients)
                 return f"{where}: {missed}"
-        producing.stop_load(self._world)
+        producing.stop_load(self._world.clients)
         observed = WorldObserved(self._world, self._performer.named)
         self.disagreements += look(observed)
         return "; ".join(
             f"the rule {scheduled.step.name!r} never held anything"
             for scheduled in self._scenario.steps
             if isinstance(scheduled.step, steps.Hold)
-            and scheduled.step.name not in self._world.ever_held
+            and scheduled.step.name not in self._world.network.ever_held
         )
 
     def _do(self, scheduled: ScheduledStep, where: str) -> None:
@@ -114,7 +114,9 @@ class _Player:
 
     def _measure(self, step: steps.Measure, where: str) -> None:
         """From the last fetch of the broker, as the wire shows it, to now."""
-        position = self._world.positions.get(self._scenario.brokers[step.since_last_fetch_of])
+        position = self._world.network.shown.positions.get(
+            self._scenario.brokers[step.since_last_fetch_of]
+        )
         unit = self._scenario.settings.get(step.unit, "")
         if position is None or not unit.isdigit():
             raise MissedError("nothing to measure from")

@@ -18,7 +18,7 @@ def rest(world: World, within_us: int = REST_US) -> None:
     """Lets events happen until there is rest, or the time is over."""
     deadline_us = world.now_us + within_us
     while True:
-        if not world.messages and is_at_rest(world):
+        if not world.network.messages and is_at_rest(world):
             return
         if not world.advance(deadline_us):
             return
@@ -27,13 +27,13 @@ def rest(world: World, within_us: int = REST_US) -> None:
 def sessions_end(world: World) -> None:
     """Lets time pass until the sessions of all that the service receives nothing from are over."""
     deadline_us = world.now_us + world.spec.session_timeout_ms * 1_000
-    while any(broker in world.service.sessions for broker in world.silent_since):
+    while any(broker in world.service.sessions for broker in world.coordination.silent_since):
         if not world.advance(deadline_us):
             return
 
 
 def is_at_rest(world: World) -> bool:
-    if world.clients.in_flight or world.clients.asking or world.messages:
+    if world.clients.in_flight or world.clients.asking or world.network.messages:
         return False
     observed = WorldObserved(world)
     return observed.settled_at(0) and observed.commits_settled() and observed.others_settled()

@@ -113,5 +113,5 @@ def _play(scenario: Scenario, world: World, left_out: int | None) -> tuple[str, 
                 performer.wait(scheduled.until, scheduled.within_s)
         except MissedError as missed:
             first = first or f"step {number + 1}: {missed}"
-    producing.stop_load(world)
+    producing.stop_load(world.clients)
     return judge(world, end(world)).outcome, first

@@ -44,7 +44,7 @@ class Seen:
     def __init__(self) -> None:
         self.received: list[tuple[int, str]] = []
 
-    def event(self, world: World, entry: Entry) -> None:
+    def event(self, entry: Entry) -> None:
         api = CONTROL_APIS.get(type(entry.body))
         if api is not None and entry.link is not None:
             self.received.append((entry.link.target, api))
@@ -69,7 +69,7 @@ def _world(generation: str = "2.1", *rules: Hold) -> tuple[World, Seen]:
     world, seen = ready(generation, replica_socket_timeout_ms="30000"), Seen()
     for rule in rules:
         faults.hold(world, rule)
-    world.recorder = seen  # type: ignore[assignment]
+    world.network.recorder = seen  # type: ignore[assignment]
     faults.kill(world, C)
     until(world, lambda: _state(world).leader == B)
     return world, seen
@@ -93,8 +93,8 @@ def test_a_held_leader_and_isr_waits_and_so_does_what_is_behind_it() -> None:
     faults.release(world, "h")
     until(world, lambda: _leads(world, B))
     assert not WorldObserved(world).held(A, B)
-    assert A in world.obeyed
-    assert world.refused == frozenset()
+    assert A in world.network.shown.obeyed
+    assert world.network.shown.refused == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_held_leader_and_isr_waits_and_so_does_what_is_behind_it() -> None:
 def test_a_rule_takes_what_it_names(rule: Hold, takes: bool) -> None:
     world, _ = _world("2.1", rule)
     run_for(world, 1_000)
-    channels = {entry.link.channel for entry in world.waiting if entry.link is not None}
+    channels = {entry.link.channel for entry in world.network.waiting if entry.link is not None}
     assert bool(channels - {FETCH}) is takes
     if takes:
         assert WorldObserved(world).held(rule.source, rule.target)
@@ -145,19 +145,19 @@ def test_a_broker_of_today_refuses_what_was_meant_for_the_process_before_it(
     faults.restart(world, B)
     if has_registered:
         run_for(world, 1_000)
-    world.obeyed = frozenset()
+    world.network.shown.obeyed = frozenset()
     faults.release(world, "h")
     until(world, lambda: WorldObserved(world).refused(A))
     assert not _leads(world, B)
-    assert A not in world.obeyed
+    assert A not in world.network.shown.obeyed
 
 
 def test_a_dropped_request_is_sent_again_until_the_rule_ends() -> None:
     world, seen = _world("2.1", _rule("request", "leader_and_isr", drops=True))
     run_for(world, 1_000)
     assert seen.of(B, "leader_and_isr") == 0
-    assert sum(isinstance(entry.body, ControlRetry) for entry in world.own) == 1
-    assert world.hold_counts["h"] == 10  # one in 100 ms
+    assert sum(isinstance(entry.body, ControlRetry) for entry in world.network.own) == 1
+    assert world.network.hold_counts["h"] == 10  # one in 100 ms
     faults.release(world, "h")
     until(world, lambda: _leads(world, B))
     assert seen.of(B, "leader_and_isr") == 1
@@ -208,7 +208,7 @@ def test_a_request_whose_answer_is_lost_is_done_twice(by: str) -> None:
     run_for(world, 1_000)
     assert seen.of(B, "leader_and_isr") == 2
     assert _leads(world, B)
-    assert world.unanswered == {}
+    assert world.network.unanswered == {}
 
 
 def test_a_controller_that_gives_a_broker_up_sends_it_nothing_more() -> None:
@@ -216,17 +216,19 @@ def test_a_controller_that_gives_a_broker_up_sends_it_nothing_more() -> None:
     until(world, lambda: WorldObserved(world).held(B, A))
     faults.kill(world, B)
     run_for(world, 1_000)  # A learns of it
-    assert world.unanswered == {}
-    assert all(e.link != Link(A, B, CONTROL) for e in (*world.messages, *world.waiting))
+    assert world.network.unanswered == {}
+    assert all(
+        e.link != Link(A, B, CONTROL) for e in (*world.network.messages, *world.network.waiting)
+    )
     assert seen.of(B, "leader_and_isr") == 1
 
 
 def test_a_message_is_counted_once_by_a_rule_that_takes_so_many() -> None:
     world, _ = _world("2.1", _rule("request", "leader_and_isr", times=1))
     until(world, lambda: WorldObserved(world).held(A, B))
-    world.unblock()
+    world.network.unblock()
     run_for(world, 1_000)
-    assert world.hold_counts["h"] == 1
+    assert world.network.hold_counts["h"] == 1
     assert WorldObserved(world).held(A, B)
 
 
@@ -237,7 +239,9 @@ def test_a_broker_registers_by_the_answer_of_the_service() -> None:
     faults.restart(world, B)
     until(world, lambda: B in world.service.sessions)
     link = Link(SERVICE, B, COORDINATION)
-    assert any(e.link == link and isinstance(e.body, SessionStarted) for e in world.messages)
+    assert any(
+        e.link == link and isinstance(e.body, SessionStarted) for e in world.network.messages
+    )
 
 
 # --- the search draws it -------------------------------------------------------------------------
@@ -362,21 +366,21 @@ def test_an_isr_change_that_is_held_or_lost_comes_to_some_controller(end: str) -
     elif end == "discard":
         assert faults.discard(world, "h") == 1
     elif end == "time_out":
-        first = world.altering[C]
-        until(world, lambda: C in world.altering and world.altering[C] != first)
+        first = world.network.altering[C]
+        until(world, lambda: C in world.network.altering and world.network.altering[C] != first)
         faults.release(world, "h")
     else:
         faults.kill(world, A)
         faults.release(world, "h")
     until(world, lambda: B in _state(world).isr)
     run_for(world, 1_000)
-    assert C not in world.altering
+    assert C not in world.network.altering
 
 
 def test_a_dropped_isr_change_is_asked_for_again_until_the_rule_ends() -> None:
     world = _joining(drops=True, times=2)
     assert B in _state(world).isr
-    assert world.hold_counts["h"] == 3
+    assert world.network.hold_counts["h"] == 3
 
 
 def test_an_isr_change_whose_answer_is_held_is_written_and_counts_when_it_comes() -> None:

@@ -52,7 +52,7 @@ def _answered(world: World) -> GroupOperation:
 
 
 def _position(world: World) -> int | None:
-    committing.ask_position(world, "g", 0, "main")
+    committing.ask_position(world.clients, "g", 0, "main")
     return _answered(world).offset
 
 
@@ -60,7 +60,7 @@ def _position(world: World) -> int | None:
 def test_g3_a_commit_survives_its_coordinator(generation: str) -> None:
     world = _ready(generation)
     assert _position(world) is None
-    committing.commit(world, "g", 0, 1)
+    committing.commit(world.clients, "g", 0, 1)
     assert _answered(world).kind == "ok"
     assert _end(world, C) == 1
     faults.kill(world, C)
@@ -72,7 +72,7 @@ def test_g3_a_commit_that_a_dead_coordinator_did_not_replicate_is_committed_agai
     world = _ready()
     for other in (A, B):
         faults.cut(world, C, other, "replication", both=True)
-    committing.commit(world, "g", 0, 1)
+    committing.commit(world.clients, "g", 0, 1)
     until(world, lambda: _end(world, C) == 1)
     assert world.clients.asking is not None  # nobody has acknowledged it
     faults.kill(world, C)
@@ -85,7 +85,7 @@ def test_g3_with_required_acks_of_one_it_is_lost() -> None:
     world = _ready(offsets_commit_required_acks="1")
     for other in (A, B):
         faults.cut(world, C, other, "replication", both=True)
-    committing.commit(world, "g", 0, 1)
+    committing.commit(world.clients, "g", 0, 1)
     assert _answered(world).kind == "ok"
     faults.kill(world, C)
     assert _position(world) is None
@@ -94,7 +94,7 @@ def test_g3_with_required_acks_of_one_it_is_lost() -> None:
 def test_g3_an_answer_that_is_lost_with_its_connection_is_asked_for_again() -> None:
     world = _ready()
     faults.cut(world, C, CLIENT, "client", both=False)
-    committing.commit(world, "g", 0, 1)
+    committing.commit(world.clients, "g", 0, 1)
     until(world, lambda: _end(world, A) == 1)
     run_for(world, 50)
     faults.heal(world, C, CLIENT)
@@ -105,7 +105,7 @@ def test_g3_an_answer_that_is_lost_with_its_connection_is_asked_for_again() -> N
 
 def test_g3_all_brokers_die_and_the_position_is_read_from_disk() -> None:
     world = _ready()
-    committing.commit(world, "g", 0, 1)
+    committing.commit(world.clients, "g", 0, 1)
     _answered(world)
     for broker in (A, B, C):
         faults.kill(world, broker)
@@ -116,10 +116,10 @@ def test_g3_all_brokers_die_and_the_position_is_read_from_disk() -> None:
 
 def test_a_power_failure_notifies_of_the_records_of_its_topic_alone() -> None:
     world = _ready()
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: "m1" in world.clients.acked)
     for offset in (1, 2, 3):
-        committing.commit(world, "g", 0, offset)
+        committing.commit(world.clients, "g", 0, offset)
         _answered(world)
     assert faults.power_off(world, C, {}) == {0: 1}
 

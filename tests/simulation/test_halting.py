@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neaptide.clusters.broker.replication.interface import effects
-from neaptide.clusters.simulation import world as worlds
+from neaptide.clusters.simulation import effect_handlers
 from neaptide.nemesis.search.invariants import Watch
 from tests.simulation.worlds import A, ready, run_for
 
@@ -22,7 +22,8 @@ def test_a5_a_broker_that_halts_does_nothing_more(
     files = dict(world.disks[A].logs)
     with monkeypatch.context() as patched:
         after = effects.DeleteLog(world.partition)
-        patched.setattr(worlds, "step", lambda *_: (effects.Halt("log truncation"), after))
+        halts = (effects.Halt("log truncation"), after)
+        patched.setattr(effect_handlers, "step", lambda *_: halts)
         world.handle(A, object())
     assert A not in world.brokers
     assert world.disks[A].logs == files

@@ -38,12 +38,12 @@ def _lose_an_answer(generation: str, producer: ProducerOptions) -> World:
     """m1 is committed, its acknowledgement is lost with the connection; then m2 is sent."""
     world = ready(generation, producer=producer)
     faults.cut(world, C, CLIENT, "client", both=False)
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: all(log(world, broker) == ["m1"] for broker in (A, B, C)))
     run_for(world, 50)
     faults.heal(world, C, CLIENT)
     until(world, lambda: _acked(world, "m1"))
-    producing.produce(world, "m2", acks=-1)
+    producing.produce(world.clients, "m2", acks=-1)
     until(world, lambda: _acked(world, "m2"))
     return world
 
@@ -66,7 +66,7 @@ def _lose_a_leader(producer: ProducerOptions) -> World:
     """m1 is on C and B, A is kept from it, so that nobody acknowledges it before C dies."""
     world = ready(producer=producer)
     faults.hold(world, Hold("h", "response", "fetch", C, A))
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: log(world, B) == ["m1"])
     assert not _acked(world, "m1")
     faults.kill(world, C)
@@ -89,7 +89,7 @@ def _lose_all_processes() -> World:
     """m1 is on every disk when all brokers die; its producer waits until they are back."""
     world = ready(producer=IDEMPOTENT)
     faults.cut(world, C, CLIENT, "client", both=False)
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: all(log(world, broker) == ["m1"] for broker in (A, B, C)))
     for broker in (A, B, C):
         faults.kill(world, broker)
@@ -111,7 +111,7 @@ def _ask_twice() -> World:
     world = ready(producer=IDEMPOTENT, replica_lag_time_max_ms="60000")
     for follower in (A, B):
         faults.hold(world, Hold(f"h{follower}", "response", "fetch", C, follower))
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     run_for(world, 5_600)
     return world
 
@@ -193,11 +193,11 @@ def _orders(generation: str, producer: ProducerOptions) -> set[tuple[object, ...
     found = set()
     while set(world.service.states[world.partition].isr) == {C} or _believes_to_be_alone(world):
         other = world.copy()
-        producing.produce(other, "m1", acks=-1)
+        producing.produce(other.clients, "m1", acks=-1)
         m2_us = other.now_us + 600  # m1 has arrived by then, and its answer not yet
         while other.advance(m2_us):
             pass
-        producing.produce(other, "m2", acks=-1)
+        producing.produce(other.clients, "m2", acks=-1)
         until(other, lambda other=other: not other.clients.unsettled)  # type: ignore[misc]
         found.add(tuple(log(other, C)))
         world.advance()

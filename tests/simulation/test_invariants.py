@@ -28,7 +28,7 @@ def _watch(world: World, *allowed: str) -> None:
 def _watched(generation: str = "2.1") -> World:
     world = ready(generation)
     _watch(world)
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: "m1" in world.clients.acked)
     run_for(world, 600)
     return world
@@ -112,7 +112,7 @@ def test_nothing_is_broken_where_brokers_die_and_return(generation: str) -> None
     world = _watched(generation)
     for broker in (C, A):
         faults.kill(world, broker)
-        producing.produce(world, f"after {broker}", acks=-1)
+        producing.produce(world.clients, f"after {broker}", acks=-1)
         run_for(world, 3_000)
         faults.restart(world, broker)
         run_for(world, 3_000)
@@ -122,7 +122,7 @@ def test_nothing_is_broken_where_brokers_die_and_return(generation: str) -> None
 def test_a_copy_remembers_for_itself() -> None:
     world = _watched()
     other = world.copy()
-    producing.produce(other, "m2", acks=-1)
+    producing.produce(other.clients, "m2", acks=-1)
     until(other, lambda: "m2" in other.clients.acked)
     assert isinstance(world.watch, Watch)
     assert isinstance(other.watch, Watch)

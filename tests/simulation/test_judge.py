@@ -71,7 +71,7 @@ def test_where_nothing_was_sent_nothing_is_known() -> None:
 
 def test_what_was_not_level_or_not_read_to_its_end_is_not_held() -> None:
     world = ready()
-    producing.produce(world, "m1", -1)
+    producing.produce(world.clients, "m1", -1)
     run_for(world, 1_000)
     ended = end(world)
     assert judge(world, ended).outcome == "held"

@@ -60,7 +60,7 @@ def _ready(
 
 
 def _sent(world: World, value: str, acks: int = -1, partition: int = 0) -> None:
-    producing.produce(world, value, acks, partition)
+    producing.produce(world.clients, value, acks, partition)
     until(world, lambda: not world.clients.unsettled)
 
 
@@ -199,13 +199,13 @@ def test_a_second_client_of_a_group_asks_while_the_first_commits() -> None:
         world = _ready("commit")
         _sent(world, "m1")
         if name is None:
-            committing.commit(world, "g", 0, 1)
+            committing.commit(world.clients, "g", 0, 1)
             run_for(world, 1_000)
-            committing.commit(world, "g", 0, 1)
+            committing.commit(world.clients, "g", 0, 1)
             run_for(world, 1_000)
         else:
             with applied(BY_NAME[name]):
-                committing.commit(world, "g", 0, 1)
+                committing.commit(world.clients, "g", 0, 1)
                 run_for(world, 1_000)
         answers = [(one.f, one.offset) for one in world.clients.group_operations]
         asked = [("commit", 1), ("committed", 1), ("commit", 1)]

@@ -18,7 +18,7 @@ def _acked(world: World, value: str) -> bool:
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_record_is_replicated_and_acknowledged(generation: str) -> None:
     world = ready(generation)
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: _acked(world, "m1"))
     assert [log(world, broker) for broker in (A, B, C)] == [["m1"]] * 3
 
@@ -26,11 +26,11 @@ def test_a_record_is_replicated_and_acknowledged(generation: str) -> None:
 def test_a_copy_goes_its_own_way() -> None:
     world = ready()
     other = world.copy()
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: _acked(world, "m1"))
     assert other.clients.acked == {}
     assert log(other, C) == []
-    producing.produce(other, "m2", acks=-1)
+    producing.produce(other.clients, "m2", acks=-1)
     until(other, lambda: _acked(other, "m2"))
     assert (log(world, A), log(other, A)) == (["m1"], ["m2"])
 
@@ -38,12 +38,12 @@ def test_a_copy_goes_its_own_way() -> None:
 def test_two_worlds_with_the_same_doings_are_the_same() -> None:
     first, second = ready(), ready()
     for world in (first, second):
-        producing.produce(world, "m1", acks=-1)
+        producing.produce(world.clients, "m1", acks=-1)
         until(world, lambda world=world: _acked(world, "m1"))  # type: ignore[misc]
         faults.kill(world, C)
         run_for(world, 3_000)
     assert first.now_us == second.now_us
-    assert first.messages == second.messages
+    assert first.network.messages == second.network.messages
     assert first.brokers == second.brokers
 
 
@@ -51,9 +51,9 @@ def test_a_held_message_stays_until_it_is_released() -> None:
     world = ready()
     rule = Hold("h", "request", "fetch", A, C)
     faults.hold(world, rule)
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     run_for(world, 3_000)
-    assert "h" in world.ever_held
+    assert "h" in world.network.ever_held
     assert not _acked(world, "m1")
     faults.release(world, "h")
     until(world, lambda: _acked(world, "m1"))
@@ -62,8 +62,8 @@ def test_a_held_message_stays_until_it_is_released() -> None:
 def test_a_discarded_message_breaks_its_connection_and_is_asked_again() -> None:
     world = ready()
     faults.hold(world, Hold("h", "response", "fetch", C, A))
-    producing.produce(world, "m1", acks=-1)
-    until(world, lambda: "h" in world.ever_held)
+    producing.produce(world.clients, "m1", acks=-1)
+    until(world, lambda: "h" in world.network.ever_held)
     assert faults.discard(world, "h") == 1
     until(world, lambda: _acked(world, "m1"))
     assert log(world, A) == ["m1"]
@@ -72,8 +72,8 @@ def test_a_discarded_message_breaks_its_connection_and_is_asked_again() -> None:
 def test_a_follower_gives_a_held_answer_up_after_its_socket_time_out() -> None:
     world = ready(replica_lag_time_max_ms="60000")
     faults.hold(world, Hold("h", "response", "fetch", C, A, times=1))
-    producing.produce(world, "m1", acks=-1)
-    until(world, lambda: "h" in world.ever_held)
+    producing.produce(world.clients, "m1", acks=-1)
+    until(world, lambda: "h" in world.network.ever_held)
     until(world, lambda: log(world, A) == ["m1"], within_ms=40_000)
 
 
@@ -83,8 +83,8 @@ def test_the_schedule_says_what_becomes_of_a_dead_brokers_messages(
 ) -> None:
     world = ready()
     faults.hold(world, Hold("h", "response", "fetch", C, A, lambda f: bool(f["records_bytes"])))
-    producing.produce(world, "m1", acks=1)
-    until(world, lambda: "h" in world.ever_held)
+    producing.produce(world.clients, "m1", acks=1)
+    until(world, lambda: "h" in world.network.ever_held)
     faults.hold(world, Hold("never again", "request", "fetch", A, B))
     faults.kill(world, C, delivered=delivered)
     assert log(world, A) == arrives
@@ -93,7 +93,7 @@ def test_the_schedule_says_what_becomes_of_a_dead_brokers_messages(
 def test_a_power_failure_takes_what_was_not_flushed_and_a_kill_takes_nothing() -> None:
     world = ready()
     for value in ("m1", "m2"):
-        producing.produce(world, value, acks=-1)
+        producing.produce(world.clients, value, acks=-1)
     until(world, lambda: _acked(world, "m2"))
     faults.kill(world, A)
     assert log(world, A) == ["m1", "m2"]
@@ -103,7 +103,7 @@ def test_a_power_failure_takes_what_was_not_flushed_and_a_kill_takes_nothing() -
 
 def test_a_clean_stop_flushes() -> None:
     world = ready()
-    producing.produce(world, "m1", acks=-1)
+    producing.produce(world.clients, "m1", acks=-1)
     until(world, lambda: _acked(world, "m1"))
     faults.stop(world, A)
     assert world.disks[A].was_clean
@@ -152,7 +152,7 @@ def test_a_zombie_controller_is_refused() -> None:
 def test_noise_delays_and_breaks_but_loses_nothing_that_was_acknowledged() -> None:
     world = ready(noise=Noise(seed=7, jitter_us=20_000, loss_per_million=20_000))
     for number in range(30):
-        producing.produce(world, f"m{number}", acks=-1)
+        producing.produce(world.clients, f"m{number}", acks=-1)
     until(world, lambda: not world.clients.unsettled, within_ms=600_000)
     acked = set(world.clients.acked)
     assert acked

@@ -48,7 +48,7 @@ def log_start_below_high_watermark(step: Step) -> str | None:
 
 def log_start_by_retention(step: Step) -> str | None:
     partition = step.partition
-    deleted = step.world.deleted.get(step.world.partition, 0)
+    deleted = step.world.deleted_before(step.world.partition)
     if partition is None or partition.log.start_offset <= deleted:
         return None
     start_offset = partition.log.start_offset

@@ -23,8 +23,8 @@ from neaptide.clusters.broker.replication.group.group_metadata_manager import (
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.events import CommittedOffsetsRead
 from neaptide.clusters.simulation import effect_handlers
+from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.disk import SimulatedLog
-from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.mutants.mutant import Mutant, rule
 from neaptide.nemesis.search.targets import COMMITS
 
@@ -39,23 +39,20 @@ def reads_nothing(broker: Broker, event: CommittedOffsetsRead, now_ms: int) -> N
     on_committed_offsets_read(broker, replace(event, committed_offsets={}), now_ms)
 
 
-def reads_what_is_committed(
-    world: World, broker_id: int, effect: effects.ReadCommittedOffsets
-) -> None:
+def reads_what_is_committed(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
     """In place of all of the log."""
-    log, partition = world.disks[broker_id].logs[effect.partition], effect.partition
-    mark = world.brokers[broker_id].partitions[partition].high_watermark
+    log, partition = node.disk.logs[effect.partition], effect.partition
+    mark = node.core.partitions[partition].high_watermark
     below = [batch for batch in log.batches if batch.next_offset <= mark]
-    world.handle(
-        broker_id, events.CommittedOffsetsRead(partition, SimulatedLog(below).committed_offsets)
-    )
+    found = SimulatedLog(below).committed_offsets
+    effect_handlers.handle(node, events.CommittedOffsetsRead(partition, found))
 
 
-def reads_the_first(world: World, broker_id: int, effect: effects.ReadCommittedOffsets) -> None:
+def reads_the_first(node: BrokerNode, effect: effects.ReadCommittedOffsets) -> None:
     """Of a group, in place of the last."""
-    batches = world.disks[broker_id].logs[effect.partition].batches
+    batches = node.disk.logs[effect.partition].batches
     found = SimulatedLog(batches[::-1]).committed_offsets
-    world.handle(broker_id, events.CommittedOffsetsRead(effect.partition, found))
+    effect_handlers.handle(node, events.CommittedOffsetsRead(effect.partition, found))
 
 
 def knows_the_first(
