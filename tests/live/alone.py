@@ -66,6 +66,7 @@ SYSTEMS = (
 _SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.retention.check.interval.ms": "500",
+    "log.retention.ms": "-1",  # records that are made by hand are of 1970
     "num.replica.fetchers": "2",
     "replica.fetch.backoff.ms": "100",
     "replica.fetch.wait.max.ms": "500",
