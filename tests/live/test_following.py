@@ -19,6 +19,7 @@ from tests.live.struct_messages import (
     FETCH,
     LATEST,
     LIST_OFFSETS,
+    NONE,
     NOT_LEADER,
     OFFSET_FOR_LEADER_EPOCH,
     OUT_OF_RANGE,
@@ -61,6 +62,18 @@ def filled(alone: Alone, leader: Phantom, place: Place, high_watermark: int) -> 
     assert asked_from(leader.next_fetch(place), place) == 5  # taken, and never answered
 
 
+def all_committed(alone: Alone, topic: str) -> list[int]:
+    """The offsets that consumers read when the broker leads, and has committed its five records."""
+
+    def answered() -> Fetched | None:
+        answer = alone.fetch(CONSUMER, topic, 0)
+        return answer if answer.high_watermark == 5 else None
+
+    answer = until(answered, "the broker leads, and its high watermark is 5")
+    assert answer.error == NONE
+    return answer.offsets
+
+
 def truncated_to(alone: Alone, leader: Phantom, place: Place, *ends: EpochEnd) -> int:
     """Where a follower begins to fetch from a new leader, which answers so what it asks before."""
     if alone.system.has_epochs:
@@ -79,13 +92,7 @@ def test_f1_f8_a_follower_appends_what_continues_its_log_and_nothing_else(
     filled(alone, leader, place, 5)
     leader.leave()
     alone.await_leader(topic_name, other_than=leader.broker)
-    read = until(
-        lambda: (lambda answer: answer if answer.high_watermark == 5 else None)(
-            alone.fetch(CONSUMER, topic_name, 0)
-        ),
-        "the follower leads, with all that it has",
-    )
-    assert read.offsets == [0, 1, 2, 3, 4], read
+    assert all_committed(alone, topic_name) == [0, 1, 2, 3, 4]
 
 
 def test_f8_records_below_the_log_end_are_never_appended(alone: Alone, topic_name: str) -> None:
@@ -219,13 +226,7 @@ def test_e4_a_leader_that_is_gone_before_it_answers_causes_no_truncation(
     second.leave()
     until(lambda: alone.state(topic_name)["leader"] == REAL, "the survivor leads")
     assert alone.state(topic_name)["leader_epoch"] > before
-    read = until(
-        lambda: (lambda answer: answer if answer.high_watermark == 5 else None)(
-            alone.fetch(CONSUMER, topic_name, 0)
-        ),
-        "it has all that it had",
-    )
-    assert read.offsets == [0, 1, 2, 3, 4], read
+    assert all_committed(alone, topic_name) == [0, 1, 2, 3, 4]
 
 
 def test_e5_a_follower_asks_again_for_an_earlier_epoch_until_the_histories_meet(
