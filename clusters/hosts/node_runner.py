@@ -144,19 +144,27 @@ def _marked(mark: str) -> dict[int, str]:
 def do_signal_marked(mark: str, number: int) -> bool:
     """To all that has this mark, which is undone at the end too. False: there is nothing.
 
-    Answered when all has stopped (SIGSTOP), or is gone (SIGKILL), or does not come to that.
+    What starts meanwhile is reached too. Answered when a look finds no new process and all has
+    stopped (SIGSTOP) or is gone (SIGKILL), or does not come to that.
     """
     marks.add(mark)
-    found = _marked(mark)
+    reached: set[int] = set()
     deadline = time.monotonic() + MARKED_WITHIN_S
-    for pid in found:
-        _signal(pid, number)
-    while number in (signal.SIGSTOP, signal.SIGKILL) and time.monotonic() < deadline:
-        states = set(_marked(mark).values())
-        if not states or (number == signal.SIGSTOP and states <= {"T"}):
-            break
+    while True:
+        found = _marked(mark)
+        for pid in found.keys() - reached:
+            _signal(pid, number)
+        is_done = found.keys() <= reached and _has_effect(number, set(found.values()))
+        reached |= found.keys()
+        if is_done or number == 0 or time.monotonic() >= deadline:
+            return bool(reached)
         time.sleep(0.02)
-    return bool(found)
+
+
+def _has_effect(number: int, states: set[str]) -> bool:
+    if number == signal.SIGSTOP:
+        return states <= {"T"}
+    return number != signal.SIGKILL or not states
 
 
 def _signal(pid: int, number: int) -> None:

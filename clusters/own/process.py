@@ -33,6 +33,8 @@ PID: Final = "{pid}"  # in a command, until it is run
 OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's own mark is not on
 _LOOK_S: Final = 0.02  # nothing reports the end or the stop of what is no child
 _DIES_WITHIN_S: Final = 20.0
+_STANDS_WITHIN_S: Final = 20.0
+_REACHED_WITHIN_S: Final = 5.0  # what starts others faster than they can be looked for
 _PID_WITHIN_S: Final = 30.0
 _COMMAND_S: Final = 30.0
 _NO_SIGNAL: Final = 0
@@ -103,8 +105,11 @@ class OwnProcess:
     async def kill(self) -> None:
         """Returns when nothing of it is left. Raises HostError where it does not die."""
         await self._do(self._commands.kill, "kill", signal.SIGKILL)
-        with contextlib.suppress(TimeoutError):
-            await self.wait(_DIES_WITHIN_S)
+        deadline = time.monotonic() + _DIES_WITHIN_S
+        while self.returncode is None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S)
+            if self._commands.kill is None:
+                self._signal_all(signal.SIGKILL)
         if self.returncode is None:
             raise HostError(f"{self._name} lives {_DIES_WITHIN_S:.0f} s after it was killed.")
 
@@ -114,8 +119,12 @@ class OwnProcess:
         await self._do(self._commands.pause, "pause", signal.SIGSTOP)
         if self._commands.pause is not None:
             return
+        deadline = time.monotonic() + _STANDS_WITHIN_S
         while not all(map(_stands, self._members())):
+            if time.monotonic() >= deadline:
+                raise HostError(f"{self._name} runs {_STANDS_WITHIN_S:.0f} s after it was paused.")
             await asyncio.sleep(_LOOK_S)
+            self._signal_all(signal.SIGSTOP)
         if self.returncode is not None:
             raise HostError(f"{self._name} ended while it was being paused.")
 
@@ -134,19 +143,29 @@ class OwnProcess:
         if self.returncode is not None:
             return
         if command is None:
-            for one in self._members():
-                _signal(one, number)
+            self._signal_all(number)
         else:
             pid = str(next((one.pid for one in self._members()), ""))
             await self._run(tuple(word.replace(PID, pid) for word in command), what)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """Once to each process, and to those that start meanwhile: until a look finds none new."""
+        reached: set[ProcessIdentity] = set()
+        deadline = time.monotonic() + _REACHED_WITHIN_S
+        while time.monotonic() < deadline:
+            new = [one for one in self._members() if one not in reached]
+            if not new:
+                return
+            for one in new:
+                _signal(one, number)
+            reached.update(new)
 
     def end_now(self) -> None:
         """Without an event loop: what is left is killed, and by a command where there is one."""
         kill = self._commands.kill
         if self.returncode is None and kill is not None and needs_no_pid(kill):
             _run_now(kill)
-        for one in self._members():
-            _signal(one, signal.SIGKILL)
+        self._signal_all(signal.SIGKILL)
 
 
 def needs_no_pid(command: Argv) -> bool:

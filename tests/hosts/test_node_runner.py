@@ -146,6 +146,19 @@ def test_a_signal_reaches_all_that_has_a_mark_and_nothing_else(runner: Runner) -
     assert runner.ask("signal_marked", **another)["result"] is True
 
 
+def test_what_starts_while_it_is_looked_for_is_reached_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A look that has not seen the second process, as where it was forked a moment later."""
+    looks = iter([{7: "S"}, {7: "T", 8: "S"}, {7: "T", 8: "T"}])
+    reached: list[int] = []
+    monkeypatch.setattr(node_runner, "_marked", lambda mark: next(looks))
+    monkeypatch.setattr(node_runner, "_signal", lambda pid, number: reached.append(pid))
+    assert node_runner.do_signal_marked("m", signal.SIGSTOP)
+    assert reached == [7, 8]
+    assert next(looks, None) is None
+
+
 def test_what_has_a_mark_that_was_named_goes_with_the_runner(runner: Runner) -> None:
     marked(runner)
     for mark in (MARK, f"{MARK}self"):

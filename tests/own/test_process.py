@@ -110,6 +110,46 @@ def test_all_of_it_is_paused_and_goes_on(tmp_path: Path, script: str) -> None:
     go(work())
 
 
+@pytest.mark.parametrize("how", ["pause", "kill", "terminate"])
+def test_what_starts_while_it_is_looked_for_is_reached_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """A look that has not seen the last process, as where it was forked a moment later."""
+    looks = iter([False])
+
+    def marked(mark: str) -> list[ProcessIdentity]:
+        found = real(mark)
+        return found if next(looks, True) else found[:-1]
+
+    async def work() -> None:
+        async with started(tmp_path, SLEEPS["a script with two of them"]) as one:
+            await until(lambda: len(real(str(tmp_path))) == 3)
+            monkeypatch.setattr(own, "marked", marked)
+            await getattr(one, how)()
+            assert next(looks, None) is None
+            if how == "pause":
+                assert states(tmp_path) == {psutil.STATUS_STOPPED}
+            else:
+                await one.wait(20)
+
+    real = own.marked
+    monkeypatch.setattr(own, "_STANDS_WITHIN_S", 5.0)
+    go(work())
+
+
+def test_what_does_not_stop_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own, "_STANDS_WITHIN_S", 0.3)
+    monkeypatch.setattr(own, "_signal", lambda one, number: None)
+
+    async def work() -> None:
+        async with started(tmp_path, "exec sleep 600") as one:
+            with pytest.raises(HostError, match="it runs 0 s after it was paused"):
+                await one.pause()
+            monkeypatch.undo()
+
+    go(work())
+
+
 def test_what_has_ended_cannot_be_paused(tmp_path: Path) -> None:
     async def work() -> None:
         async with started(tmp_path, "exec sleep 600") as one:
