@@ -80,7 +80,10 @@ class Section:
         self.requests.append((self.broker_id, number))
         return 0
 
-    def write(self, number: int) -> int:
+    def write(self, number: int | None) -> int | None:
+        """None: that of a broker that has not registered yet."""
+        if number is None:
+            return None
         self.writes.append(number)
         return 0
 

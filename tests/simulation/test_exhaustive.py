@@ -14,6 +14,7 @@ from neaptide.nemesis.search.deliveries import (
     Kill,
     Move,
     Produce,
+    Restart,
     State,
     first_state,
     replayed,
@@ -106,6 +107,13 @@ def test_states_that_differ_have_different_names(dead: int) -> None:
     after, _ = try_move(state, Kill(dead), aimed)
     assert after is not None
     assert after.name() != state.name()
+
+
+def test_a_broker_that_has_not_registered_yet_has_a_state_with_a_name() -> None:
+    aimed = target("0.8", fetches_only=False)
+    state = _after(first(aimed), [Kill(A), Restart(A)], aimed)
+    assert state.world.brokers[A].broker_epoch is None
+    assert state.name() != _after(first(aimed), [Kill(A)], aimed).name()
 
 
 def test_one_seed_is_one_run_by_priorities() -> None:

@@ -43,6 +43,14 @@ class SameLeader(Enum):
     TRUNCATES = "truncates"  # 2.1: its requests must name the new epoch anyway
 
 
+class FetchOfOthers(Enum):
+    """What a leader answers to the fetch of a broker that is no replica of the partition."""
+
+    ALL_FAILS = "all-fails"  # the whole request: UNKNOWN_SERVER_ERROR (KAFKA-5758, until 0.11.0.1)
+    NO_RECORDS = "no-records"
+    REFUSED = "refused"  # the partition: an error that has it tried again (KAFKA-13837, 3.3)
+
+
 class UnknownProducer(Enum):
     """What a leader answers to a sequence other than 0 of a producer that it knows nothing of."""
 
@@ -79,12 +87,7 @@ class Generation:
     # An answer that says where a follower diverges moves its high watermark before it truncates (up
     # to 3.4: KAFKA-14704).
     takes_diverging_high_watermark: bool
-    # The fetch of a broker that is no replica of a partition of it fails as a whole, with
-    # UNKNOWN_SERVER_ERROR (up to 0.10; KAFKA-5758, 0.11.0.1).
-    fails_fetch_of_others: bool
-    # The fetch of a broker that is no replica of the partition is refused (KAFKA-13837, from 3.3
-    # on); before, it gets no records.
-    refuses_fetch_of_others: bool
+    fetch_of_others: FetchOfOthers
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
     lag_max_messages: bool
     # How often in replica.lag.time.max.ms leaders look for replicas that are out of sync: once in
@@ -172,8 +175,7 @@ _V0_10: Final = Generation(
     same_leader=SameLeader.FETCHES_ON,
     truncates_on_fetch=False,
     takes_diverging_high_watermark=False,
-    fails_fetch_of_others=True,
-    refuses_fetch_of_others=False,
+    fetch_of_others=FetchOfOthers.ALL_FAILS,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
     waits_for_caught_up=True,
@@ -216,7 +218,7 @@ _V0_8: Final = replace(
 _V0_11: Final = replace(
     _V0_10,
     name="0.11",
-    fails_fetch_of_others=False,
+    fetch_of_others=FetchOfOthers.NO_RECORDS,
     truncation=Truncation.TO_EPOCH_END_OFFSET,
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
     isr_needs_epoch_start=True,
@@ -265,7 +267,7 @@ _V4_0: Final = replace(
     _V2_8,
     name="4.0",
     takes_diverging_high_watermark=False,
-    refuses_fetch_of_others=True,
+    fetch_of_others=FetchOfOthers.REFUSED,
     eligible_leader_replicas=True,
     reports_isr_changes=False,  # the controller makes them itself
     alters_partitions=True,

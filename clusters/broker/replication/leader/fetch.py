@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import FetchOfOthers
 from neaptide.clusters.broker.replication.interface.effects import (
     FetchedResult,
     LogSlice,
@@ -48,7 +49,8 @@ def on_fetch(broker: Broker, event: FetchRequested, now_ms: int) -> None:
     An answer that is due at once carries the high watermark of before all that, as Kafka reads the
     log first (ReplicaManager.fetchMessages); one that waited, that of when it is given.
     """
-    if broker.rules.fails_fetch_of_others and _is_of_a_stranger(broker, event):
+    others = broker.rules.fetch_of_others
+    if others is FetchOfOthers.ALL_FAILS and _is_of_a_stranger(broker, event):
         _fail(broker, event)
         return
     high_watermarks = {
@@ -127,7 +129,8 @@ def _fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition)
     if _is_of_an_earlier_registration(broker, event):
         return Error.NOT_LEADER_OR_FOLLOWER
     partition = broker.partitions[asked.partition]
-    if broker.rules.refuses_fetch_of_others and not _may_fetch(partition, event.replica_id):
+    others = broker.rules.fetch_of_others
+    if others is FetchOfOthers.REFUSED and not _may_fetch(partition, event.replica_id):
         # A leader that has not learned of a new replica yet: the follower tries again.
         names_epoch = asked.current_leader_epoch != UNDEFINED_EPOCH
         return Error.UNKNOWN_LEADER_EPOCH if names_epoch else Error.NOT_LEADER_OR_FOLLOWER
