@@ -22,13 +22,15 @@ class Ended:
     """`final`: what a last read to the end found, (offset, value); None: it did not get there, or
     no answer says where a group goes on.
 
-    What lies before `start_offset` was deleted by retention: it cannot be lost.
+    What lies before `start_offset` was deleted by retention: it cannot be lost. `deleted_before`:
+    the same of the broker that has deleted most, which may be another than who leads at the end.
     """
 
     level: bool
     final: tuple[tuple[int, str], ...] | None
     end_offset: int | None
     start_offset: int = 0
+    deleted_before: int = 0
     others: tuple[Ended, ...] = ()  # of the topic's other partitions, in their order
 
 
@@ -104,7 +106,8 @@ def end(world: World) -> Ended:
     others = tuple(_end_of(world, partition, level) for partition in all_partitions(world)[1:])
     if not ask_groups(world) or final is None:
         return Ended(level, None, None, others=others)
-    return Ended(level, final, end_offset, _start_offset(world), others)
+    deleted = world.deleted_before(world.partition)
+    return Ended(level, final, end_offset, _start_offset(world), deleted, others)
 
 
 def _end_of(world: World, partition: TopicPartition, level: bool) -> Ended:
@@ -112,7 +115,8 @@ def _end_of(world: World, partition: TopicPartition, level: bool) -> Ended:
     if final is None:
         return Ended(level, None, None)
     with looking_at(world, partition):
-        return Ended(level, final, world.clients.read_end, _start_offset(world))
+        deleted = world.deleted_before(partition)
+        return Ended(level, final, world.clients.read_end, _start_offset(world), deleted)
 
 
 def _start_offset(world: World) -> int:

@@ -92,10 +92,10 @@ def _judge_one(world: World, ended: Ended) -> Judged:
 
 def _is_complete(ended: Ended) -> bool:
     """Whether all was read that there is. A log from which nothing is read, and of which retention
-    has not deleted all, is read too: it has lost what it had."""
+    has not deleted all, on any broker, is read too: it has lost what it had."""
     if ended.final is None or ended.end_offset is None:
         return False
-    return bool(ended.final) or not ended.end_offset or ended.start_offset < ended.end_offset
+    return bool(ended.final) or not ended.end_offset or ended.deleted_before < ended.end_offset
 
 
 def _worst(found: Counter[str]) -> str:

@@ -122,7 +122,7 @@ def draw_moves(
     if several is not None:
         return several(rng, world, so_far, drawing)
     step = _DRAWS[kind](rng, world, so_far, drawing)
-    if step is None:
+    if step is None or (drawing.spares and is_unnoticed_after_failure(step, so_far)):
         return ()
     if kind == "zombie":
         return (step, steps.Await())
@@ -260,10 +260,7 @@ def _kill(
     """Half of the time the leader: what its death decides is what replication is about."""
     state = world.service.states.get(world.partition)
     live = _brokers(drawing, world, lambda number: number in world.brokers)
-    # From 4.0 on nobody leads by an election who came back without its log (KIP-966).
-    is_trusted = not world.spec.rules.eligible_leader_replicas
-    after_power_off = is_trusted and any(isinstance(step, steps.PowerOff) for step in so_far)
-    live = _spared(live, world, drawing, last_copies=after_power_off)
+    live = _spared(live, world, drawing, last_copies=_is_torn_one_trusted(world, so_far))
     if not live:
         return None
     leading = [name for name in live if state and drawing.names[name] == state.leader]
@@ -284,8 +281,15 @@ def _power_off(
     return steps.PowerOff(rng.choice(live), survives)
 
 
+def _is_torn_one_trusted(world: World, so_far: tuple[steps.Step, ...]) -> bool:
+    """Whether somebody may lead by an election who came back without its log: after a power
+    failure, but not from 4.0 on (KIP-966)."""
+    has_failed = any(isinstance(step, steps.PowerOff) for step in so_far)
+    return has_failed and not world.spec.rules.eligible_leader_replicas
+
+
 def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: bool) -> list[str]:
-    """Beside `control` no power failure takes the last copy, nor does a kill after one: what is
+    """Beside `control` no power failure takes the last copy, nor does a death after one: what is
     lost is to be the controller's doing. The controller lives: which broker is the next one is a
     race between real brokers."""
     if CONTROL not in drawing.held and not drawing.spares:
@@ -295,18 +299,40 @@ def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: boo
         others = [name for name in live if drawing.names[name] != world.service.controller]
     if not last_copies:
         return others
-    return [name for name in others if is_safe_without(world, drawing.names[name])]
+    seen = drawing.spares
+    return [name for name in others if is_safe_without(world, drawing.names[name], seen=seen)]
 
 
-def is_safe_without(world: World, broker_id: int) -> bool:
-    """Whether another member of the ISR lives and has all that was acknowledged, or read."""
-    return all(_is_safe_here(one, broker_id) for one in each(world))
+def is_safe_without(world: World, broker_id: int, *, seen: bool = False) -> bool:
+    """Whether another member of the ISR lives and has all that was acknowledged, or read.
+
+    `seen`: it is healthy too, and so is the controller. Otherwise a broker that comes back without
+    its log may be taken for one in sync before anybody notices that it was away.
+    """
+    if not seen:
+        return all(_is_safe_here(one, broker_id, set(world.brokers)) for one in each(world))
+    able, controller = healthy(world), world.service.controller
+    is_noticed = controller is None or controller in {broker_id, *able}
+    return is_noticed and all(_is_safe_here(one, broker_id, able) for one in each(world))
 
 
-def _is_safe_here(world: World, broker_id: int) -> bool:
+def healthy(world: World) -> set[int]:
+    """The brokers that live, are not paused, and that the coordination service can reach."""
+    return set(world.brokers) - world.network.paused - set(world.coordination.silent_since)
+
+
+def is_unnoticed_after_failure(step: steps.Step, so_far: tuple[steps.Step, ...]) -> bool:
+    """Whether somebody ceases to work unseen after a power failure: the torn one may lead then."""
+    unseen = isinstance(step, steps.Pause) or (
+        isinstance(step, steps.Cut) and step.purpose == "coordination"
+    )
+    return unseen and any(isinstance(one, steps.PowerOff) for one in so_far)
+
+
+def _is_safe_here(world: World, broker_id: int, able: set[int]) -> bool:
     state = world.service.states.get(world.partition)
     acked = {*promised(world), *(value for _, value in read(world))}
-    others = () if state is None else set(state.isr) & set(world.brokers) - {broker_id}
+    others = () if state is None else set(state.isr) & able - {broker_id}
     logs = (world.disks[other].logs.get(world.partition) for other in others)
     return any(log is not None and acked <= {value for _, _, value in log.values()} for log in logs)
 
@@ -314,10 +340,12 @@ def _is_safe_here(world: World, broker_id: int) -> bool:
 def _stop(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
-    """A clean shutdown: whoever comes back from it has all that it had."""
+    """A clean shutdown: whoever comes back from it has all that it had. But who is stopped last is
+    not there when a member of the ISR comes back without its log."""
     running = _brokers(
         drawing, world, lambda n: n in world.brokers and n not in world.network.paused
     )
+    running = _spared(running, world, drawing, last_copies=_is_torn_one_trusted(world, so_far))
     return steps.Stop(rng.choice(running)) if running else None
 
 

@@ -17,7 +17,7 @@ from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.explore import end_and_judge, is_bad, played
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.moves import is_safe_without
+from neaptide.nemesis.search.moves import is_safe_without, is_unnoticed_after_failure
 from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.targets import Target
 
@@ -45,11 +45,13 @@ def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
 def _takes_last_copy(target: Target, world: World, so_far: Schedule) -> bool:
     """By its last step. What is not drawn must not come of leaving steps out either."""
     step = so_far[-1]
-    if not isinstance(step, steps.PowerOff | steps.Kill):
+    if is_unnoticed_after_failure(step, so_far):
+        return True
+    if not isinstance(step, steps.PowerOff | steps.Kill | steps.Stop):
         return False
     has_failed = any(isinstance(one, steps.PowerOff) for one in so_far)
     number = target.names[str(step.broker)]
-    return has_failed and number in world.brokers and not is_safe_without(world, number)
+    return has_failed and number in world.brokers and not is_safe_without(world, number, seen=True)
 
 
 def shrink(

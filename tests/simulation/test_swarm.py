@@ -11,6 +11,7 @@ from neaptide.clusters.simulation import committing, producing
 from neaptide.clusters.simulation.clients import Poll
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
+from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.episode import Search, explore_seed
@@ -169,6 +170,17 @@ def test_a_log_start_that_no_retention_made_hides_no_loss() -> None:
         assert judge(world, end(world)).outcome == "lost"
 
 
+def test_where_retention_has_deleted_all_on_another_broker_nothing_read_proves_no_loss() -> None:
+    """The others have deleted m1; who leads has it still, and its log ends no later."""
+    world = _ready()
+    _sent(world, "m1")
+    ended = end(world)
+    _forget_final_reads(world, 0)
+    nothing = replace(ended, final=())
+    assert judge(world, nothing).outcome == "lost"
+    assert judge(world, replace(nothing, deleted_before=1)).outcome == "unknown"
+
+
 # --- what is done --------------------------------------------------------------------------------
 
 
@@ -266,3 +278,30 @@ def test_a_shrunk_schedule_takes_no_last_copy_either() -> None:
         assert kept is not None
         assert kept.outcome == "held"
         assert shorter is None if spares else shorter is not None and shorter.outcome == "lost"
+
+
+def test_after_a_power_failure_nobody_who_has_it_all_is_stopped_or_unseen() -> None:
+    """C comes back without m1 while it is in the ISR: who has m1 must be there, and be seen."""
+    topic = {"min.insync.replicas": "1"}
+    alone = (steps.Produce(("m1",)), steps.Stop("B"))
+    unseen = steps.Cut("A", COORDINATION, "coordination", both=True)
+    losing = (
+        (*alone, unseen, steps.PowerOff("C", None), steps.Stop("A")),
+        (*alone, steps.Pause("A"), steps.PowerOff("C", None), steps.Restart("C")),
+        (*alone, steps.PowerOff("C", None), steps.Pause("A"), steps.Restart("C")),
+    )
+    kept = (*alone, steps.PowerOff("C", None), steps.Restart("C"))
+    for schedule in losing:
+        assert _outcome(schedule, topic, spares=True) is None
+    assert _outcome(losing[0], topic, spares=False) == "lost"
+    assert _outcome(kept, topic, spares=True) == "held"
+
+
+def _outcome(
+    schedule: tuple[steps.Step, ...], topic: dict[str, str], *, spares: bool
+) -> str | None:
+    target = target_of(
+        GENERATIONS["2.1"], SETTINGS, topic, ("all",), ("stop",), watched=False, spares=spares
+    )
+    judged = replay(target, ready_world(target.spec), schedule)
+    return None if judged is None else judged.outcome
