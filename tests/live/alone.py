@@ -63,6 +63,13 @@ SYSTEMS = (
     System("kafka:0.10.2.2", "0.10", 3, "0.10.2.2"),
     System("kafka:3.9.1", "2.1", 10, "3.9.1"),  # speaks to brokers as 2.1 does
 )
+# Of the age in which fetches have sessions and name the epoch of the last record. The tests write
+# those requests themselves; `fetch` is a version that these brokers take too.
+NEWER = (
+    System("neaptide:2.8", "2.8", 10),
+    System("neaptide:4.0", "4.0", 10),
+    System("kafka:3.9.1", "2.1", 10, "3.9.1"),
+)
 _SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.retention.check.interval.ms": "500",

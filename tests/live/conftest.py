@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
-from tests.live.alone import SYSTEMS, Alone
+from tests.live.alone import SYSTEMS, Alone, System
 from tests.live.cluster import BROKERS, LiveCluster
 
 SETTINGS = {
@@ -49,23 +51,32 @@ def topic_name(request: pytest.FixtureRequest) -> str:
 LAG_TIME_MS = 30_000  # nobody leaves the ISR because a test is slow
 
 
-@pytest.fixture(
-    scope="package",
-    params=[
-        pytest.param(each, marks=pytest.mark.needs(*(() if each.kafka is None else ("maven",))))
-        for each in SYSTEMS
-    ],
-    ids=[each.name for each in SYSTEMS],
-)
+def each_of(systems: Sequence[System]) -> list[Any]:
+    """The parameters of a fixture; what is missing here leaves out Apache Kafka's."""
+    return [
+        pytest.param(
+            each, id=each.name, marks=pytest.mark.needs(*(() if each.kafka is None else ("maven",)))
+        )
+        for each in systems
+    ]
+
+
+@contextmanager
+def started(system: System, factory: pytest.TempPathFactory) -> Iterator[Alone]:
+    directory = factory.mktemp("alone")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        cluster = Alone(directory, system, {"replica.lag.time.max.ms": str(LAG_TIME_MS)})
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture(scope="package", params=each_of(SYSTEMS))
 def only_one(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Alone]:
-    directory = tmp_path_factory.mktemp("alone")
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
-        cluster = Alone(directory, request.param, {"replica.lag.time.max.ms": str(LAG_TIME_MS)})
+    with started(request.param, tmp_path_factory) as cluster:
         yield cluster
-        cluster.close()
 
 
 @pytest.fixture

@@ -1,0 +1,259 @@
+"""What a leader of 2.8 and later answers, ours and Apache Kafka's.
+
+Sessions (KIP-227), the epoch of the last record (KIP-595), and the latest offset of a new leader
+(KIP-207). The followers are phantoms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from kio.schema.fetch.v12.request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+)
+from kio.schema.fetch.v12.response import FetchResponse
+from kio.schema.fetch.v12.response import PartitionData as Answer
+from kio.schema.list_offsets.v4 import request as list_offsets_v4
+from kio.schema.list_offsets.v5 import request as list_offsets_v5
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i64
+
+from tests.live.alone import CONSUMER, NEWER, REAL, Alone
+from tests.live.cluster import until
+from tests.live.conftest import each_of, started
+from tests.live.phantom import Phantom
+from tests.live.raw import RawConnection, milliseconds
+from tests.live.struct_messages import EARLIEST, LATEST, NONE, record_offsets
+
+pytestmark = pytest.mark.live
+NO_SESSION, FIRST, NEVER = 0, 0, -1  # session id; session epochs of a full request
+
+
+@pytest.fixture(scope="module", params=each_of(NEWER))
+def newer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Alone]:
+    with started(request.param, tmp_path_factory) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def alone(newer: Alone) -> Iterator[Alone]:
+    yield newer
+    newer.end_phantoms()
+
+
+# --- requests ------------------------------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """Of one partition; `last_epoch`: the epoch of the record before `offset`, -1: not named."""
+
+    offset: int
+    last_epoch: int = -1
+    leader_epoch: int = -1
+
+
+def fetch_request(
+    topic: str,
+    asked: Mapping[int, Asked],
+    *,
+    replica: int = CONSUMER,
+    session: int = NO_SESSION,
+    epoch: int = NEVER,
+    forgotten: tuple[int, ...] = (),
+) -> FetchRequest:
+    """Version 12, to be answered at once. `epoch`: of the session; partitions by number."""
+    name = TopicName(topic)
+    partitions = tuple(
+        FetchPartition(
+            partition=i32(number),
+            current_leader_epoch=i32(one.leader_epoch),
+            fetch_offset=i64(one.offset),
+            last_fetched_epoch=i32(one.last_epoch),
+            partition_max_bytes=i32(1 << 20),
+        )
+        for number, one in asked.items()
+    )
+    forgets = (ForgottenTopic(topic=name, partitions=tuple(map(i32, forgotten))),)
+    return FetchRequest(
+        replica_id=BrokerId(replica),
+        max_wait=milliseconds(0),
+        min_bytes=i32(0),
+        session_id=i32(session),
+        session_epoch=i32(epoch),
+        topics=(FetchTopic(topic=name, partitions=partitions),) if partitions else (),
+        forgotten_topics_data=forgets if forgotten else (),
+    )
+
+
+def answers(response: FetchResponse) -> dict[int, Answer]:
+    """By partition, of the one topic; none where the response names none."""
+    return {int(one.partition_index): one for each in response.responses for one in each.partitions}
+
+
+def offsets(answer: Answer) -> list[int]:
+    return record_offsets(bytes(answer.records or b""))  # type: ignore[arg-type]
+
+
+def ask_latest(alone: Alone, topic: str, timestamp: int = LATEST, version: int = 5) -> Any:
+    """ListOffsets of partition 0, as a consumer: the error's name, and the offset."""
+    of: Any = list_offsets_v5 if version == 5 else list_offsets_v4
+    partition = of.ListOffsetsPartition(partition_index=i32(0), timestamp=i64(timestamp))
+    listed = of.ListOffsetsRequest(
+        replica_id=BrokerId(CONSUMER),
+        isolation_level=i8(0),
+        topics=(of.ListOffsetsTopic(name=TopicName(topic), partitions=(partition,)),),
+    )
+    with RawConnection(alone.client_port(REAL)) as connection:
+        answer = connection.ask(listed).topics[0].partitions[0]
+    return answer.error_code.name, int(answer.offset)
+
+
+# --- epochs --------------------------------------------------------------------------------------
+
+
+def led(alone: Alone, name: str, followers: int) -> tuple[str, list[Phantom]]:
+    """A topic that the broker leads in epoch 0, and the phantoms of its ISR."""
+    phantoms = [alone.phantom() for _ in range(followers)]
+    brokers = [REAL, *(phantom.broker for phantom in phantoms)]
+    topic = alone.create_topic(name, [brokers])
+    assert alone.isr(topic) == sorted(brokers)
+    assert alone.state(topic)["leader_epoch"] == 0
+    return topic, phantoms
+
+
+def next_epoch(alone: Alone, topic: str, leaves: Phantom) -> None:
+    """A follower dies: the controller takes it out of the ISR, and the leader has a new epoch."""
+    epoch = alone.state(topic)["leader_epoch"] + 1
+    leaves.leave()
+    until(lambda: alone.state(topic)["leader_epoch"] == epoch, "the controller makes an epoch")
+    until(
+        lambda: alone.fetch(CONSUMER, topic, 0, epoch=epoch).error == NONE,
+        "the leader knows its new epoch",
+    )
+    assert leaves.broker not in alone.isr(topic)
+
+
+@pytest.mark.parametrize("is_consumer", [False, True], ids=["follower", "consumer"])
+def test_e8_a_fetch_whose_last_epoch_diverges_is_answered_where_and_without_records(
+    alone: Alone, topic_name: str, is_consumer: bool
+) -> None:
+    """The leader has epoch 0 (0 to 2) and epoch 2 (3, 4), and wrote nothing in epoch 1."""
+    topic, [follower, *others] = led(alone, topic_name, 3)
+    alone.append(topic, 3)
+    for other in others:
+        next_epoch(alone, topic, other)
+    alone.append(topic, 2)
+
+    def fetched(replica: int, offset: int, last_epoch: int, error: str = "none") -> Answer:
+        port = alone.client_port(REAL) if replica == CONSUMER else alone.replication_port(REAL)
+        asked = {0: Asked(offset, last_epoch, leader_epoch=2)}
+        with RawConnection(port) as connection:
+            [answer] = answers(
+                connection.ask(fetch_request(topic, asked, replica=replica))
+            ).values()
+        assert answer.error_code.name == error
+        return answer
+
+    if is_consumer:  # which reads no further than the high watermark
+        fetched(follower.broker, 5, 2)
+        assert int(fetched(CONSUMER, 0, -1).high_watermark) == 5
+    replica = CONSUMER if is_consumer else follower.broker
+    for offset, last_epoch, diverging in (
+        (5, 0, (0, 3)),  # epoch 0 ended earlier here
+        (4, 0, (0, 3)),
+        (3, 1, (0, 3)),  # an epoch in which the leader wrote nothing
+    ):
+        answer = fetched(replica, offset, last_epoch)
+        said = (int(answer.diverging_epoch.epoch), int(answer.diverging_epoch.end_offset))
+        assert (said, offsets(answer)) == (diverging, [])
+    # An epoch that the leader does not know yet: it cannot say where that one begins.
+    assert offsets(fetched(replica, 4, 9, "offset_out_of_range")) == []
+    if not is_consumer:  # and its offsets did not count
+        assert int(fetched(CONSUMER, 0, -1).high_watermark) == 0
+    for offset, last_epoch, records in (
+        (3, 0, [3, 4]),  # at the very end of epoch 0
+        (2, 0, [2, 3, 4]),
+        (4, 2, [4]),
+        (4, -1, [4]),  # who names no epoch is not checked
+        (5, 2, []),
+    ):
+        answer = fetched(replica, offset, last_epoch)
+        said = (int(answer.diverging_epoch.epoch), int(answer.diverging_epoch.end_offset))
+        assert (said, offsets(answer)) == ((-1, -1), records)
+
+
+def test_f15_a_new_leader_gives_no_latest_offset_until_its_epoch_begins_below_the_high_watermark(
+    alone: Alone, topic_name: str
+) -> None:
+    topic, [follower, other] = led(alone, topic_name, 2)
+    alone.append(topic, 3)
+    # The high watermark is behind the log's end, but not behind where the leader's epoch starts.
+    assert ask_latest(alone, topic) == ("none", 0)
+    next_epoch(alone, topic, other)
+    assert ask_latest(alone, topic) == ("offset_not_available", -1)
+    assert ask_latest(alone, topic, version=4) == ("leader_not_available", -1)
+    assert ask_latest(alone, topic, EARLIEST) == ("none", 0)
+    alone.append(topic, 1)
+    alone.fetch(follower.broker, topic, 2)
+    assert ask_latest(alone, topic) == ("offset_not_available", -1)
+    alone.fetch(follower.broker, topic, 3)  # all from before the epoch; one record is left
+    assert ask_latest(alone, topic) == ("none", 3)
+
+
+# --- sessions ------------------------------------------------------------------------------------
+
+
+def test_f16_a_session_names_what_has_changed_and_one_that_does_not_fit_is_an_error(
+    alone: Alone, topic_name: str
+) -> None:
+    topic = alone.create_topic(topic_name, [[REAL]] * 3)
+    alone.produce(topic, 2, b"before")
+    with RawConnection(alone.client_port(REAL)) as connection:
+
+        def ask(epoch: int, asked: Mapping[int, Asked], *forgotten: int) -> FetchResponse:
+            response: FetchResponse = connection.ask(
+                fetch_request(topic, asked, session=session, epoch=epoch, forgotten=forgotten)
+            )
+            return response
+
+        session = NO_SESSION
+        alike = {0: Asked(0), 1: Asked(0), 2: Asked(1)}
+        without = ask(NEVER, alike)
+        assert (int(without.session_id), set(answers(without))) == (NO_SESSION, {0, 1, 2})
+        opened = ask(FIRST, alike)
+        session = int(opened.session_id)
+        assert session != NO_SESSION
+        assert set(answers(opened)) == {0, 1, 2}
+
+        nothing = ask(1, {})
+        assert (int(nothing.session_id), answers(nothing)) == (session, {})
+        alone.produce(topic, 1, b"new")
+        [(number, answer)] = answers(ask(2, {})).items()
+        assert (number, offsets(answer), int(answer.high_watermark)) == (1, [0], 1)
+        # Its offset is still the old one: the record is sent again. Then it is the next one.
+        assert set(answers(ask(3, {}))) == {1}
+        assert answers(ask(4, {1: Asked(1)})) == {}
+        assert answers(ask(5, {}, 0)) == {}
+        alone.produce(topic, 0, b"forgotten")
+        assert answers(ask(6, {})) == {}
+
+        for wrong in (6, 8):
+            refused = ask(wrong, {})
+            assert refused.error_code.name == "invalid_fetch_session_epoch"
+            assert answers(refused) == {}
+        alone.produce(topic, 2, b"after")
+        assert set(answers(ask(7, {}))) == {2}  # the session lives on
+        known, session = session, session % (2**31 - 1) + 1
+        unknown = ask(8, {})
+        assert unknown.error_code.name == "fetch_session_id_not_found"
+        assert answers(unknown) == {}
+        session = known
+        assert int(ask(NEVER, alike).session_id) == NO_SESSION  # which ends it
+        assert ask(8, {}).error_code.name == "fetch_session_id_not_found"
