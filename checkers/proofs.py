@@ -129,7 +129,8 @@ def _finished(seen: Seen) -> Iterator[str]:
 def _aims_hit(seen: Seen) -> Iterator[str]:
     run = seen.material.run
     if run is not None and run.aim is not None and not run.aim.hit:
-        yield f"A fault missed its aim: {run.aim.why or 'no reason was recorded'}."
+        why = run.aim.why.rstrip(".") if run.aim.why else "no reason was recorded"
+        yield f"A fault missed its aim: {why}."
 
 
 def _has_aim(seen: Seen) -> bool:

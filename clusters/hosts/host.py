@@ -75,6 +75,18 @@ class NodeProcess(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """What has a mark on a node, after a signal.
+
+    `there`: whether there is any; `left`: what the signal had no effect on within its time, by
+    pid, with its state as ps shows it (D, R, S, T).
+    """
+
+    there: bool
+    left: Mapping[int, str]
+
+
 class Host(Protocol):
     """`prepare` comes first, `close` last; between them every node is there."""
 

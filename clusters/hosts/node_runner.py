@@ -28,7 +28,7 @@ from types import FrameType
 from typing import Any
 
 SILENCE_S = 60.0
-MARKED_WITHIN_S = 20.0
+MARKED_WITHIN_S = 20.0  # at the end
 PORT_FIRST, PORT_LAST = 10_000, 32_000  # below the ephemeral range
 _PR_SET_PDEATHSIG = 1
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -141,30 +141,37 @@ def _marked(mark: str) -> dict[int, str]:
     return found
 
 
-def do_signal_marked(mark: str, number: int) -> bool:
-    """To all that has this mark, which is undone at the end too. False: there is nothing.
+def do_signal_marked(mark: str, number: int, within_s: float) -> dict[str, Any]:
+    """To all that has this mark, which is undone at the end too.
 
-    What starts meanwhile is reached too. Answered when a look finds no new process and all has
-    stopped (SIGSTOP) or is gone (SIGKILL), or does not come to that.
+    What starts meanwhile is reached too. Answered when a look finds no new process and the signal
+    has its effect on all, or when that has not come within this time. `there`: whether the last
+    look found anything; `left`: what the signal had no effect on, by pid, how it does.
     """
     marks.add(mark)
     reached: set[int] = set()
-    deadline = time.monotonic() + MARKED_WITHIN_S
+    deadline = time.monotonic() + within_s
     while True:
         found = _marked(mark)
-        for pid in found.keys() - reached:
+        new = found.keys() - reached
+        for pid in new:
             _signal(pid, number)
-        is_done = found.keys() <= reached and _has_effect(number, set(found.values()))
-        reached |= found.keys()
-        if is_done or number == 0 or time.monotonic() >= deadline:
-            return bool(reached)
+        reached |= new
+        left = {pid: s for pid, s in found.items() if pid in new or not _has_effect(number, s)}
+        if number == 0:
+            return {"there": bool(found), "left": {}}
+        if not left or time.monotonic() >= deadline:
+            return {"there": bool(found), "left": left}
         time.sleep(0.02)
 
 
-def _has_effect(number: int, states: set[str]) -> bool:
+def _has_effect(number: int, state: str) -> bool:
+    """Whether a process that is there, and does so, has had this signal."""
     if number == signal.SIGSTOP:
-        return states <= {"T"}
-    return number != signal.SIGKILL or not states
+        return state == "T"
+    if number == signal.SIGCONT:
+        return state != "T"
+    return number != signal.SIGKILL
 
 
 def _signal(pid: int, number: int) -> None:
@@ -258,7 +265,7 @@ def tidy() -> None:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
     for mark in marks:
-        do_signal_marked(mark, signal.SIGKILL)
+        do_signal_marked(mark, signal.SIGKILL, MARKED_WITHIN_S)
     for argv, stdin in undos:
         subprocess.run(argv, input=stdin.encode(), env=_environment(), timeout=30)
     if directory:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from neaptide import clusters
 from neaptide.clusters.errors import HostError, UsageError
-from neaptide.clusters.hosts.host import Drop, NodeName
+from neaptide.clusters.hosts.host import Drop, Marked, NodeName
 from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
 from neaptide.clusters.hosts.node_ports import NodePort
 from neaptide.clusters.hosts.packet_filter import dropped_packets, remove, render
@@ -270,11 +270,14 @@ class SshHost:
         there.adopt(process)
         return process
 
-    async def signal_marked(self, node: int, mark: str, number: int) -> bool:
+    async def signal_marked(self, node: int, mark: str, number: int, within_s: float) -> Marked:
         """To all on a node that has this variable, as NAME=value, in its environment, children of
-        children too; False: there is nothing. With SIGSTOP and SIGKILL it waits for the effect."""
-        done = self._nodes[node].connection.do("signal_marked", mark=mark, number=number)
-        return bool(await done)
+        children too. With SIGSTOP, SIGCONT and SIGKILL it waits for the effect, so many seconds."""
+        answer = await self._nodes[node].connection.do(
+            "signal_marked", mark=mark, number=number, within_s=within_s
+        )
+        left = {int(pid): str(state) for pid, state in answer["left"].items()}
+        return Marked(bool(answer["there"]), left)
 
     async def filter(self, node: int, drops: Collection[Drop]) -> int:
         there = self._nodes[node]

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import psutil
 
 from neaptide.clusters.errors import HostError
-from neaptide.clusters.hosts.host import NodeProcess
+from neaptide.clusters.hosts.host import Marked, NodeProcess
 from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
 from neaptide.clusters.own.model import Argv
 
@@ -34,6 +34,7 @@ OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's
 _LOOK_S: Final = 0.02  # nothing reports the end or the stop of what is no child
 _DIES_WITHIN_S: Final = 20.0
 _STANDS_WITHIN_S: Final = 20.0
+_EFFECT_WITHIN_S: Final = 20.0  # of a signal on another machine
 _REACHED_WITHIN_S: Final = 5.0  # what starts others faster than they can be looked for
 _PID_WITHIN_S: Final = 30.0
 _COMMAND_S: Final = 30.0
@@ -177,12 +178,12 @@ def needs_no_pid(command: Argv) -> bool:
 class MarkingHost(Protocol):
     """A host whose nodes are other machines, and which finds there what has a mark."""
 
-    async def signal_marked(self, node: int, mark: str, number: int) -> bool: ...
+    async def signal_marked(self, node: int, mark: str, number: int, within_s: float) -> Marked: ...
 
 
 class RemoteProcess:
     """Implements clusters.hosts.host.NodeProcess on another machine, where `started` stays in the
-    foreground: signals reach all that came of it."""
+    foreground: signals reach all that came of it, and have their effect, or are errors."""
 
     def __init__(
         self, name: str, started: NodeProcess, mark: str, host: MarkingHost, node: int
@@ -199,26 +200,42 @@ class RemoteProcess:
 
     async def begin(self) -> None:
         """From now on nothing of it outlives the runner of its machine."""
-        await self._host.signal_marked(self._node, self._mark, _NO_SIGNAL)
+        await self._signal(_NO_SIGNAL)
 
     async def terminate(self) -> None:
-        await self._host.signal_marked(self._node, self._mark, signal.SIGTERM)
+        await self._signal(signal.SIGTERM)
 
     async def kill(self) -> None:
-        await self._host.signal_marked(self._node, self._mark, signal.SIGKILL)
+        """Returns when nothing of it is left. Raises HostError where it does not die."""
+        self._expect_none_left(await self._signal(signal.SIGKILL), "lives", "killed")
 
     async def pause(self) -> None:
-        if not await self._host.signal_marked(self._node, self._mark, signal.SIGSTOP):
+        """Raises HostError where it does not stop, or has ended."""
+        after = await self._signal(signal.SIGSTOP)
+        self._expect_none_left(after, "runs", "paused")
+        if not after.there:
             raise HostError(f"{self._name} ended before it could be paused.")
 
     async def resume(self) -> None:
-        await self._host.signal_marked(self._node, self._mark, signal.SIGCONT)
+        """Raises HostError where it does not go on."""
+        self._expect_none_left(await self._signal(signal.SIGCONT), "stands still", "resumed")
+
+    async def _signal(self, number: int) -> Marked:
+        return await self._host.signal_marked(self._node, self._mark, number, _EFFECT_WITHIN_S)
+
+    def _expect_none_left(self, after: Marked, does: str, what_was_done: str) -> None:
+        if after.left:
+            which = ", ".join(f"process {pid} (state {s})" for pid, s in after.left.items())
+            raise HostError(
+                f"{self._name} {does} {_EFFECT_WITHIN_S:.0f} s after it was {what_was_done}: on its"
+                f" machine {which}."
+            )
 
     async def wait(self, timeout_s: float | None = None) -> int:
         """A clean end is over when nothing of it is left."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         status = await self._started.wait(timeout_s)
-        while await self._host.signal_marked(self._node, self._mark, _NO_SIGNAL):
+        while (await self._signal(_NO_SIGNAL)).there:
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self._name} did not end within {timeout_s:g} s")
             await asyncio.sleep(_LOOK_S)

@@ -15,7 +15,7 @@ from neaptide.checkers.check import check_materials, check_runs, without_namesak
 from neaptide.checkers.material import open_run
 from neaptide.checkers.rules import conditions
 from neaptide.checkers.verdict import RunVerdict
-from neaptide.results.run import Converged
+from neaptide.results.run import Aim, Converged
 from neaptide.results.schema import ANOMALIES
 from tests.checkers.histories import MISSED, Story, answered, final, held, poll, reached, send
 
@@ -91,7 +91,12 @@ def nothing(run: Path) -> None:
 CASES: dict[str, tuple[Story, Callable[[Path], None], str]] = {
     "still-running": (changed(status="running"), nothing, "its status is running"),
     "interrupted": (changed(status="interrupted"), nothing, "its status is interrupted"),
-    "missed-aim": (changed(aim=MISSED), nothing, "missed its aim: nothing was held"),
+    "missed-aim": (changed(aim=MISSED), nothing, "missed its aim: nothing was held."),
+    "missed-aim-by-an-error": (
+        changed(aim=Aim(False, "Broker 1 runs 20 s after it was paused.")),
+        nothing,
+        "missed its aim: Broker 1 runs 20 s after it was paused.",
+    ),
     "no-final-reads": (changed(final_reads=()), nothing, "there were no final reads of it"),
     "final-reads-fell-short": (
         changed(final_reads=(reached(5, yes=False),)), nothing, "did not reach the log end",
@@ -145,6 +150,7 @@ def test_it_is_unknown_and_says_why(verdicts: dict[str, RunVerdict], name: str) 
     verdict = verdicts[name]
     assert (verdict.verdict, verdict.outcome) == ("unknown", "unknown")
     assert any(CASES[name][2] in reason for reason in verdict.reasons), verdict.reasons
+    assert not any(reason.endswith("..") for reason in verdict.reasons), verdict.reasons
 
 
 def test_what_was_not_read_is_not_called_unrecorded(verdicts: dict[str, RunVerdict]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from neaptide.clusters.hosts import node_runner
 pytestmark = pytest.mark.live
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 DEADLINE_S = 20
+MARK = "NEAPTIDE_NODE=it"
 
 
 class Runner:
@@ -41,6 +43,9 @@ class Runner:
             answer = json.loads(self.process.stdout.readline())
             if "id" in answer:
                 return answer
+
+    def signal_marked(self, number: int, mark: str = MARK, within_s: float = DEADLINE_S) -> Any:
+        return self.ask("signal_marked", mark=mark, number=int(number), within_s=within_s)["result"]
 
     def end(self) -> None:
         self.process.kill()
@@ -108,7 +113,6 @@ def test_a_stop_is_answered_when_it_has_stopped_and_not_for_the_dead(runner: Run
     assert runner.ask("signal", pid=sleeper.pid, number=int(signal.SIGSTOP))["result"] is False
 
 
-MARK = "NEAPTIDE_NODE=it"
 SCRIPT = "setsid sleep 600 & sleep 600; true"
 
 
@@ -137,13 +141,94 @@ def is_marked(process: psutil.Process) -> bool:
 
 def test_a_signal_reaches_all_that_has_a_mark_and_nothing_else(runner: Runner) -> None:
     ours = marked(runner)
-    assert runner.ask("signal_marked", mark=MARK, number=int(signal.SIGSTOP))["result"] is True
+    assert runner.signal_marked(signal.SIGSTOP) == {"there": True, "left": {}}
     assert {one.status() for one in ours} == {psutil.STATUS_STOPPED}
-    assert runner.ask("signal_marked", mark=f"{MARK}self", number=0)["result"] is True
-    runner.ask("signal_marked", mark=MARK, number=int(signal.SIGKILL))
-    assert runner.ask("signal_marked", mark=MARK, number=0)["result"] is False
-    another = {"mark": f"{MARK}self", "number": int(signal.SIGKILL)}
-    assert runner.ask("signal_marked", **another)["result"] is True
+    assert runner.signal_marked(signal.SIGCONT) == {"there": True, "left": {}}
+    assert psutil.STATUS_STOPPED not in {one.status() for one in ours}
+    assert runner.signal_marked(0, f"{MARK}self") == {"there": True, "left": {}}
+    assert runner.signal_marked(signal.SIGKILL) == {"there": False, "left": {}}
+    assert runner.signal_marked(0, f"{MARK}self") == {"there": True, "left": {}}
+    assert runner.signal_marked(signal.SIGKILL, f"{MARK}self") == {"there": False, "left": {}}
+
+
+# It waits in the kernel until its child, which has the mark too, runs something else or ends: a
+# stop has no effect on it, a kill has. CLONE_VFORK without CLONE_VM.
+UNSTOPPABLE = """
+import ctypes, platform, signal
+clone = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+ctypes.CDLL(None).syscall(clone, 0x4000 | signal.SIGCHLD, 0, 0, 0, 0)
+signal.pause()
+"""
+
+
+def test_what_does_not_stop_is_in_the_answer(runner: Runner) -> None:
+    """The twin is the test before: there nothing is left."""
+    log, env = str(runner.directory / "log"), {"NEAPTIDE_NODE": "it"}
+    argv = [sys.executable, "-c", UNSTOPPABLE]
+    parent = psutil.Process(runner.ask("start", argv=argv, cwd="/", env=env, log=log)["result"])
+    deadline = time.monotonic() + DEADLINE_S
+    while parent.status() != psutil.STATUS_DISK_SLEEP or not parent.children():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    [child] = parent.children()
+    left = {"there": True, "left": {str(parent.pid): "D"}}
+    assert runner.signal_marked(signal.SIGSTOP, within_s=0.5) == left
+    assert child.status() == psutil.STATUS_STOPPED
+    assert runner.signal_marked(signal.SIGKILL) == {"there": False, "left": {}}
+
+
+@pytest.mark.parametrize(
+    ("number", "states", "left"),
+    [
+        (signal.SIGSTOP, {7: "T", 8: "T"}, {}),
+        (signal.SIGSTOP, {7: "T", 8: "D"}, {8: "D"}),
+        (signal.SIGSTOP, {7: "t"}, {7: "t"}),
+        (signal.SIGCONT, {7: "S", 8: "R"}, {}),
+        (signal.SIGCONT, {7: "S", 8: "T"}, {8: "T"}),
+        (signal.SIGKILL, {}, {}),
+        (signal.SIGKILL, {7: "D"}, {7: "D"}),
+        (signal.SIGTERM, {7: "S"}, {}),
+        (0, {7: "S"}, {}),
+    ],
+)
+def test_what_a_signal_had_no_effect_on_is_left(
+    monkeypatch: pytest.MonkeyPatch, number: int, states: dict[int, str], left: dict[int, str]
+) -> None:
+    monkeypatch.setattr(node_runner, "_marked", lambda mark: states)
+    monkeypatch.setattr(node_runner, "_signal", lambda pid, number: None)
+    answer = node_runner.do_signal_marked("m", number, within_s=0.1)
+    assert answer == {"there": bool(states), "left": left}
+
+
+def test_what_starts_faster_than_it_is_looked_for_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter({pid: "T"} for pid in itertools.count(7))
+    monkeypatch.setattr(node_runner, "_marked", lambda mark: next(looks))
+    monkeypatch.setattr(node_runner, "_signal", lambda pid, number: None)
+    answer = node_runner.do_signal_marked("m", signal.SIGSTOP, within_s=0.1)
+    [last] = next(looks)
+    assert answer == {"there": True, "left": {last - 1: "T"}}
+
+
+def test_what_ends_while_it_is_being_stopped_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([{7: "S"}, {}])
+    monkeypatch.setattr(node_runner, "_marked", lambda mark: next(looks))
+    monkeypatch.setattr(node_runner, "_signal", lambda pid, number: None)
+    answer = node_runner.do_signal_marked("m", signal.SIGSTOP, within_s=20.0)
+    assert answer == {"there": False, "left": {}}
+
+
+def test_the_rest_is_tidied_though_a_process_does_not_die(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = tmp_path / "of the run"
+    directory.mkdir()
+    monkeypatch.setattr(node_runner, "directory", str(directory))
+    monkeypatch.setattr(node_runner, "marks", {"m"})
+    monkeypatch.setattr(node_runner, "MARKED_WITHIN_S", 0.1)
+    monkeypatch.setattr(node_runner, "_marked", lambda mark: {7: "D"})
+    monkeypatch.setattr(node_runner, "_signal", lambda pid, number: None)
+    node_runner.tidy()
+    assert not directory.exists()
 
 
 def test_what_starts_while_it_is_looked_for_is_reached_too(
@@ -154,7 +239,8 @@ def test_what_starts_while_it_is_looked_for_is_reached_too(
     reached: list[int] = []
     monkeypatch.setattr(node_runner, "_marked", lambda mark: next(looks))
     monkeypatch.setattr(node_runner, "_signal", lambda pid, number: reached.append(pid))
-    assert node_runner.do_signal_marked("m", signal.SIGSTOP)
+    answer = node_runner.do_signal_marked("m", signal.SIGSTOP, within_s=20.0)
+    assert answer == {"there": True, "left": {}}
     assert reached == [7, 8]
     assert next(looks, None) is None
 
@@ -162,7 +248,7 @@ def test_what_starts_while_it_is_looked_for_is_reached_too(
 def test_what_has_a_mark_that_was_named_goes_with_the_runner(runner: Runner) -> None:
     marked(runner)
     for mark in (MARK, f"{MARK}self"):
-        runner.ask("signal_marked", mark=mark, number=0)
+        runner.signal_marked(0, mark)
     assert runner.process.stdin is not None
     runner.process.stdin.close()
     assert runner.process.wait(DEADLINE_S) == 0

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from neaptide.clusters.errors import HostError
-from neaptide.clusters.hosts.host import LocalNodeProcess
+from neaptide.clusters.hosts.host import LocalNodeProcess, Marked
 from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
 from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
 from neaptide.clusters.own import process as own
 from neaptide.clusters.own.model import Argv
-from neaptide.clusters.own.process import MARK, Commands, OwnProcess, end_left, enter, read_pid
+from neaptide.clusters.own.process import (
+    MARK,
+    Commands,
+    OwnProcess,
+    RemoteProcess,
+    end_left,
+    enter,
+    read_pid,
+)
 
 pytestmark = pytest.mark.live
 SLEEPS = {
@@ -246,3 +256,82 @@ def test_a_later_harness_ends_what_is_in_the_ledger(tmp_path: Path) -> None:
 
     go(work())
     assert (tmp_path / "ran").exists()
+
+
+# --- on another machine --------------------------------------------------------------------------
+
+
+class FakeMachine:
+    """Implements MarkingHost: a machine that answers this, and what it was asked for."""
+
+    def __init__(self, answer: Marked) -> None:
+        self._answer = answer
+        self.asked: list[tuple[int, str, int]] = []
+
+    async def signal_marked(self, node: int, mark: str, number: int, within_s: float) -> Marked:
+        assert within_s == 20.0
+        self.asked.append((node, mark, number))
+        return self._answer
+
+
+def go_remotely(how: str, answer: Marked) -> list[tuple[int, str, int]]:
+    machine = FakeMachine(answer)
+    started: Any = None  # signals go to what has the mark
+    go(getattr(RemoteProcess("The broker 2", started, "m", machine, 2), how)())
+    return machine.asked
+
+
+@pytest.mark.parametrize(
+    ("how", "number", "there"),
+    [
+        ("pause", signal.SIGSTOP, True),
+        ("resume", signal.SIGCONT, True),
+        ("resume", signal.SIGCONT, False),  # it was killed meanwhile, as on this machine
+        ("kill", signal.SIGKILL, False),
+        ("terminate", signal.SIGTERM, True),
+    ],
+)
+def test_a_signal_that_has_its_effect_on_another_machine(
+    how: str, number: int, there: bool
+) -> None:
+    assert go_remotely(how, Marked(there, {})) == [(2, f"{MARK}=m", number)]
+
+
+@pytest.mark.parametrize(
+    ("how", "left", "says"),
+    [
+        (
+            "pause",
+            {4711: "D"},
+            "The broker 2 runs 20 s after it was paused: on its machine process 4711 (state D).",
+        ),
+        (
+            "pause",
+            {4711: "D", 4712: "R"},
+            "The broker 2 runs 20 s after it was paused: on its machine process 4711 (state D),"
+            " process 4712 (state R).",
+        ),
+        (
+            "resume",
+            {4711: "T"},
+            "The broker 2 stands still 20 s after it was resumed: on its machine process 4711"
+            " (state T).",
+        ),
+        (
+            "kill",
+            {4711: "D"},
+            "The broker 2 lives 20 s after it was killed: on its machine process 4711 (state D).",
+        ),
+    ],
+)
+def test_a_signal_without_effect_on_another_machine_is_an_error(
+    how: str, left: dict[int, str], says: str
+) -> None:
+    with pytest.raises(HostError) as raised:
+        go_remotely(how, Marked(True, left))
+    assert str(raised.value) == says
+
+
+def test_what_has_ended_on_another_machine_cannot_be_paused() -> None:
+    with pytest.raises(HostError, match="The broker 2 ended before it could be paused"):
+        go_remotely("pause", Marked(False, {}))
