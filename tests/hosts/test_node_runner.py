@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from neaptide.clusters.hosts import node_runner
 pytestmark = pytest.mark.live
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 DEADLINE_S = 20
-MARK = "NEAPTIDE_NODE=it"
+OURS = f"it-{os.getpid()}"  # other test runs on this machine have another
+MARK = f"NEAPTIDE_NODE={OURS}"
 
 
 class Runner:
@@ -118,8 +120,8 @@ SCRIPT = "setsid sleep 600 & sleep 600; true"
 
 def marked(runner: Runner) -> list[psutil.Process]:
     """A script with a child, and one in a session of its own; another has another mark."""
-    log, env = str(runner.directory / "log"), {"NEAPTIDE_NODE": "it"}
-    for value in ("it", "itself"):
+    log, env = str(runner.directory / "log"), {"NEAPTIDE_NODE": OURS}
+    for value in (OURS, f"{OURS}self"):
         env["NEAPTIDE_NODE"] = value
         runner.ask("start", argv=["sh", "-c", SCRIPT], cwd="/", env=env, log=log)
     deadline = time.monotonic() + DEADLINE_S
@@ -134,7 +136,7 @@ def marked(runner: Runner) -> list[psutil.Process]:
 
 def is_marked(process: psutil.Process) -> bool:
     try:
-        return bool(process.environ().get("NEAPTIDE_NODE") == "it")
+        return bool(process.environ().get("NEAPTIDE_NODE") == OURS)
     except psutil.Error:
         return False
 
@@ -163,7 +165,7 @@ signal.pause()
 
 def test_what_does_not_stop_is_in_the_answer(runner: Runner) -> None:
     """The twin is the test before: there nothing is left."""
-    log, env = str(runner.directory / "log"), {"NEAPTIDE_NODE": "it"}
+    log, env = str(runner.directory / "log"), {"NEAPTIDE_NODE": OURS}
     argv = [sys.executable, "-c", UNSTOPPABLE]
     parent = psutil.Process(runner.ask("start", argv=argv, cwd="/", env=env, log=log)["result"])
     deadline = time.monotonic() + DEADLINE_S
@@ -171,10 +173,11 @@ def test_what_does_not_stop_is_in_the_answer(runner: Runner) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     [child] = parent.children()
-    left = {"there": True, "left": {str(parent.pid): "D"}}
-    assert runner.signal_marked(signal.SIGSTOP, within_s=0.5) == left
-    assert child.status() == psutil.STATUS_STOPPED
-    assert runner.signal_marked(signal.SIGKILL) == {"there": False, "left": {}}
+    answer, state = runner.signal_marked(signal.SIGSTOP, within_s=0.5), child.status()
+    killed = runner.signal_marked(signal.SIGKILL)  # before anything may fail: nothing stays
+    assert answer == {"there": True, "left": {str(parent.pid): "D"}}
+    assert state == psutil.STATUS_STOPPED
+    assert killed == {"there": False, "left": {}}
 
 
 @pytest.mark.parametrize(
