@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,8 @@ from neaptide.harness.exits import Exit
 
 if TYPE_CHECKING:
     from neaptide.harness.explore import Asked
+
+LAST_MESSAGES: Final = 8  # that are printed; --json has all
 
 SEED_MAX = 2**31
 DEFAULT_TIME_S = 30.0
@@ -231,16 +233,21 @@ def _campaign(asked: Asked, *, json: bool) -> None:
     if json:
         output.print_json(found)
     else:
-        _print_found(found)
+        print_found(found)
     raise typer.Exit(Exit.ANOMALY if found["found"] or found["broken"] else Exit.AGREES)
 
 
-def _print_found(found: dict[str, Any]) -> None:
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def print_found(found: dict[str, Any]) -> None:
     rate = found["schedules"] / max(found["seconds"], 0.001)
     output.out.print(
         f"{found['system']}: {found['schedules']} schedules of {found['seeds']} seeds in"
         f" {found['seconds']:.1f} s ({rate:,.0f} a second),"
-        f" {found['found_in_all'] or 'none'} found"
+        f" {found['found_in_all'] or ('no loss' if found['broken'] else 'none')} found"
+        + (f", {_counted(len(found['broken']), 'invariant')} broken" if found["broken"] else "")
     )
     if found["not_portable"]:
         output.out.print(
@@ -249,7 +256,10 @@ def _print_found(found: dict[str, Any]) -> None:
     for one in found["broken"]:
         output.out.print(
             f"{one['invariant']} is broken (seed {one['seed']}): {one['sentence']}\n"
-            f"  {one['schedule']}",
+            f"  {one['schedule']}\n"
+            f"  {one['evidence']}\n"
+            f"  the last messages between brokers: {'; '.join(one['messages'][-LAST_MESSAGES:])}\n"
+            f"  again: {one['command']}",
             markup=False,
         )
     rows = [

@@ -112,6 +112,7 @@ def _show(found: dict[str, Any], *, json: bool) -> None:
         )
         if found["sentence"]:
             output.out.print(f"it should be so: {found['sentence']}", markup=False)
+            output.out.print(f"seen: {found['evidence']}", markup=False)
         for line in found["path"]:
             output.out.print(f"  {line}", markup=False)
         if found.get("schedule"):

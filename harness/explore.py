@@ -180,6 +180,9 @@ def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str
                 "steps": loss.steps,
                 "shrunk_steps": len(loss.shrunk),
                 "schedule": in_words(loss.shrunk),
+                "evidence": loss.evidence,
+                "messages": list(loss.passed),
+                "command": loss.command,
             }
             for loss in campaign.broken.values()
         ],

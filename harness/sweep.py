@@ -16,7 +16,7 @@ from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
 from neaptide.harness.explore import Asked, save, search_of
 from neaptide.nemesis.search.as_steps import as_schedule
 from neaptide.nemesis.search.command import SETTINGS
-from neaptide.nemesis.search.deliveries import Counts, first_state, shortened, words
+from neaptide.nemesis.search.deliveries import Counts, evidence_of, first_state, shortened, words
 from neaptide.nemesis.search.deliveries import Path as Moves
 from neaptide.nemesis.search.episode import loss_of
 from neaptide.nemesis.search.exhaustive import Exhaustive, Limits, Searched
@@ -106,7 +106,7 @@ def exhaustive(
         "states_per_second": round(found.states / max(found.seconds, 0.001)),
         "exhausted": found.exhausted,
         "ended_by": found.ended_by or None,
-        **_find(found.outcome, found.path, words(found.shortest, target)),
+        **_find(found.outcome, found.path, words(found.shortest, target), found.evidence),
     }
 
 
@@ -128,8 +128,10 @@ def priorities(asked: Asked, wanted: Deliveries, report: Callable[[int], None]) 
         found = run if run.judged is not None else None
     outcome = found.judged.outcome if found and found.judged else ""
     path = found.path if found else ()
+    evidence = found.judged.evidence if found and found.judged else ""
     if outcome and not isinstance(first, Judged):
         path = shortened(first, path, target, outcome)
+        evidence = evidence_of(first, path, target)
         schedule = _as_file(asked, wanted, path, outcome, asked.seed + runs - 1)
     return {
         "system": asked.system,
@@ -138,7 +140,7 @@ def priorities(asked: Asked, wanted: Deliveries, report: Callable[[int], None]) 
         "runs": runs,
         "seconds": round(time.monotonic() - started, 3),
         "seed": asked.seed + runs - 1 if found else None,
-        **_find(outcome, found.path if found else (), words(path, target)),
+        **_find(outcome, found.path if found else (), words(path, target), evidence),
     }
 
 
@@ -163,11 +165,12 @@ def _is_over(asked: Asked, runs: int, started: float) -> bool:
     return asked.time_s is not None and time.monotonic() - started >= asked.time_s
 
 
-def _find(outcome: str, path: tuple[Any, ...], lines: list[str]) -> dict[str, Any]:
+def _find(outcome: str, path: tuple[Any, ...], lines: list[str], evidence: str) -> dict[str, Any]:
     invariant = outcome.partition(": ")[2]
     return {
         "outcome": outcome or None,
         "sentence": SENTENCES.get(invariant),
+        "evidence": evidence or None,
         "moves": len(path),
         "shrunk_moves": len(lines),
         "path": lines,

@@ -279,6 +279,12 @@ def replayed(first: State, path: Path, target: Target) -> Judged | None:
     return judged_at(state, target) if state else None
 
 
+def evidence_of(first: State, path: Path, target: Target) -> str:
+    """Of a path to a broken invariant: what was seen at its end."""
+    judged = replayed(first, path, target)
+    return "" if judged is None else judged.evidence
+
+
 def shortened(
     first: State, path: Path, target: Target, outcome: str, trials_max: int = 1 << 30
 ) -> Path:

@@ -16,6 +16,7 @@ from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search import swarm as swarms
 from neaptide.nemesis.search.command import command_of
 from neaptide.nemesis.search.document import Cluster, document_of
+from neaptide.nemesis.search.evidence import with_messages
 from neaptide.nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.play import simulate
@@ -65,7 +66,11 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A schedule that was found and shrunk. `document`: the text of its scenario file."""
+    """A schedule that was found and shrunk. `document`: the text of its scenario file.
+
+    Of a broken invariant there is no file: `evidence` is what was seen when it broke, `passed` the
+    messages between brokers up to that moment, `command` what finds it again.
+    """
 
     outcome: str
     seed: int
@@ -74,6 +79,9 @@ class Loss:
     document: str
     portable: bool
     signature: str
+    evidence: str = ""
+    passed: tuple[str, ...] = ()
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +105,7 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
     ready = watched_world(target)
     outcome = found.judged.outcome
     if isinstance(ready, Judged) or outcome.startswith(BROKEN):
-        loss = _broken_rule(target, ready, found)
+        loss = _broken_rule(search, ready, found)
     else:
         loss = loss_of(search, ready, found)
     return Explored(seed, episode.schedules, len(episode.states), loss)
@@ -133,13 +141,26 @@ def over_after(time_s: float | None) -> Callable[[], bool]:
     return lambda: time.monotonic() >= end_s
 
 
-def _broken_rule(target: Target, ready: World | Judged, found: Found) -> Loss:
+def _broken_rule(search: Search, ready: World | Judged, found: Found) -> Loss:
     """A broken invariant is no outcome that a scenario file can wait for: it has no file."""
-    outcome, schedule = found.judged.outcome, found.schedule
+    target, outcome, schedule = search.target(), found.judged.outcome, found.schedule
+    judged = found.judged
+    passed: tuple[str, ...] = ()
     if not isinstance(ready, Judged):
         schedule = shrink(target, ready, schedule, outcome)
-    line = f"{outcome}: {signature(schedule)}"
-    return Loss(outcome, found.seed, len(found.schedule), schedule, "", False, line)
+        judged, passed = with_messages(target, ready, schedule)
+    return Loss(
+        outcome,
+        found.seed,
+        len(found.schedule),
+        schedule,
+        document="",
+        portable=False,
+        signature=f"{outcome}: {signature(schedule)}",
+        evidence=judged.evidence,
+        passed=passed,
+        command=command_of(search, found.seed),
+    )
 
 
 @dataclass(frozen=True, slots=True)

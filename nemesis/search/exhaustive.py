@@ -16,6 +16,7 @@ from neaptide.nemesis.search.deliveries import (
     Move,
     Path,
     State,
+    evidence_of,
     first_state,
     judged_at,
     moves,
@@ -51,6 +52,7 @@ class Searched:
     outcome: str = ""
     path: Path = ()
     shortest: Path = ()
+    evidence: str = ""  # of a broken invariant, on the shortest path
 
 
 @dataclass(slots=True)
@@ -77,9 +79,10 @@ class Exhaustive:
         found = first if isinstance(first, Judged) else self._search(first, started)
         if found is not None:
             searched.outcome, searched.ended_by = found.outcome, "a find"
-            searched.path = tuple(self._path)
+            searched.path, searched.evidence = tuple(self._path), found.evidence
             if isinstance(first, State):
                 searched.shortest = shortened(first, searched.path, self.target, found.outcome)
+                searched.evidence = evidence_of(first, searched.shortest, self.target)
         searched.seconds = time.monotonic() - started
         return searched
 

@@ -166,8 +166,8 @@ def watched_world(target: Target) -> World | Judged:
     """
     try:
         world = ready_world(target.spec)
-    except CORE_ERRORS:
-        return _broken(CORE_RAISES)
+    except CORE_ERRORS as raised:
+        return _broken(CORE_RAISES, _in_words(raised))
     if target.watched:
         loses_pages = "power_off" in target.faults
         allowed = allowed_to_break(target.spec, loses_pages=loses_pages)
@@ -182,9 +182,9 @@ def guarded(act: Callable[[], T]) -> tuple[T | None, Judged | None]:
     try:
         return act(), None
     except BrokenError as broken:
-        return None, _broken(broken.name)
-    except CORE_ERRORS:
-        return None, _broken(CORE_RAISES)
+        return None, _broken(broken.name, broken.evidence)
+    except CORE_ERRORS as raised:
+        return None, _broken(CORE_RAISES, _in_words(raised))
 
 
 def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]) -> Judged | None:
@@ -198,15 +198,22 @@ def played(world: World, names: Mapping[str, int], moves: tuple[steps.Step, ...]
 def end_and_judge(world: World) -> Judged:
     ended, broken = guarded(lambda: end(world))
     if ended is None:
-        return broken or _broken(CORE_RAISES)
+        assert broken is not None
+        return broken
     judged = judge(world, ended)
     if world.watch is None or judged.outcome in BAD or (ended.level and ended.final is not None):
         return judged
-    return _broken(RECOVERS)
+    state = world.service.states.get(world.partition)
+    what = "the replicas are not level" if not ended.level else "nobody could read to the end"
+    return _broken(RECOVERS, f"{what}, long after all was healed: {state}")
 
 
-def _broken(invariant: str) -> Judged:
-    return Judged(f"{BROKEN}{invariant}", ((invariant, 1),))
+def _broken(invariant: str, evidence: str) -> Judged:
+    return Judged(f"{BROKEN}{invariant}", ((invariant, 1),), evidence)
+
+
+def _in_words(raised: Exception) -> str:
+    return f"{type(raised).__name__}: {raised}"
 
 
 def is_bad(target: Target, judged: Judged) -> bool:

@@ -43,8 +43,11 @@ OUTCOMES = {
 
 @dataclass(frozen=True, slots=True)
 class Judged:
+    """`evidence`: of a broken invariant, what was seen: which broker, offset, record, epoch."""
+
     outcome: str
     anomalies: tuple[tuple[str, int], ...]
+    evidence: str = ""
 
 
 def judge(world: World, ended: Ended) -> Judged:

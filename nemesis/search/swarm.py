@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 FAULTS_OF_A_SWARM: Final = (
     *("kill", "hold", "cut", "pause", "wait", "stop", "zombie", "stale", "consume"),
-    *("client", "alone", "unplug", "power_off", COMMITS),
+    *("client", "alone", "unplug", "power_off", COMMITS, "control"),
 )
 DRAWN_SETTINGS: Final = ("min.insync.replicas", "zookeeper.session.timeout.ms")
 _LIKELY: Final = 0.5
 _UNLIKELY: Final = 0.3
-_RARE: Final = frozenset({"client", "alone", "unplug", "power_off", COMMITS})
+_RARE: Final = frozenset({"client", "alone", "unplug", "power_off", COMMITS, "control"})
 _NOT_WITH_COMMITS: Final = frozenset({"power_off", "zombie", "stale"})
+# A process that starts again obeys what was sent to the one before, up to Kafka 2.1 (KIP-380).
+_NOT_WITH_CONTROL: Final = frozenset({"kill", "stop", "power_off", "unplug"})
 _MIXED: Final = ("0", "1", "all")
 
 
@@ -36,6 +38,8 @@ def drawn(search: Search, seed: int) -> Search:
     )
     if COMMITS in faults:  # nobody looks after the last copy of a commit, nor fences coordinators
         faults = tuple(one for one in faults if one not in _NOT_WITH_COMMITS)
+    if "control" in faults and not search.rules.checks_broker_epochs:
+        faults = tuple(one for one in faults if one not in _NOT_WITH_CONTROL)
     is_promise = search.acks == ("all",)
     idempotence = is_promise and search.rules.idempotence is not None and rng.random() < 0.25
     mixes = is_promise and not idempotence and rng.random() < 0.3

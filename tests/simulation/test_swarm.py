@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,19 +12,20 @@ from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation import committing, producing
 from neaptide.clusters.simulation.clients import Poll
 from neaptide.clusters.simulation.world import World
+from neaptide.harness.cli_search import print_found
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.episode import Search, explore_seed
-from neaptide.nemesis.search.explore import Episode, is_suspect
+from neaptide.nemesis.search.explore import Episode, is_suspect, watched_world
 from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
-from neaptide.nemesis.search.judge import judge
+from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.shrink import replay
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
-from neaptide.nemesis.search.targets import NAMES, RETENTION, RETENTION_CHECK, target_of
+from neaptide.nemesis.search.targets import FIVE, NAMES, RETENTION, RETENTION_CHECK, target_of
 from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.worlds import A, B, C, log, run_for, until
 
@@ -85,6 +88,15 @@ def test_a_seed_draws_the_same_again_and_seeds_differ() -> None:
     assert {"retention.bytes" in one.topic_settings for one in searches} == {True, False}
     assert {fault for one in searches for fault in one.faults} == set(FAULTS_OF_A_SWARM)
     assert not any("commit" in one.faults and "zombie" in one.faults for one in searches)
+
+
+def test_before_broker_epochs_are_checked_no_process_ends_beside_control() -> None:
+    deaths = {"kill", "stop", "power_off", "unplug"}
+    for generation, is_left_out in (("2.1", True), ("2.8", False), ("4.0", False)):
+        searches = [drawn(_search(generation), seed) for seed in SEEDS]
+        beside = [deaths & set(one.faults) for one in searches if "control" in one.faults]
+        assert beside
+        assert any(beside) is not is_left_out
 
 
 def test_a_generation_without_idempotence_draws_none() -> None:
@@ -305,3 +317,77 @@ def _outcome(
     )
     judged = replay(target, ready_world(target.spec), schedule)
     return None if judged is None else judged.outcome
+
+
+# E deletes m2 while D, which has m1 at its offset, is away. Of the five, E, D and C have the log.
+LATE = (
+    steps.Kill("E", "discarded"),
+    steps.Hold("no fetch of E", "request", "fetch", "E", "D"),
+    steps.Restart("E"),
+    steps.Hold("no answer to C", "response", "fetch", "D", "C"),
+    steps.Produce(("m1",)),
+    steps.Kill("D", "discarded"),
+    steps.Produce(("m2",)),
+    steps.Pause("E"),
+    steps.Produce(("m3",)),
+    steps.Restart("D"),
+)
+
+
+def test_what_retention_has_deleted_is_no_promise_of_the_isr() -> None:
+    """Seed 5014 found it: D keeps m1 for one fetch round, for its leader has no epochs of m2."""
+    assert _watched(LATE, RETENTION).outcome == "held"
+    with applied(BY_NAME["truncates-nothing"]):
+        broken = _watched(LATE, {})
+    assert broken.outcome == "broken: fetched-is-prefix"
+    assert broken.evidence == "4 fetches, with another record at 0 than its leader"
+
+
+def _watched(schedule: tuple[steps.Step, ...], retention: Mapping[str, str]) -> Judged:
+    target = target_of(
+        GENERATIONS["2.1"],
+        {**SETTINGS, **RETENTION_CHECK},
+        {**retention, "min.insync.replicas": "2"},
+        ("all",),
+        ("kill",),
+        watched=True,
+        names=FIVE,
+    )
+    ready = watched_world(target)
+    assert not isinstance(ready, Judged)
+    judged = replay(target, ready, schedule)
+    assert judged is not None
+    return judged
+
+
+def test_a_broken_invariant_comes_with_what_was_seen_what_passed_and_the_command() -> None:
+    search = replace(_search(watched=True), schedules_max=3_000)
+    with applied(BY_NAME["hw-is-log-end"]):
+        explored = (explore_seed(search, seed) for seed in range(1, 20))
+        loss = next(one.loss for one in explored if one.loss is not None)
+    assert loss.outcome.startswith("broken: ")
+    assert loss.document == ""
+    assert loss.evidence
+    assert any(" fetch request: fetch_offset " in line for line in loss.passed)
+    seed = f"--swarm --invariants --seed {loss.seed} --seeds 1"
+    assert loss.command == f"neaptide explore --system neaptide:2.1 --acks all {seed}"
+
+
+def test_a_broken_invariant_is_not_printed_beside_none_found(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found: dict[str, Any] = {"system": "neaptide:2.1", "schedules": 9, "seeds": 1, "seconds": 1.0}
+    found |= {"found": [], "found_in_all": 0, "not_portable": 0, "histories": [], "broken": []}
+    print_found(found)
+    assert "none found" in capsys.readouterr().out
+    broken = {"invariant": "one-leader", "sentence": "One leads.", "seed": 7, "schedule": "kill A"}
+    broken |= {"evidence": "2 leads too", "command": "neaptide explore --seed 7"}
+    broken |= {"messages": [f"A→B fetch {number}" for number in range(20)]}
+    print_found({**found, "broken": [broken]})
+    said = " ".join(capsys.readouterr().out.split())
+    assert "none found" not in said
+    assert "no loss found, 1 invariant broken" in said
+    assert "2 leads too" in said
+    assert "A→B fetch 19" in said
+    assert "A→B fetch 11;" not in said
+    assert "again: neaptide explore --seed 7" in said

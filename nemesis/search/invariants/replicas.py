@@ -178,12 +178,17 @@ def moves_log(step: Step) -> bool:
 
 
 def strong_isr_of_service(world: World, memory: Memory) -> str | None:
+    """What a leader's retention has deleted is no promise any more. A follower that had something
+    else there is in the ISR with it for one fetch round: its leader has no epochs of what it has
+    deleted, so that nothing is truncated, and the answer moves the log start (KIP-101; Kafka's
+    LeaderEpochFileCache.endOffsetFor)."""
+    first = world.deleted_before(world.partition)
     state = world.service.states.get(world.partition)
     if state is None or not memory.committed:
         return None
     end_offset = max(memory.committed) + 1
     for member in state.isr:
-        found = differs(world, member, memory.committed, end_offset)
+        found = differs(world, member, memory.committed, end_offset, first)
         if found is not None:
             offset, held = found
             return (

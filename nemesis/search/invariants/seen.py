@@ -22,6 +22,7 @@ class BrokenError(Exception):
     def __init__(self, name: str, evidence: str) -> None:
         super().__init__(f"{name}: {evidence}")
         self.name = name
+        self.evidence = evidence
 
 
 class Record(NamedTuple):
@@ -81,10 +82,11 @@ def records_of(world: World, broker_id: int) -> dict[int, Record]:
 
 
 def differs(
-    world: World, broker_id: int, committed: Committed, end_offset: int
+    world: World, broker_id: int, committed: Committed, end_offset: int, first: int = 0
 ) -> tuple[int, Record | None] | None:
-    """The first committed offset where a broker's log has something else, or nothing."""
-    start_offset = deleted_before(world, broker_id)
+    """The first committed offset, not before `first`, where a broker's log has something else, or
+    nothing."""
+    start_offset = max(first, deleted_before(world, broker_id))
     held = records_of(world, broker_id)
     for offset, record in committed.items():
         if start_offset <= offset < end_offset and held.get(offset) != record:
