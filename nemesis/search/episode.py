@@ -105,7 +105,7 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
     ready = watched_world(target)
     outcome = found.judged.outcome
     if isinstance(ready, Judged) or outcome.startswith(BROKEN):
-        loss = _broken_rule(search, ready, found)
+        loss = broken_rule(search, ready, found)
     else:
         loss = loss_of(search, ready, found)
     return Explored(seed, episode.schedules, len(episode.states), loss)
@@ -141,14 +141,15 @@ def over_after(time_s: float | None) -> Callable[[], bool]:
     return lambda: time.monotonic() >= end_s
 
 
-def _broken_rule(search: Search, ready: World | Judged, found: Found) -> Loss:
+def broken_rule(search: Search, ready: World | Judged, found: Found) -> Loss:
     """A broken invariant is no outcome that a scenario file can wait for: it has no file."""
     target, outcome, schedule = search.target(), found.judged.outcome, found.schedule
     judged = found.judged
     passed: tuple[str, ...] = ()
     if not isinstance(ready, Judged):
         schedule = shrink(target, ready, schedule, outcome)
-        judged, passed = with_messages(target, ready, schedule)
+        again, passed = with_messages(target, ready, schedule)
+        judged = again or judged
     return Loss(
         outcome,
         found.seed,

@@ -17,8 +17,8 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
 from neaptide.nemesis.search.ending import end
-from neaptide.nemesis.search.episode import Search, explore_seed
-from neaptide.nemesis.search.explore import Episode, is_suspect, watched_world
+from neaptide.nemesis.search.episode import Search, broken_rule, explore_seed
+from neaptide.nemesis.search.explore import Episode, Found, is_suspect, watched_world
 from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.mutants import BY_NAME, applied
@@ -371,6 +371,21 @@ def test_a_broken_invariant_comes_with_what_was_seen_what_passed_and_the_command
     assert any(" fetch request: fetch_offset " in line for line in loss.passed)
     seed = f"--swarm --invariants --seed {loss.seed} --seeds 1"
     assert loss.command == f"neaptide explore --system neaptide:2.1 --acks all {seed}"
+
+
+def test_what_a_replay_refuses_keeps_the_evidence_with_which_it_was_found() -> None:
+    """The search draws on 4.0 a kill after a power failure, which a replay refuses."""
+    faults = ("kill", "power_off")
+    search = replace(_search("4.0", watched=True), swarm=False, faults=faults, spares=True)
+    target = search.target()
+    ready = watched_world(target)
+    assert not isinstance(ready, Judged)
+    off = (steps.Stop("B"), steps.PowerOff("C", None), steps.Kill("A", "discarded"))
+    schedule = (steps.Produce(("m1",)), *off)
+    assert replay(target, ready, schedule) is None
+    found = Found(1, schedule, Judged("broken: one-leader", (), "A and C lead"), 1)
+    loss = broken_rule(search, ready, found)
+    assert (loss.shrunk, loss.evidence) == (schedule, "A and C lead")
 
 
 def test_a_broken_invariant_is_not_printed_beside_none_found(
