@@ -145,7 +145,8 @@ class _Aimed:
         try:
             await self._stage.until(is_over, within_s, condition.text)
         except TimeoutError as error:
-            raise MissedError(f"step {number}: {error}") from None
+            unmet = condition.unmet(self._observed)
+            raise MissedError(f"step {number}: {error}; {unmet}") from None
         if condition.holds(self._observed):
             return
         if self._stage.problems:
@@ -154,7 +155,7 @@ class _Aimed:
             raise MissedError("the run was asked to stop")
         raise MissedError(
             f"step {number}: a hold may not outlast {_LAG_SETTING}, and this is not true yet:"
-            f" {condition.text}"
+            f" {condition.text}; {condition.unmet(self._observed)}"
         )
 
     def _has_outlasted_lag(self) -> bool:

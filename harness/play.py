@@ -311,7 +311,7 @@ class _Player:
                 lambda: condition.holds(observed), scheduled.within_s, condition.text
             )
         except TimeoutError as error:
-            raise _MissedError(f"{where}: {error}") from None
+            raise _MissedError(f"{where}: {error}; {condition.unmet(observed)}") from None
 
     # --- verbs -----------------------------------------------------------------------------------
 

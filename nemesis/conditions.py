@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -69,12 +69,16 @@ class Condition:
 
     `begun`: the same condition, for a wait that begins now: each `was` is what is observed now. Of
     one that has not begun, it is what is observed when it is asked.
+
+    `unmet`: what was observed instead, part by part, for whoever waited in vain:
+    "HW(B) is 1, leader is C, isr is {A, C}".
     """
 
     text: str
     holds: Callable[[Observed], bool]
     subject: Evaluate
     begun: Callable[[Observed], Condition]
+    unmet: Callable[[Observed], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +296,58 @@ def parse_condition(
         compiler = _Compiler(text, brokers, controllers, named, past)
         compiled = compiler.boolean(tree)
         subject = compiler.value(tree.left) if isinstance(tree, ast.Compare) else compiled
-        return Condition(text, lambda observed: bool(compiled(observed)), subject, compile_at)
+        return Condition(
+            text,
+            lambda observed: bool(compiled(observed)),
+            subject,
+            compile_at,
+            lambda observed: ", ".join(_unmet(tree, compiler, observed)),
+        )
 
     return compile_at(None)
+
+
+def _unmet(tree: ast.expr, compiler: _Compiler, observed: Observed) -> Iterable[str]:
+    """The parts that do not hold, and who leads whom, which most of them hang on."""
+    parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+    seen: dict[str, str] = {}
+    for part in parts:
+        if compiler.boolean(part)(observed):
+            continue
+        if isinstance(part, ast.Compare):
+            for subject in filter(_is_asked, (part.left, *part.comparators)):
+                value = compiler.value(subject)(observed)
+                seen[ast.unparse(subject)] = _spelled(subject, value, compiler)
+        else:
+            seen[ast.unparse(part)] = "false"
+    for word, value in ("leader", observed.leader()), ("isr", observed.isr()):
+        seen[word] = _spelled(ast.Name(word), value, compiler)
+    return (f"{subject} is {value}" for subject, value in seen.items())
+
+
+def _is_asked(node: ast.expr) -> bool:
+    """Of the cluster: no number, broker, set or name of an error."""
+    match node:
+        case ast.Name(name):
+            return name in WORDS and name != "nobody"
+        case ast.Call() | ast.BinOp():
+            return True
+        case _:
+            return False
+
+
+def _spelled(subject: ast.expr, value: Any, compiler: _Compiler) -> str:
+    """As in a condition: brokers by their names, None as `nobody` or not known."""
+    names = {number: name for name, number in compiler.brokers.items()}
+    match subject:
+        case ast.Call(ast.Name("was"), [what], []):
+            return _spelled(what, value, compiler)
+        case ast.Name("leader" | "controller"):
+            return "nobody" if value is None else names.get(value, str(value))
+        case ast.Name("isr"):
+            return "{" + ", ".join(names.get(each, str(each)) for each in sorted(value)) + "}"
+        case _:
+            return "not known" if value is None else str(value)
 
 
 def parse_number(text: str, brokers: Mapping[str, int]) -> Evaluate:

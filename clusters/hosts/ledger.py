@@ -296,22 +296,30 @@ def _owner(row: Mapping[str, Any]) -> Owner:
 
 
 def _end(entries: list[Entry]) -> Iterator[str]:
-    """Kill the processes of these entries and all that carry their tokens; yield what they were."""
+    """Kill the processes of these entries and all that carry their tokens; yield what they were.
+
+    One that is killed may have started another since the look that found it: looks again until
+    there is nothing new.
+    """
+    ended: set[int] = set()
+    while found := {pid: entry for pid, entry in _found(entries) if pid not in ended}:
+        for pid, entry in sorted(found.items()):
+            with contextlib.suppress(ProcessLookupError):
+                _kill(pid)
+                yield f"{entry.what} (pid {pid})"
+        ended.update(found)
+
+
+def _found(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
     by_token = {entry.token: entry for entry in entries}
-    found = {
-        entry.identity.pid: entry
-        for entry in entries
-        if entry.identity is not None and entry.identity.lives()
-    }
+    for entry in entries:
+        if entry.identity is not None and entry.identity.lives():
+            yield entry.identity.pid, entry
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # gone, or not ours to look into
-            entry = by_token.get(process.environ().get(TOKEN_VARIABLE, ""))
-            if entry is not None:
-                found[process.pid] = entry
-    for pid, entry in sorted(found.items()):
-        with contextlib.suppress(ProcessLookupError):
-            _kill(pid)
-            yield f"{entry.what} (pid {pid})"
+            entry_of = by_token.get(process.environ().get(TOKEN_VARIABLE, ""))
+            if entry_of is not None:
+                yield process.pid, entry_of
 
 
 def _kill(pid: int) -> None:

@@ -53,7 +53,10 @@ class Performer:
             if not self.world.advance(deadline_us):
                 if condition.holds(observed):
                     return
-                raise MissedError(f"after {within_s:g} s this is still not true: {condition.text}")
+                raise MissedError(
+                    f"after {within_s:g} s this is still not true: {condition.text};"
+                    f" {condition.unmet(observed)}"
+                )
 
     # --- verbs -----------------------------------------------------------------------------------
 

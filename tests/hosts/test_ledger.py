@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -107,6 +108,39 @@ def test_a_process_whose_pid_was_never_written_is_found_by_its_token(state: Path
         _dead_owner(state, {"intent": "t-1", "what": "gate", "directory": "/"})
         assert reap_orphans() == [f"gate (pid {orphan.pid})"]
         assert orphan.wait() == -9
+
+
+_FORKS_ON = """
+import os, signal, time
+for _ in range(2000):
+    if os.fork() == 0:
+        signal.pause()
+    time.sleep(0.001)
+"""
+
+
+@pytest.mark.live
+def test_what_a_process_starts_while_it_is_being_ended_is_ended_too(state: Path) -> None:
+    """As a broker's start script does, which has not come to its Java yet."""
+    mine = {**os.environ, TOKEN_VARIABLE: "t-2"}
+    with subprocess.Popen([sys.executable, "-c", _FORKS_ON], env=mine) as orphan:
+        started = psutil.Process(orphan.pid)
+        while not started.children():
+            pass
+        _dead_owner(state, {"intent": "t-2", "what": "broker 1", "directory": "/"})
+        reaped = reap_orphans()
+        assert f"broker 1 (pid {orphan.pid})" in reaped
+    assert reap_orphans() == []
+    assert carrying("t-2") == []
+
+
+def carrying(token: str) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get(TOKEN_VARIABLE) == token:
+                found.append(process.pid)
+    return found
 
 
 @pytest.mark.live

@@ -147,6 +147,39 @@ def test_a_comparison_says_what_was_seen_on_its_left() -> None:
     assert parse_condition("isr_changes is 0", BROKERS, RECORDS).subject(Seen()) == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "seen", "unmet"),
+    [
+        (
+            "acked(m1) and held(C, A) and LEO(B) >= 2",
+            Seen(acks={"m1"}, ends={1: 1}, leads=2, in_sync=(2, 0)),
+            "held(C, A) is false, LEO(B) is 1, leader is C, isr is {A, C}",
+        ),
+        ("leader is A", Seen(leads=None), "leader is nobody, isr is {}"),
+        ("B in isr", Seen(leads=2, in_sync=(2,)), "isr is {C}, leader is C"),
+        (
+            "HW(A) >= was(leader_epoch) + 1 or not up(A)",
+            Seen(leads=0, in_sync=(0,)),
+            "HW(A) >= was(leader_epoch) + 1 or not up(A) is false, leader is A, isr is {A}",
+        ),
+        (
+            "controller is A and HW(A) > round(A) - 1",
+            Seen(controls=2),
+            "controller is C, HW(A) is not known, round(A) - 1 is 6, leader is nobody, isr is {}",
+        ),
+        (
+            "error(m1) is NOT_CONTROLLER",
+            Seen(leads=5),
+            "error(m1) is not known, leader is 5, isr is {}",
+        ),
+    ],
+)
+def test_who_waited_in_vain_reads_what_was_seen_instead(text: str, seen: Seen, unmet: str) -> None:
+    condition = parse_condition(text, BROKERS, RECORDS)
+    assert not condition.holds(seen)
+    assert condition.unmet(seen) == unmet
+
+
 @pytest.mark.parametrize("text", ["LEO(A) >= 2", "LEO(A) < 2", "HW(A) < 100"])
 def test_what_is_not_known_is_neither_more_nor_less(text: str) -> None:
     assert parse_condition(text, BROKERS, RECORDS).holds(Seen()) is False

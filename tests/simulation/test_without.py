@@ -39,7 +39,8 @@ def test_of_the_documented_loss_every_step_decides_but_the_read() -> None:
     assert lost(weighed) == [0, 0, 0, 0, 3, 0, 0]
     reported = [plays.in_vain for plays in weighed.without]
     assert reported == [3, 3, 3, 3, 0, 3, 0]
-    assert weighed.without[5].why == "step 7: after 20 s this is still not true: leader is A"
+    why = "step 7: after 20 s this is still not true: leader is A; leader is C, isr is {A, C}"
+    assert weighed.without[5].why == why
 
 
 def test_where_timing_decides_some_plays_lose() -> None:
