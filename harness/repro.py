@@ -135,7 +135,11 @@ def run_cells(
         again = [n for n, result in enumerate(results) if result.observed == "unknown"]
         if not again:
             break
-        report(f"{len(again)} proved nothing: they are played again", len(todo))
+        for n in again:
+            name, why = todo[n], "; ".join(results[n].reasons)
+            report(
+                f"{name.scenario.name} on {name.system} proved nothing ({why}): again", len(todo)
+            )
         replayed = _played_and_judged([todo[n] for n in again], seed, spark, report, place)
         for n, result in zip(again, replayed, strict=True):
             results[n] = result

@@ -22,7 +22,7 @@ class BrokerCluster(PlacedCluster):
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
         settings = {
-            "zookeeper.session.timeout.ms": "6000",
+            "zookeeper.session.timeout.ms": "10000",  # as of a real Kafka here
             # librdkafka looks for its group's coordinator although it may never use the group: let
             # the topic of positions be small, and on no replication link.
             "offsets.topic.num.partitions": "1",

@@ -20,10 +20,15 @@ HELD, LOST, UNKNOWN = ("valid", "held"), ("anomalous", "lost"), ("unknown", "unk
 
 
 def results(
-    monkeypatch: pytest.MonkeyPatch, verdicts: Sequence[Words], retries: int, cells: int = 1
+    monkeypatch: pytest.MonkeyPatch,
+    verdicts: Sequence[Words],
+    retries: int,
+    cells: int = 1,
+    reported: list[str] | None = None,
 ) -> tuple[list[Result], list[str]]:
-    """Each play takes the next verdict; the runs that were played."""
+    """Each play takes the next verdict; the runs that were played. `reported`: gets the lines."""
     left, played = list(verdicts), list[str]()
+    lines = [] if reported is None else reported
 
     async def play(*_: Any) -> Played:
         played.append(f"run{len(played)}")
@@ -31,7 +36,7 @@ def results(
 
     def judge(_: Any, runs: Sequence[Path]) -> list[Any]:
         return [
-            SimpleNamespace(verdict=verdict, outcome=outcome, anomalies={}, reasons=())
+            SimpleNamespace(verdict=verdict, outcome=outcome, anomalies={}, reasons=("why",))
             for verdict, outcome in (left.pop(0) for _ in runs)
         ]
 
@@ -40,14 +45,21 @@ def results(
     [(_, scenario)] = documented(["hw-truncation-loss"])
     todo = [Cell(scenario, scenario.name, parse_system("neaptide:0.11")) for _ in range(cells)]
     spark: Any = SimpleNamespace(session=lambda: None)
-    return run_cells(todo, 1, spark, lambda *_: None, retries_unknown=retries), played
+
+    def say(line: str, _: float) -> None:
+        lines.append(line)
+
+    return run_cells(todo, 1, spark, say, retries_unknown=retries), played
 
 
 def test_an_unknown_is_tried_again_until_something_is_proved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    [result], played = results(monkeypatch, [UNKNOWN, UNKNOWN, HELD], 5)
+    reported: list[str] = []
+    [result], played = results(monkeypatch, [UNKNOWN, UNKNOWN, HELD], 5, reported=reported)
     assert (result.observed, result.run.name, len(played)) == ("held", "run2", 3)
+    again = "hw-truncation-loss on neaptide:0.11 proved nothing (why): again"
+    assert [line for line in reported if "again" in line] == [again, again]
 
 
 def test_it_is_given_up_after_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
