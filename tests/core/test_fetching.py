@@ -401,3 +401,62 @@ def test_f11_a_fenced_epoch_ends_the_following_until_the_controller_speaks() -> 
         step(follower, given.leader_and_isr(B, 1), NOW), effects.SendOffsetForLeaderEpoch
     )
     assert asked.partitions == (events.EpochAsked(T, 0, 1),)
+
+
+# --- an answer that comes when the leader epoch is another one -----------------------------------
+
+
+@pytest.mark.parametrize("generation", ["0.8", "0.10", "2.8", "4.0"])
+def test_f6_records_that_the_same_leader_sent_in_an_earlier_epoch_are_appended(
+    generation: str,
+) -> None:
+    """Kafka compares where it asked from with where it is now, and no epoch."""
+    follower = given.fetching(generation, end=1, high_watermark=1, epochs={0: 0})
+    late = given.fetch_answer(follower, 1)
+    step(follower, given.leader_and_isr(B, 2, version=1), NOW)
+    assert given.did(step(follower, late, NOW), effects.AppendToLog)
+    assert given.of(follower).log.end_offset == 2
+
+
+def test_f6_they_are_not_where_it_has_to_truncate_first() -> None:
+    follower = given.fetching("2.1", end=1, high_watermark=1, epochs={0: 0})
+    late = given.fetch_answer(follower, 1)
+    step(follower, given.leader_and_isr(B, 2, version=1), NOW)
+    assert _state(follower) == Truncating()
+    assert not given.did(step(follower, late, NOW), effects.AppendToLog)
+    assert given.of(follower).log.end_offset == 1
+
+
+def test_f6_nor_where_its_log_has_another_end_meanwhile() -> None:
+    follower = given.fetching("0.10", end=3, high_watermark=1)
+    late = given.fetch_answer(follower, 3)
+    step(follower, given.leader_and_isr(C, 1), NOW)  # truncates to the high watermark
+    step(follower, given.leader_and_isr(B, 2), NOW)
+    assert not given.did(step(follower, late, NOW), effects.AppendToLog)
+    assert given.of(follower).log.end_offset == 1
+
+
+def test_f10_where_it_diverges_is_taken_from_an_earlier_epoch_too() -> None:
+    follower = given.fetching("2.8", end=3, high_watermark=1, epochs={0: 0, 1: 2})
+    late = given.diverging_answer(follower, 0, 2)
+    step(follower, given.leader_and_isr(B, 3, version=1), NOW)
+    (asked,) = given.did(step(follower, late, NOW), effects.SendFetch)
+    assert (given.of(follower).log.end_offset, asked.partitions[0].last_fetched_epoch) == (2, 0)
+
+
+@pytest.mark.parametrize(("generation", "end"), [("2.0", 2), ("2.1", 4)])
+def test_e3_the_end_of_an_epoch_counts_in_the_next_one_up_to_2_0(generation: str, end: int) -> None:
+    """KAFKA-7395."""
+    follower = given.following(generation, end=4, high_watermark=1, epochs={0: 0})
+    late = given.epochs_answer(follower, 2, leader_epoch=0)
+    step(follower, given.leader_and_isr(B, 2, version=1), NOW)
+    step(follower, late, NOW)
+    assert given.of(follower).log.end_offset == end
+
+
+def test_f11_a_leader_that_refused_an_earlier_epoch_is_asked_again_in_this_one() -> None:
+    follower = given.fetching("2.8", end=3, high_watermark=1, epochs={0: 0})
+    late = given.fetch_answer(follower, error=Error.FENCED_LEADER_EPOCH)
+    step(follower, given.leader_and_isr(B, 1, version=1), NOW)
+    step(follower, late, NOW)
+    assert _state(follower) == Delayed(NOW + 1_000, Fetching())

@@ -289,9 +289,12 @@ def test_e5_a_follower_whose_leader_stays_truncates_where_it_missed_an_epoch(
 ) -> None:
     """KAFKA-7164; from 2.1 on after every epoch, since its requests must name it."""
     follower = given.fetching(generation, end=5, high_watermark=2, epochs={0: 0})
-    done = step(follower, given.leader_and_isr(B, epoch), NOW)
+    late = given.fetch_answer(follower, 5)
+    step(follower, given.leader_and_isr(B, epoch), NOW)
+    done = step(follower, late, NOW)  # its fetcher has one request in flight at a time
     asked = given.did(done, effects.SendOffsetForLeaderEpoch)
     assert bool(asked) == truncates
+    assert given.of(follower).log.end_offset == (5 if truncates else 6)
     if truncates:
         assert asked[0].partitions == (events.EpochAsked(T, 0, epoch),)
 

@@ -182,7 +182,9 @@ def test_p4_a_follower_learns_from_what_it_appends_and_knows_it_as_leader() -> N
 
 def _cut_to(follower: Broker, offset: int) -> tuple[Effect, ...]:
     """A new leader says that the follower's epoch ends there."""
+    late = given.fetch_answer(follower)
     step(follower, given.leader_and_isr(B, 1), NOW)
+    step(follower, late, NOW)
     return step(follower, given.epochs_answer(follower, offset, leader_epoch=0), NOW)
 
 

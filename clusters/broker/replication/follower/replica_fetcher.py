@@ -67,8 +67,8 @@ class InFlight:
     `sequence` is never used twice by a broker, so that no answer to a closed fetcher's request is
     taken for one to its successor's.
 
-    An answer counts for a partition only if that partition is still followed in the same leader
-    epoch, in the same state, from the same offset.
+    An answer counts for a partition only if that partition is still followed from the same offset,
+    in a state that fits the answer: the leader epoch may be another by then.
     """
 
     sequence: int

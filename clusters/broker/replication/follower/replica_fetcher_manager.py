@@ -89,14 +89,19 @@ def begin_following(broker: Broker, partition: Partition, leader: int, now_ms: i
 
 
 def stop_following(broker: Broker, topic_partition: TopicPartition) -> None:
-    """Takes a partition out of whatever fetcher has it; a fetcher without any is closed."""
+    """Takes a partition out of whatever fetcher has it; the fetcher stays, if only to be closed."""
+    for fetcher_id, fetcher in broker.fetchers.items():
+        if topic_partition in fetcher.followed:
+            broker.fetchers[fetcher_id] = replica_fetcher.unfollow(fetcher, topic_partition)
+
+
+def close_idle_fetchers(broker: Broker) -> None:
+    """Of the leaders of which no partition is followed any more, after all have been named.
+
+    A partition that goes on following the same leader keeps the request in flight.
+    """
     for fetcher_id, fetcher in tuple(broker.fetchers.items()):
-        if topic_partition not in fetcher.followed:
-            continue
-        left = replica_fetcher.unfollow(fetcher, topic_partition)
-        if left.followed:
-            broker.fetchers[fetcher_id] = left
-        else:
+        if not fetcher.followed:
             del broker.fetchers[fetcher_id]
             broker.cancel_timer(FetcherBackoffOver(fetcher_id))
             broker.do(CloseFetcher(fetcher_id))
@@ -230,19 +235,39 @@ def _take_answer(broker: Broker, fetcher_id: FetcherId, sequence: int) -> InFlig
 
 
 def _still_meant(
-    broker: Broker, fetcher_id: FetcherId, in_flight: InFlight, topic_partition: TopicPartition
+    broker: Broker, fetcher_id: FetcherId, in_flight: InFlight, asked: TopicPartition, meant: Meant
 ) -> Partition | None:
     """The partition, if an answer about it still fits what it is now."""
     fetcher = broker.fetchers.get(fetcher_id)
-    partition = broker.partitions.get(topic_partition)
-    if fetcher is None or partition is None or topic_partition not in in_flight.sent:
+    partition = broker.partitions.get(asked)
+    if fetcher is None or partition is None:
         return None
-    followed, offset = in_flight.sent[topic_partition]
-    if fetcher.followed.get(topic_partition) != followed:
+    if asked not in in_flight.sent or asked not in fetcher.followed:
         return None
+    sent, offset = in_flight.sent[asked]
     if partition.log.end_offset != offset or not isinstance(partition.role, Follower):
         return None
-    return partition
+    return partition if meant(broker, sent, fetcher.followed[asked]) else None
+
+
+# Whether the answer to what was asked in one state is taken in another.
+Meant = Callable[[Broker, PartitionFetchState, PartitionFetchState], bool]
+
+
+def _is_ready_for_fetch(_: Broker, sent: PartitionFetchState, now: PartitionFetchState) -> bool:
+    """Whatever the leader epoch in which it asked: Kafka compares the offset alone."""
+    return isinstance(now.state, Fetching)
+
+
+def _truncates_still(broker: Broker, sent: PartitionFetchState, now: PartitionFetchState) -> bool:
+    """Up to 2.0 in another leader epoch, too (KAFKA-7395)."""
+    is_same_epoch = sent.leader_epoch == now.leader_epoch
+    is_epoch_asked = broker.rules.fences_leader_epochs
+    return isinstance(now.state, Truncating) and (is_same_epoch or not is_epoch_asked)
+
+
+def _has_not_changed(_: Broker, sent: PartitionFetchState, now: PartitionFetchState) -> bool:
+    return sent == now
 
 
 def _set_state(
@@ -268,6 +293,7 @@ Take = Callable[[Broker, FetcherId, Partition, Any, PartitionFetchState, int], N
 def _on_responded(
     broker: Broker,
     event: FetchResponded | OffsetForLeaderEpochResponded | ListOffsetsResponded,
+    meant: Meant,
     take: Take,
     now_ms: int,
 ) -> None:
@@ -276,30 +302,30 @@ def _on_responded(
     if in_flight is None:
         return
     for result in event.results:
-        partition = _still_meant(broker, event.fetcher, in_flight, result.partition)
+        partition = _still_meant(broker, event.fetcher, in_flight, result.partition, meant)
         if partition is None:
             continue
+        sent, _ = in_flight.sent[result.partition]
         if result.error is Error.NONE:
-            followed, _ = in_flight.sent[result.partition]
-            take(broker, event.fetcher, partition, result, followed, now_ms)
+            take(broker, event.fetcher, partition, result, sent, now_ms)
         else:
-            _react(broker, event.fetcher, partition, result.error, now_ms)
+            _react(broker, event.fetcher, partition, result.error, sent.leader_epoch, now_ms)
     advance(broker, event.fetcher, now_ms)
 
 
 def on_fetch_responded(broker: Broker, event: FetchResponded, now_ms: int) -> None:
     """Ends a fetch round: append or truncate, high watermark, and the next round."""
-    _on_responded(broker, event, _take_records, now_ms)
+    _on_responded(broker, event, _is_ready_for_fetch, _take_records, now_ms)
 
 
 def on_epochs_responded(broker: Broker, event: OffsetForLeaderEpochResponded, now_ms: int) -> None:
     """Truncates by what the leader says of this log's latest epoch (KIP-101, KIP-279)."""
-    _on_responded(broker, event, _truncate, now_ms)
+    _on_responded(broker, event, _truncates_still, _truncate, now_ms)
 
 
 def on_offsets_responded(broker: Broker, event: ListOffsetsResponded, now_ms: int) -> None:
     """Goes on by where the leader's log is, after OFFSET_OUT_OF_RANGE."""
-    _on_responded(broker, event, _come_into_range, now_ms)
+    _on_responded(broker, event, _has_not_changed, _come_into_range, now_ms)
 
 
 def _take_records(
@@ -367,15 +393,22 @@ def _append(
 
 
 def _react(
-    broker: Broker, fetcher_id: FetcherId, partition: Partition, error: Error, now_ms: int
+    broker: Broker,
+    fetcher_id: FetcherId,
+    partition: Partition,
+    error: Error,
+    sent_epoch: int,
+    now_ms: int,
 ) -> None:
     topic_partition = partition.topic_partition
     broker.note(f"{topic_partition}: {fetcher_id.leader} answers {error.name}")
+    followed = broker.fetchers[fetcher_id].followed[topic_partition]
     match replica_fetcher.reaction_to(error):
-        case RetryLater():
-            _delay(broker, fetcher_id, topic_partition, now_ms)
-        case StopFollowing():
+        case StopFollowing() if followed.leader_epoch == sent_epoch:
             stop_following(broker, topic_partition)
+            close_idle_fetchers(broker)
+        case RetryLater() | StopFollowing():  # or it asked in an earlier epoch than it is in now
+            _delay(broker, fetcher_id, topic_partition, now_ms)
         case AskForOffsets():
             _set_state(broker, fetcher_id, topic_partition, OutOfRange(asks_earliest=False))
 

@@ -17,6 +17,7 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.follower.replica_fetcher_manager import (
     advance_all,
     begin_following,
+    close_idle_fetchers,
     stop_following,
 )
 from neaptide.clusters.broker.replication.generation import SameLeader
@@ -112,6 +113,7 @@ def on_leader_and_isr(broker: Broker, event: LeaderAndIsrRequested, now_ms: int)
     leaders = {leader.broker_id: leader for leader in event.live_leaders}
     _know_brokers(broker, {**leaders, **broker.metadata.brokers}, now_ms)
     outcomes = tuple((sent.partition, _become(broker, sent, now_ms)) for sent in event.partitions)
+    close_idle_fetchers(broker)
     if not broker.checkpoints_high_watermarks:
         # Only now are all partitions known: an earlier checkpoint would forget some (C7).
         broker.checkpoints_high_watermarks = True
@@ -249,6 +251,7 @@ def on_stop_replica(broker: Broker, event: StopReplicaRequested, now_ms: int) ->
             stored = broker.stored.pop(topic_partition, None)
             if held or stored:
                 broker.do(DeleteLog(topic_partition))
+    close_idle_fetchers(broker)
     outcomes = tuple((topic_partition, Error.NONE) for topic_partition in event.partitions)
     broker.do(RespondControl(event.request, Error.NONE, outcomes))
     advance_all(broker, now_ms)
