@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from neaptide.clusters.broker.replication.broker import StoredReplica
@@ -35,7 +36,7 @@ SEGMENT_BYTES: Final = 1 << 30
 class SimulatedLog:
     batches: list[Batch] = field(default_factory=list)
     start_offset: int = 0
-    empty_at: int = 0  # where the next record goes while there is none
+    ends_at: int = 0  # at least: it is empty, or was cut in a gap
     epochs: Epochs = ()
     recovery_point: int = 0  # everything before it is on disk for good
     flush_messages: int | None = None
@@ -44,7 +45,7 @@ class SimulatedLog:
 
     @property
     def end_offset(self) -> int:
-        return self.batches[-1].next_offset if self.batches else self.empty_at
+        return max(self.batches[-1].next_offset, self.ends_at) if self.batches else self.ends_at
 
     @property
     def producers(self) -> Producers:
@@ -60,7 +61,7 @@ class SimulatedLog:
         return SimulatedLog(
             list(self.batches),
             self.start_offset,
-            self.empty_at,
+            self.ends_at,
             self.epochs,
             self.recovery_point,
             self.flush_messages,
@@ -70,39 +71,44 @@ class SimulatedLog:
 
     def append(self, batches: tuple[Batch, ...]) -> None:
         for batch in batches:
-            assert batch.base_offset == self.end_offset, "a gap in the log"
+            assert batch.base_offset >= self.end_offset, "records below the log end offset"
             self.batches.append(batch)
         every = self.flush_messages
         if every is not None and self.end_offset - self.recovery_point >= every:
             self.recovery_point = self.end_offset
 
     def cut(self, offset: int) -> None:
-        """Keeps the whole batches before an offset."""
+        """Keeps the whole batches before an offset, which is the new end unless one contains it."""
         kept = [batch for batch in self.batches if batch.next_offset <= offset]
-        if not kept and self.batches:
-            self.empty_at = self.batches[0].base_offset
-        self.batches = kept
+        end_offset = min(offset, self.end_offset)
+        if len(kept) < len(self.batches):
+            end_offset = min(end_offset, self.batches[len(kept)].base_offset)
+        self.batches, self.ends_at = kept, end_offset
         self.recovery_point = min(self.recovery_point, self.end_offset)
 
     def advance_start(self, offset: int) -> None:
         """What lies before the log start is deleted."""
         self.start_offset = offset
         kept = [batch for batch in self.batches if batch.next_offset > offset]
-        if not kept:
-            self.empty_at = self.end_offset
+        self.ends_at = self.end_offset
         self.batches = kept
+
+    def reopen(self) -> None:
+        """After a restart only the last batch says where the log ends."""
+        if self.batches:
+            self.ends_at = 0
 
     def retain(self, high_watermark: int) -> bool:
         """Deletes the oldest segments while the log is too large, none above the high watermark."""
         segments = self._segments()
         excess = sum(map(sum, (map(_size, one) for one in segments))) - self.retention_bytes
         start_offset = self.start_offset
-        for segment in segments[:-1]:
+        for segment, following in pairwise(segments):
             size = sum(map(_size, segment))
-            if excess < size or segment[-1].next_offset > high_watermark:
+            if excess < size or following[0].base_offset > high_watermark:
                 break
             excess -= size
-            start_offset = segment[-1].next_offset
+            start_offset = following[0].base_offset
         has_moved = start_offset > self.start_offset
         if has_moved:
             self.advance_start(start_offset)
@@ -215,7 +221,7 @@ class Disk:
     def _start_afresh(self, tp: TopicPartition, offset: int) -> None:
         log = self.logs[tp]
         log.batches, log.epochs = [], ()
-        log.start_offset = log.empty_at = log.recovery_point = offset
+        log.start_offset = log.ends_at = log.recovery_point = offset
 
     def sync(self) -> None:
         """A clean shutdown: all that was written is on disk."""
@@ -236,6 +242,8 @@ class Disk:
 
     def stored(self) -> dict[TopicPartition, StoredReplica]:
         """What a broker finds when it starts."""
+        for each in self.logs.values():
+            each.reopen()
         return {
             tp: StoredReplica(
                 UnifiedLog(log.start_offset, log.end_offset, log.epochs, producers=log.producers),

@@ -280,8 +280,8 @@ def test_f12_up_to_0_10_the_whole_fetch_of_a_broker_that_is_no_replica_fails(
 # --- F8 ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bases", [(4,), (2,), (3, 5), (3, 3)])
-def test_f8_records_that_do_not_continue_the_log_are_never_appended(
+@pytest.mark.parametrize("bases", [(2,), (3, 3), (2, 5), (5, 3)])
+def test_f8_records_below_the_end_of_the_log_are_never_appended(
     bases: tuple[int, ...],
 ) -> None:
     follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
@@ -290,6 +290,20 @@ def test_f8_records_that_do_not_continue_the_log_are_never_appended(
     assert not given.did(done, effects.AppendToLog)
     assert given.of(follower) == before
     assert _state(follower) == Delayed(NOW + 1_000, Fetching())
+
+
+@pytest.mark.parametrize(("bases", "end"), [((3,), 4), ((4,), 5), ((3, 5), 6), ((5, 9), 10)])
+def test_f8_records_above_the_end_of_the_log_leave_a_gap(bases: tuple[int, ...], end: int) -> None:
+    follower = given.fetching(end=3, high_watermark=1, epochs={0: 0})
+    answer = given.fetch_answer(follower, *bases, high_watermark=9, epoch=2)
+    done = step(follower, answer, NOW)
+    [append] = given.did(done, effects.AppendToLog)
+    assert [batch.base_offset for batch in append.batches] == list(bases)
+    partition = given.of(follower)
+    assert (partition.log.end_offset, partition.high_watermark) == (end, min(end, 9))
+    assert partition.log.epochs == (EpochEntry(0, 0), EpochEntry(2, bases[0]))
+    [fetch] = given.did(done, effects.SendFetch)
+    assert fetch.partitions[0].fetch_offset == end
 
 
 # --- F9, F10, F11 --------------------------------------------------------------------------------

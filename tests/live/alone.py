@@ -63,6 +63,13 @@ SYSTEMS = (
     System("kafka:0.10.2.2", "0.10", 3, "0.10.2.2"),
     System("kafka:3.9.1", "2.1", 10, "3.9.1"),  # speaks to brokers as 2.1 does
 )
+# Of the age in which followers have fetch sessions and name no last epoch yet.
+WITH_SESSIONS = (
+    System("neaptide:2.0", "2.0", 8),
+    System("neaptide:2.1", "2.1", 10),
+    System("kafka:2.0.1", "2.0", 8, "2.0.1"),
+    System("kafka:3.9.1", "2.1", 10, "3.9.1"),
+)
 # Of the age in which fetches have sessions and name the epoch of the last record. The tests write
 # those requests themselves; `fetch` is a version that these brokers take too.
 NEWER = (

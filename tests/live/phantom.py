@@ -22,6 +22,7 @@ from tests.live.struct_messages import (
     FETCH,
     LEADER_AND_ISR,
     LIST_OFFSETS,
+    NONE,
     OFFSET_FOR_LEADER_EPOCH,
     STOP_REPLICA,
     UPDATE_METADATA,
@@ -61,14 +62,21 @@ class Question:
     def answer(self, answers: Mapping[Place, Any]) -> None:
         """Of Fetched, offsets or EpochEnd, by partition. A Fetch's other partitions are empty."""
         if self.api == FETCH:
-            body = encode_fetched(
-                {place: answers.get(place, Fetched()) for place in self.body.partitions},
-                self.version,
+            self.answer_fetch(
+                {place: answers.get(place, Fetched()) for place in self.body.partitions}
             )
-        elif self.api == LIST_OFFSETS:
+            return
+        if self.api == LIST_OFFSETS:
             body = encode_listed(answers, self.version)
         else:
             body = encode_ended(answers, self.version)
+        _send(self.connection, self.correlation_id, body)
+
+    def answer_fetch(
+        self, answers: Mapping[Place, Fetched], session: int = 0, error: int = NONE
+    ) -> None:
+        """About these partitions only; `session`, `error`: of the whole response, from v7 on."""
+        body = encode_fetched(answers, self.version, session, error)
         _send(self.connection, self.correlation_id, body)
 
 

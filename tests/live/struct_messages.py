@@ -18,6 +18,7 @@ Place = tuple[str, int]  # topic, partition
 # Of Kafka's protocol guide.
 UNKNOWN_ERROR = -1
 NONE, OUT_OF_RANGE, UNKNOWN_TOPIC, NOT_LEADER, STALE_CONTROLLER = 0, 1, 3, 6, 11
+SESSION_NOT_FOUND, WRONG_SESSION_EPOCH = 70, 71
 STORAGE_ERROR, FENCED_EPOCH, UNKNOWN_EPOCH = 56, 74, 75
 LATEST, EARLIEST = -1, -2
 
@@ -90,6 +91,8 @@ class Fetch:
     max_wait_ms: int = 0
     min_bytes: int = 1
     max_bytes: int = 10 << 20
+    session: int = 0
+    session_epoch: int = -1
 
     def encode(self, version: int) -> bytes:
         def one(place: Place, asked: Asked) -> bytes:
@@ -105,7 +108,7 @@ class Fetch:
 
         head = struct.pack(">iiii", self.replica, self.max_wait_ms, self.min_bytes, self.max_bytes)
         head += b"\0" if version >= 4 else b""
-        head += struct.pack(">ii", 0, -1) if version >= 7 else b""
+        head += struct.pack(">ii", self.session, self.session_epoch) if version >= 7 else b""
         topics = by_topic({place: one(place, asked) for place, asked in self.partitions.items()})
         return head + topics + (array([]) if version >= 7 else b"")
 
@@ -114,8 +117,7 @@ def read_fetch(reader: Reader, version: int) -> Fetch:
     replica, wait, least, most = (reader.int32() for _ in range(4))
     if version >= 4:
         reader.int8()
-    if version >= 7:
-        reader.int64()
+    session = (reader.int32(), reader.int32()) if version >= 7 else (0, -1)
     partitions: dict[Place, Asked] = {}
     for _ in range(reader.int32()):
         topic = reader.text()
@@ -125,7 +127,7 @@ def read_fetch(reader: Reader, version: int) -> Fetch:
             offset = reader.int64()
             start = reader.int64() if version >= 5 else -1
             partitions[topic, number] = Asked(offset, reader.int32(), start, epoch)
-    return Fetch(replica, partitions, wait, least, most)
+    return Fetch(replica, partitions, wait, least, most, *session)
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,11 @@ class Fetched:
         return record_offsets(self.records)
 
 
-def encode_fetched(answers: Mapping[Place, Fetched], version: int) -> bytes:
+def encode_fetched(
+    answers: Mapping[Place, Fetched], version: int, session: int = 0, error: int = NONE
+) -> bytes:
+    """`session`, `error`: of the whole response, from v7 on."""
+
     def one(place: Place, answer: Fetched) -> bytes:
         later = struct.pack(">q", answer.high_watermark) if version >= 4 else b""
         later += struct.pack(">q", answer.log_start) if version >= 5 else b""
@@ -154,7 +160,7 @@ def encode_fetched(answers: Mapping[Place, Fetched], version: int) -> bytes:
             + answer.records
         )
 
-    head = struct.pack(">i", 0) + (struct.pack(">hi", 0, 0) if version >= 7 else b"")
+    head = struct.pack(">i", 0) + (struct.pack(">hi", error, session) if version >= 7 else b"")
     return head + by_topic({place: one(place, answer) for place, answer in answers.items()})
 
 

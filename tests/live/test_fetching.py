@@ -1,7 +1,7 @@
 """What a leader of 2.8 and later answers, ours and Apache Kafka's.
 
-Sessions (KIP-227), the epoch of the last record (KIP-595), and the latest offset of a new leader
-(KIP-207). The followers are phantoms.
+The epoch of the last record (KIP-595), and the latest offset of a new leader (KIP-207). The
+followers are phantoms.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from kio.schema.fetch.v12.request import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
-    ForgottenTopic,
 )
 from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.fetch.v12.response import PartitionData as Answer
@@ -31,7 +30,6 @@ from tests.live.raw import RawConnection, milliseconds
 from tests.live.struct_messages import EARLIEST, LATEST, NONE, record_offsets
 
 pytestmark = pytest.mark.live
-NO_SESSION, FIRST, NEVER = 0, 0, -1  # session id; session epochs of a full request
 
 
 @pytest.fixture(scope="module", params=each_of(NEWER))
@@ -64,11 +62,8 @@ def fetch_request(
     asked: Mapping[int, Asked],
     *,
     replica: int = CONSUMER,
-    session: int = NO_SESSION,
-    epoch: int = NEVER,
-    forgotten: tuple[int, ...] = (),
 ) -> FetchRequest:
-    """Version 12, to be answered at once. `epoch`: of the session; partitions by number."""
+    """Version 12, to be answered at once; partitions by number."""
     name = TopicName(topic)
     partitions = tuple(
         FetchPartition(
@@ -80,15 +75,14 @@ def fetch_request(
         )
         for number, one in asked.items()
     )
-    forgets = (ForgottenTopic(topic=name, partitions=tuple(map(i32, forgotten))),)
     return FetchRequest(
         replica_id=BrokerId(replica),
         max_wait=milliseconds(0),
         min_bytes=i32(0),
-        session_id=i32(session),
-        session_epoch=i32(epoch),
-        topics=(FetchTopic(topic=name, partitions=partitions),) if partitions else (),
-        forgotten_topics_data=forgets if forgotten else (),
+        session_id=i32(0),
+        session_epoch=i32(-1),  # none
+        topics=(FetchTopic(topic=name, partitions=partitions),),
+        forgotten_topics_data=(),
     )
 
 
@@ -205,55 +199,3 @@ def test_f15_a_new_leader_gives_no_latest_offset_until_its_epoch_begins_below_th
     assert ask_latest(alone, topic) == ("offset_not_available", -1)
     alone.fetch(follower.broker, topic, 3)  # all from before the epoch; one record is left
     assert ask_latest(alone, topic) == ("none", 3)
-
-
-# --- sessions ------------------------------------------------------------------------------------
-
-
-def test_f16_a_session_names_what_has_changed_and_one_that_does_not_fit_is_an_error(
-    alone: Alone, topic_name: str
-) -> None:
-    topic = alone.create_topic(topic_name, [[REAL]] * 3)
-    alone.produce(topic, 2, b"before")
-    with RawConnection(alone.client_port(REAL)) as connection:
-
-        def ask(epoch: int, asked: Mapping[int, Asked], *forgotten: int) -> FetchResponse:
-            response: FetchResponse = connection.ask(
-                fetch_request(topic, asked, session=session, epoch=epoch, forgotten=forgotten)
-            )
-            return response
-
-        session = NO_SESSION
-        alike = {0: Asked(0), 1: Asked(0), 2: Asked(1)}
-        without = ask(NEVER, alike)
-        assert (int(without.session_id), set(answers(without))) == (NO_SESSION, {0, 1, 2})
-        opened = ask(FIRST, alike)
-        session = int(opened.session_id)
-        assert session != NO_SESSION
-        assert set(answers(opened)) == {0, 1, 2}
-
-        nothing = ask(1, {})
-        assert (int(nothing.session_id), answers(nothing)) == (session, {})
-        alone.produce(topic, 1, b"new")
-        [(number, answer)] = answers(ask(2, {})).items()
-        assert (number, offsets(answer), int(answer.high_watermark)) == (1, [0], 1)
-        # Its offset is still the old one: the record is sent again. Then it is the next one.
-        assert set(answers(ask(3, {}))) == {1}
-        assert answers(ask(4, {1: Asked(1)})) == {}
-        assert answers(ask(5, {}, 0)) == {}
-        alone.produce(topic, 0, b"forgotten")
-        assert answers(ask(6, {})) == {}
-
-        for wrong in (6, 8):
-            refused = ask(wrong, {})
-            assert refused.error_code.name == "invalid_fetch_session_epoch"
-            assert answers(refused) == {}
-        alone.produce(topic, 2, b"after")
-        assert set(answers(ask(7, {}))) == {2}  # the session lives on
-        known, session = session, session % (2**31 - 1) + 1
-        unknown = ask(8, {})
-        assert unknown.error_code.name == "fetch_session_id_not_found"
-        assert answers(unknown) == {}
-        session = known
-        assert int(ask(NEVER, alike).session_id) == NO_SESSION  # which ends it
-        assert ask(8, {}).error_code.name == "fetch_session_id_not_found"

@@ -107,6 +107,32 @@ def test_f8_records_below_the_log_end_are_never_appended(alone: Alone, topic_nam
     assert record_offsets(segment.read_bytes()) == [0, 1, 2, 3, 4]
 
 
+def test_f8_records_above_the_log_end_leave_a_gap_and_a_cut_in_it_ends_there(
+    alone: Alone, topic_name: str
+) -> None:
+    second = alone.phantom()
+    leader, place = followed(alone, topic_name, second)
+    leader.next_fetch(place).answer({place: Fetched(0, alone.records(0, [b"0", b"1"]))})
+    behind = leader.next_fetch(place)
+    assert asked_from(behind, place) == 2
+    behind.answer({place: Fetched(2, alone.records(7, [b"7", b"8"]))})
+    third = leader.next_fetch(place)
+    assert asked_from(third, place) == 9
+    third.answer({place: Fetched(5)})
+    assert asked_from(leader.next_fetch(place), place) == 9
+    # A new leader's log ends in the gap, or the high watermark lies there.
+    leader.leave()
+    assert alone.await_leader(topic_name, other_than=leader.broker) == second.broker
+    assert truncated_to(alone, second, place, EpochEnd(0, 5)) == 5
+    second.drop_connections()
+    second.next_fetch(place).answer({place: Fetched(6, alone.records(6, [b"6"]))})
+    assert asked_from(second.next_fetch(place), place) == 7
+    second.leave()
+    until(lambda: alone.state(topic_name)["leader"] == REAL, "the follower leads")
+    [segment] = (alone.log_directory(REAL) / f"{topic_name}-0").glob("*.log")
+    assert record_offsets(segment.read_bytes()) == [0, 1, 6]
+
+
 def test_r6_a_follower_takes_over_the_leaders_log_start(alone: Alone, topic_name: str) -> None:
     leader, place = followed(alone, topic_name)
     filled(alone, leader, place, 5)

@@ -8,13 +8,14 @@ from typing import Any, cast
 import pytest
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.generation import GENERATIONS
+from neaptide.clusters.broker.replication.generation import GENERATIONS, FetchSessions
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import FetchedResult, LogSlice
 from neaptide.clusters.broker.replication.interface.events import FetchedPartition
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.server.apis.fetch import (
+    SESSIONS_VERSION,
     decode_fetch,
     decode_fetch_response,
     encode_fetch,
@@ -22,7 +23,7 @@ from neaptide.clusters.broker.server.apis.fetch import (
     session_of_response,
 )
 from neaptide.clusters.broker.server.apis.row import PendingRequest, SendResponse
-from neaptide.clusters.broker.server.apis.table import replication_apis
+from neaptide.clusters.broker.server.apis.table import client_apis, replication_apis
 from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.server.fetch_session import (
     EVICTION_MS,
@@ -38,6 +39,7 @@ from neaptide.clusters.broker.server.fetch_session import (
     next_epoch,
 )
 from neaptide.clusters.broker.server.fetch_session_handler import FetchSessionHandler
+from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import (
     decode_request,
     decode_response,
@@ -268,6 +270,19 @@ def test_f16_an_old_session_in_use_goes_for_a_larger_one(size: int, has_room: bo
     assert (_new(wire.cache, size) != NO_SESSION) is has_room
 
 
+@pytest.mark.parametrize(("age_while_used", "has_room"), [(True, True), (False, False)])
+def test_f16_before_2_5_a_session_ages_while_it_is_used(
+    age_while_used: bool, has_room: bool
+) -> None:
+    """KAFKA-9137: a session in use goes for any other one after two minutes."""
+    now_ms = 0
+    cache = FetchSessionCache(1, lambda: now_ms, age_while_used=age_while_used)
+    session = _new(cache, 4, is_follower=True)
+    now_ms = EVICTION_MS + 1
+    assert isinstance(_begin(cache, session, 1), Incremental)
+    assert (_new(cache, 1) != NO_SESSION) is has_room
+
+
 def test_f16_without_room_each_request_is_full() -> None:
     wire = Wire(slots=0)
     for _ in range(2):
@@ -276,12 +291,14 @@ def test_f16_without_room_each_request_is_full() -> None:
         assert wire.respond(pending, result(T0), result(T1)) == {T0, T1}
 
 
-def test_f16_before_2_8_no_session_is_given() -> None:
-    assert [GENERATIONS[name].fetch_sessions for name in ("2.1", "2.8", "4.0")] == [
-        False,
-        True,
-        True,
+def test_f16_before_2_0_no_session_is_given() -> None:
+    without = [
+        name for name, one in GENERATIONS.items() if one.fetch_sessions is FetchSessions.NONE
     ]
+    assert without == ["0.8", "0.10", "0.11"]
+    offered = {name: SESSIONS_VERSION in replication_apis(name)[Api.FETCH] for name in GENERATIONS}
+    assert {SESSIONS_VERSION in client_apis(name)[Api.FETCH] for name in without} == {False}
+    assert all(offered.values())  # between brokers, whoever asks
     wire = Wire()
     wire.context = replace(CONTEXT, fetch_sessions=None, reader=cast(Any, Records()))
     pending, _ = wire.request(asked(T0))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.broker.replication.model import EpochEntry
+from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.errors import (
     OffsetOutOfRangeError,
     StorageError,
@@ -70,6 +71,16 @@ def test_r8_segments_roll_when_an_offset_is_too_far_for_an_index(open_log: OpenL
     assert log.segment_base_offsets == (0,)
     log.append(*with_headers(batch(MAX_RELATIVE_OFFSET + 1, [b"far"])))
     assert log.segment_base_offsets == (0, MAX_RELATIVE_OFFSET + 1)
+
+
+def test_r8_a_first_batch_too_far_for_an_index_begins_the_segment(open_log: OpenLog) -> None:
+    log = open_log()
+    log.append(*with_headers(batch(MAX_RELATIVE_OFFSET + 1, [b"far"])))
+    assert log.segment_base_offsets == (MAX_RELATIVE_OFFSET + 1,)
+    assert [path.name for path in log.directory.glob("*.log")] == ["00000000002147483648.log"]
+    near = Log.open(log.directory.with_name("t-1"), log.topic_partition, LogConfig())
+    near.append(*with_headers(batch(MAX_RELATIVE_OFFSET, [b"near"])))
+    assert near.segment_base_offsets == (0,)
 
 
 # --- indexes ------------------------------------------------------------------------------------

@@ -59,6 +59,14 @@ class UnknownProducer(Enum):
     ACCEPTED = "accepted"  # 2.5: what was known of it was deleted (KIP-360)
 
 
+class FetchSessions(Enum):
+    """Whether a leader gives fetch sessions (KIP-227), and what makes one old."""
+
+    NONE = "none"
+    AGE_WHILE_USED = "age-while-used"  # from 1.1 on: their age counts from when they began
+    AGE_WHILE_UNUSED = "age-while-unused"  # 2.5: from their last request (KAFKA-9137)
+
+
 @dataclass(frozen=True, slots=True)
 class Idempotence:
     """What a leader makes of the sequences of idempotent producers (KIP-98)."""
@@ -149,12 +157,11 @@ class Generation:
     # Whether records that fail their validation are INVALID_RECORD (KIP-467, 2.4); up to then they
     # are CORRUPT_MESSAGE.
     names_invalid_records: bool
-    # Inter-broker Fetch version; log start offsets travel from v5 on, leader epochs from v9 on, the
-    # epoch of the last record fetched from v12 on, the follower's registration from v15 on.
+    # Inter-broker Fetch version; log start offsets travel from v5 on, sessions from v7 on, leader
+    # epochs from v9 on, the epoch of the last record fetched from v12 on, the follower's
+    # registration from v15 on.
     fetch_version: int
-    # Whether there are fetch sessions (KIP-227). Kafka has them from 1.1 on; the generations before
-    # 2.8 have full requests only.
-    fetch_sessions: bool
+    fetch_sessions: FetchSessions
     # Inter-broker ListOffsets version; leader epochs travel from v4 on.
     list_offsets_version: int
 
@@ -202,7 +209,7 @@ _V0_10: Final = Generation(
     insists_on_offsets_replicas=False,
     names_invalid_records=False,
     fetch_version=4,
-    fetch_sessions=False,
+    fetch_sessions=FetchSessions.NONE,
     list_offsets_version=1,
 )
 _V0_8: Final = replace(
@@ -236,6 +243,8 @@ _V2_0: Final = replace(
     halts_on_shorter_leader=False,
     idempotence=Idempotence(5, UnknownProducer.REFUSED, forgets_deleted=True),
     fetch_version=8,
+    fetch_sessions=FetchSessions.AGE_WHILE_USED,
+    list_offsets_version=3,
 )
 _V2_1: Final = replace(
     _V2_0,
@@ -243,7 +252,7 @@ _V2_1: Final = replace(
     same_leader=SameLeader.TRUNCATES,
     fences_leader_epochs=True,
     fences_controller_writes=True,
-    fetch_version=9,
+    fetch_version=10,
     list_offsets_version=4,
 )
 _V2_8: Final = replace(
@@ -260,7 +269,7 @@ _V2_8: Final = replace(
     idempotence=Idempotence(5, UnknownProducer.ACCEPTED, forgets_deleted=False),
     names_invalid_records=True,
     fetch_version=12,
-    fetch_sessions=True,
+    fetch_sessions=FetchSessions.AGE_WHILE_UNUSED,
     list_offsets_version=6,
 )
 _V4_0: Final = replace(

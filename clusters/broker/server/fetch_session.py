@@ -142,11 +142,17 @@ FetchContext = Sessionless | Full | Incremental | SessionError
 
 
 class FetchSessionCache:
-    """At most so many sessions (max.incremental.fetch.session.cache.slots)."""
+    """At most so many sessions (max.incremental.fetch.session.cache.slots).
 
-    def __init__(self, slots: int, now_ms: Callable[[], int]) -> None:
+    `age_while_used`: a session is as old as its first request, whoever uses it (KAFKA-9137).
+    """
+
+    def __init__(
+        self, slots: int, now_ms: Callable[[], int], *, age_while_used: bool = False
+    ) -> None:
         self._slots = slots
         self._now_ms = now_ms
+        self._age_while_used = age_while_used
         self._sessions: dict[int, FetchSession] = {}
 
     def __len__(self) -> int:
@@ -179,7 +185,8 @@ class FetchSessionCache:
         if not session.partitions:
             del self._sessions[session_id]
             return Sessionless(asked)
-        session.last_used_ms = self._now_ms()
+        if not self._age_while_used:
+            session.last_used_ms = self._now_ms()
         session.size = len(session.partitions)
         session.epoch = next_epoch(epoch)
         return Incremental(session, session.epoch)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from neaptide.clusters.broker.replication.generation import FetchSessions
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis.control import control_responded
 from neaptide.clusters.broker.server.apis.fetch import encode_fetch_request, session_of_response
@@ -43,6 +44,7 @@ class PeerEffects:
         self._address_of = follower_address
         self._controlled_address = controlled_address
         self._fetchers: dict[events.FetcherId, tuple[PeerConnection, asyncio.Task[None]]] = {}
+        self._has_sessions = config.generation.fetch_sessions is not FetchSessions.NONE
         self._sessions: dict[events.FetcherId, FetchSessionHandler] = {}
         self._control: dict[int, ControlChannel] = {}
         self._to_controller = PeerConnection(
@@ -93,7 +95,7 @@ class PeerEffects:
         assert decode is not None
         fetcher = effect.fetcher
         session: FetchSessionHandler | None = None
-        if isinstance(effect, effects.SendFetch) and self._config.generation.fetch_sessions:
+        if isinstance(effect, effects.SendFetch) and self._has_sessions:
             session = self._sessions.setdefault(fetcher, FetchSessionHandler())
             asked = session.request(effect.partitions)
             entity = encode_fetch_request(effect, self._config, asked)

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar, get_args
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication.broker import Broker, start
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import FetchSessions
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
@@ -161,10 +162,14 @@ class BrokerShell:
         )
 
     def _fetch_sessions(self) -> FetchSessionCache | None:
-        if not self.config.generation.fetch_sessions:
+        kind = self.config.generation.fetch_sessions
+        if kind is FetchSessions.NONE:
             return None
-        slots = self.config.max_incremental_fetch_session_cache_slots
-        return FetchSessionCache(slots, lambda: time.monotonic_ns() // 1_000_000)
+        return FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots,
+            lambda: time.monotonic_ns() // 1_000_000,
+            age_while_used=kind is FetchSessions.AGE_WHILE_USED,
+        )
 
     def begin(self, coordination: ZooKeeperCoordination) -> None:
         self.coordination = coordination

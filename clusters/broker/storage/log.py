@@ -3,8 +3,9 @@
 Synchronous and for one thread. It stores what it is given: offsets and leader epochs are in the
 batches already, who may append, read or truncate is for replication to say. It knows neither the
 high watermark (callers pass it) nor compaction.
-Rules: offsets only grow; a truncation cuts at a batch boundary; everything below the recovery point
-has been flushed; the recovery point never lies beyond the log end offset.
+Rules: offsets only grow, and may have gaps (a compacted log, and each log that follows it); a
+truncation cuts at a batch boundary or in a gap; everything below the recovery point has been
+flushed; the recovery point never lies beyond the log end offset.
 Source: "Log" in the implementation part of Kafka's documentation, KIP-101 (epochs), KIP-107
 (delete records).
 """
@@ -184,6 +185,8 @@ class Log:
         active = self._segments[-1]
         active.become_inactive()
         self.flush()
+        if active.size == 0:  # its base offset is too far from what comes
+            self._remove(self._segments.pop().delete())
         segment = self._open_segment(base_offset)
         segment.next_offset = base_offset
         segment.save_indexes()
@@ -368,7 +371,13 @@ class Log:
 
     def _is_below_start(self, segment: Segment) -> bool:
         is_active = segment is self._segments[-1]
-        return not is_active and segment.next_offset <= self.log_start_offset
+        return not is_active and self._ends_at(segment) <= self.log_start_offset
+
+    def _ends_at(self, segment: Segment) -> int:
+        """Where the next one begins: between them there may be a gap."""
+        number = self._segment_number(segment.base_offset) + 1
+        is_active = number == len(self._segments)
+        return self.log_end_offset if is_active else self._segments[number].base_offset
 
     def _is_too_old(self, segment: Segment, now_ms: int) -> bool:
         retention_ms = self.config.retention_ms
@@ -393,7 +402,7 @@ class Log:
         return count
 
     def _delete_for_retention(self, count: int, high_watermark: int) -> None:
-        while count and self._segments[count - 1].next_offset > high_watermark:
+        while count and self._ends_at(self._segments[count - 1]) > high_watermark:
             count -= 1
         if not count:
             return

@@ -121,14 +121,13 @@ class Segment:
 
     def should_roll(self, size: int, headers: Sequence[BatchHeader], now_ms: int) -> bool:
         """By size, by time, by a full index, or because an offset is too far from the base."""
-        if self.size == 0:
-            return False
-        return (
+        if headers[-1].last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        return self.size > 0 and (
             self.size + size > self.config.segment_bytes
             or self._waited_ms(headers, now_ms) > self.config.segment_ms
             or self.offset_index.is_full
             or self.time_index.is_full
-            or headers[-1].last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
 
     def _waited_ms(self, headers: Sequence[BatchHeader], now_ms: int) -> int:
@@ -224,14 +223,18 @@ class Segment:
     # --- ending --------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off the batch that contains `offset` and all later ones; the new end offset."""
+        """Cut off the batch that contains `offset` and all later ones; the new end offset.
+
+        An offset that no batch contains is the new end: it lies in a gap.
+        """
         position, base_offset = self.position_of(offset)
+        is_behind_all = position == self.size
         os.ftruncate(self._file(), position)
         self.size = position
         self._tail.truncate_to_position(position)
         self.offset_index.truncate_to_position(position)
         self.time_index.truncate_to_offset(base_offset)
-        end_offset = min(offset, base_offset)
+        end_offset = offset if is_behind_all else min(offset, base_offset)
         self.next_offset = end_offset
         self.max_timestamp, self._offset_of_max_timestamp = self.time_index.last
         last = self.offset_index.last.position

@@ -57,11 +57,11 @@ MUTANTS: Final = (
         " here there is one partition",
     ),
     rule(
-        "appends-with-gaps",
+        "appends-below-the-end",
         unified_log,
         "follows",
         follows_always,
-        "A follower does not check that what it got continues its log.",
+        "A follower does not check that what it got lies behind the end of its log.",
         hidden="no leader answers what was not asked: the check is a second lock",
     ),
 )

@@ -364,7 +364,7 @@ def _append(
 ) -> None:
     topic_partition = partition.topic_partition
     if not unified_log.follows(partition.log, result.batches):
-        # F8: never an append. The leader answered another question than was asked.
+        # F8: never an append. Above its end a log has gaps; below it there are records already.
         broker.note(
             f"{topic_partition}: the response begins at {result.batches[0].base_offset},"
             f" the log ends at {partition.log.end_offset}"

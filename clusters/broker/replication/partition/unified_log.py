@@ -34,23 +34,26 @@ class UnifiedLog:
 
 
 def follows(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
-    """Whether these batches continue the log without a gap or an overlap."""
+    """Whether each of these batches begins behind the log, or the batch before, ends.
+
+    There may be gaps: a leader's log that was compacted has them.
+    """
     end_offset = log.end_offset
     for batch in batches:
-        if batch.base_offset != end_offset:
+        if batch.base_offset < end_offset:
             return False
         end_offset = batch.next_offset
     return True
 
 
 def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) -> UnifiedLog:
-    """Appends batches that begin exactly at the log end offset; anything else is an error (F8)."""
+    """Appends batches that begin at or above the log end offset; one below is an error (F8)."""
     end_offset, epochs, size = log.end_offset, log.epochs, 0
     producers = log.producers
     for batch in batches:
-        if batch.base_offset != end_offset:
+        if batch.base_offset < end_offset:
             raise IllegalReplicaStateError(
-                f"a batch at offset {batch.base_offset} does not follow log end offset {end_offset}"
+                f"a batch at offset {batch.base_offset} is below log end offset {end_offset}"
             )
         if record_epochs:
             epochs = leader_epoch_file_cache.assign(epochs, batch.leader_epoch, batch.base_offset)

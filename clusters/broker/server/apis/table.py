@@ -43,9 +43,9 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.FETCH,
-        # Sessions (KIP-227, v7) are given from 2.8 on; before, a client must live without.
+        # Sessions (KIP-227) are v7's; Kafka has that from 1.1 on.
         {
-            "0.8": Versions(4, 6),
+            "0.8": Versions(4, 5),
             "2.0": Versions(4, 8),
             "2.1": Versions(4, 10),
             "2.8": Versions(4, 12),
