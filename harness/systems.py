@@ -185,6 +185,21 @@ def check_system_on(system: System, place: Place) -> None:
         )
 
 
+def has_voters(system: System) -> bool:
+    """Whether who is a voter of its quorum can change while it runs (KIP-853): in KRaft, where
+    neaptide formats the log directories."""
+    return system.kind == KAFKA and parse_release(system.version).mode is not Mode.ZOOKEEPER
+
+
+def check_voters(system: System, what: str) -> None:
+    """Raises UsageError."""
+    if not has_voters(system):
+        raise UsageError(
+            f"{what} changes the voters of the quorum, and {system} has none whose voters can"
+            " change; take an Apache Kafka in KRaft, as kafka:3.9.1-kraft or kafka:4.1.0."
+        )
+
+
 def place_of(system: System, place: Place) -> Place:
     """Where its nodes run: on docker in the image of its file, unless the command names one."""
     if isinstance(system.own, Managed) and place.name == "docker" and place.image is None:
