@@ -96,12 +96,8 @@ class MembersNemesis:
     async def restore(self) -> None:
         """At the end, when all brokers are up: what was reassigned in the run is where it began,
         and who was a voter is one. An undo gives up after a while."""
-        for voter in sorted(self._left_quorum):
-            if voter in self._stage.observer.voters:
-                continue
-            why = await self._join_quorum(voter)
-            if why is not None:
-                self._stage.problems.append(f"controller {voter} is no voter again: {why}")
+        for voter, why in (await self.restore_voters()).items():
+            self._stage.problems.append(f"controller {voter} is no voter again: {why}")
         if not self._reassigned:
             return
         now = await self._stage.observer.assignment(self._topic)
@@ -112,6 +108,13 @@ class MembersNemesis:
         )
         if moved:
             await self._reassign_back(moved)
+
+    async def restore_voters(self) -> dict[int, str]:
+        """Between faults, and at the end: who left the quorum and could not come back does now. Why
+        not, of each that does not."""
+        gone = sorted(self._left_quorum - self._stage.observer.voters) if self._left_quorum else ()
+        tried = {voter: await self._join_quorum(voter) for voter in gone}
+        return {voter: why for voter, why in tried.items() if why is not None}
 
     # --- each ------------------------------------------------------------------------------------
 
