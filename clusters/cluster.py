@@ -33,6 +33,7 @@ class ClusterSpec:
     offsets: TopicSpec | None = None  # `__consumer_offsets`, where consumers are of groups
     controllers: int = 1  # where controllers are nodes of their own
     clocks: bool = False  # the clocks of brokers can be set
+    changes_voters: bool = False  # in KRaft: who is a voter of the quorum can change (KIP-853)
     more: tuple[TopicSpec, ...] = ()  # further topics with records; conditions are about `topic`
 
     @property
@@ -144,6 +145,15 @@ class Cluster(Protocol):
 
     async def end_injections(self, broker: int) -> int:
         """How many calls were met."""
+        ...
+
+    async def remove_voter(self, node: int) -> None:
+        """A controller leaves the quorum, and goes on as an observer. Returns when a majority of
+        the others knows. Raises RefusedError."""
+        ...
+
+    async def add_voter(self, node: int, through: Listeners) -> None:
+        """A controller that runs and is no voter becomes one. Raises RefusedError."""
         ...
 
     async def forget_session(self, broker: int) -> None:

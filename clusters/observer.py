@@ -44,6 +44,12 @@ class Observer(Protocol):
         """Grows with each new active controller; by how much is the system's affair."""
         ...
 
+    @property
+    def voters(self) -> frozenset[int]:
+        """The voters of a quorum of KRaft, where the metadata log says who they are (KIP-853);
+        else empty."""
+        ...
+
     async def start(self) -> None: ...
 
     async def create_topic(

@@ -4,7 +4,7 @@ As a consumer would: a Fetch of `__cluster_metadata` waits at the active control
 more, so that no change is missed and none is seen late. Whoever is not the active controller
 answers at once who is, in which epoch; each controller is asked again and again. Only what is
 committed counts.
-Source: KIP-595 (Fetch of the metadata log), KIP-631 (its records).
+Source: KIP-595 (Fetch of the metadata log), KIP-631 (its records), KIP-853 (voters).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import time
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -27,9 +28,11 @@ from kio.schema.create_topics.v7.request import (
 from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.types import BrokerId, TopicName
+from kio.schema.voters_record.v0 import VotersRecord
+from kio.serial import entity_reader
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
-from neaptide.clusters.broker.storage.record_batch import parse_batches, records
+from neaptide.clusters.broker.storage.record_batch import Record, parse_batches, records
 from neaptide.clusters.cluster import PartitionView, TopicSpec
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.controller_client import ControllerConnection
@@ -43,6 +46,12 @@ _MAX_BYTES: Final = 8 * 1024 * 1024
 _ASK_AGAIN_S: Final = 0.05  # nobody reports who becomes the active controller
 _CREATE_WITHIN_S: Final = 30.0
 _NOBODY: Final = -1
+_CHANGE_WITHIN_S: Final = 30.0
+_ANSWER_S: Final = 6.0
+_VOTERS_TYPE: Final = (6).to_bytes(2, "big")  # of a control record, behind the key's version
+_READ_VOTERS: Final = entity_reader(VotersRecord)
+# The leader changed, has another change to do first, or the new voter is not yet caught up.
+_ASKED_AGAIN: Final = (ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out)
 
 
 class KraftObserver:
@@ -55,6 +64,7 @@ class KraftObserver:
         self.controller_epoch: int | None = None
         self.left: tuple[str, ...] = ()  # the cluster goes with the run
         self.image = Image()
+        self.voters: frozenset[int] = frozenset()  # as the log says; empty where it does not
         self._addresses = addresses
         self._on_change = on_change
         self._offset = 0  # of the next record that is not yet applied
@@ -100,6 +110,31 @@ class KraftObserver:
             while not (found := _assignment(self.image, topic)):
                 await asyncio.sleep(_ASK_AGAIN_S)
         return found
+
+    async def change_voters(self, request: Any, done: ErrorCode) -> None:
+        """Asks the active controller for it until it is done. Raises RefusedError.
+
+        `done`: the error that says so, where an earlier request got no answer.
+        """
+        last = "no controller is active"
+        tried = False
+        deadline = time.monotonic() + _CHANGE_WITHIN_S
+        while time.monotonic() < deadline:
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    answer = await self._ask_active(lambda c: c.ask(request))
+            except TimeoutError:
+                tried = True
+                continue
+            error = answer.error_code
+            if error is ErrorCode.none or (tried and error is done):
+                return
+            last = f"{error.name}: {answer.error_message or 'without a reason'}"
+            if error not in _ASKED_AGAIN:
+                break
+            tried = True
+            await asyncio.sleep(_ASK_AGAIN_S)
+        raise RefusedError(f"the quorum does not change its voters: {last}")
 
     async def fence(self, broker: int) -> None:
         """Has a dead broker's session end now, or as soon as there is an active controller."""
@@ -160,11 +195,21 @@ class KraftObserver:
         for header in parse_batches(data):
             if header.last_offset >= partition.high_watermark:
                 break
-            if not header.is_control:
-                self._apply([r.value or b"" for r in records(data, position, header)])
+            batch = records(data, position, header)
+            if header.is_control:
+                self._take_voters(batch)
+            else:
+                self._apply([r.value or b"" for r in batch])
             position += header.size
             self._offset, self._last_epoch = header.next_offset, header.leader_epoch
         return self._offset > begun
+
+    def _take_voters(self, batch: Iterable[Record]) -> None:
+        for record in batch:
+            if (record.key or b"")[2:4] == _VOTERS_TYPE:
+                said, _ = _READ_VOTERS(record.value or b"", 0)
+                self.voters = frozenset(int(voter.voter_id) for voter in said.voters)
+                self._on_change(None)
 
     def _apply(self, batch: list[bytes]) -> None:
         """A batch is atomic: what it changes is shown once."""

@@ -33,6 +33,7 @@ class ZooKeeperObserver:
         self.registered: frozenset[int] = frozenset()
         self.controller: int | None = None
         self.controller_epoch: int | None = None
+        self.voters: frozenset[int] = frozenset()  # there is no such quorum
         self.left: tuple[str, ...] = ()  # the cluster goes with the run
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()

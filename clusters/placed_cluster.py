@@ -25,7 +25,7 @@ from neaptide.clusters.disks.damage import (
 )
 from neaptide.clusters.disks.power_failure import power_off
 from neaptide.clusters.disks.replica_reader import log_offsets, read_replicas
-from neaptide.clusters.errors import HostError
+from neaptide.clusters.errors import HostError, RefusedError
 from neaptide.clusters.hosts import faketime
 from neaptide.clusters.hosts.host import Host, LocalNodeProcess, NodeProcess, PortClaim
 from neaptide.clusters.hosts.io_faults import Injection, IoFault
@@ -35,6 +35,7 @@ from neaptide.clusters.observer import Observer, OnChange
 from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 from neaptide.clusters.session_expiry import expire_broker
 
+STATIC_QUORUM = "this system has no quorum whose voters can change: that is Apache Kafka in KRaft"
 _STOP_S = 15.0
 
 
@@ -164,6 +165,12 @@ class PlacedCluster(ABC):
 
     async def remember(self) -> None:  # noqa: B027
         """Nothing makes the next start quicker, unless a subclass knows something."""
+
+    async def remove_voter(self, node: int) -> None:
+        raise RefusedError(STATIC_QUORUM)
+
+    async def add_voter(self, node: int, through: Listeners) -> None:
+        raise RefusedError(STATIC_QUORUM)
 
     # --- clocks ----------------------------------------------------------------------------------
 

@@ -107,6 +107,7 @@ def repro(
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.matrix import report_matrix
     from neaptide.harness.repro import cells, not_served, report_to_ci, run_cells
+    from neaptide.harness.systems import place_of
 
     place = parse_place(host, image, nodes)
     files = documented(scenarios or [])
@@ -124,7 +125,8 @@ def repro(
         _print_line("not served: {scenario} on {system}: {lacks}".format(**one))
     if not todo:
         raise UsageError("There is nothing to play: no system that is named serves it.")
-    check_place(place, _print_line)
+    for here in {cell.system.options: place_of(cell.system, place) for cell in todo}.values():
+        check_place(here, _print_line)
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
@@ -328,10 +330,11 @@ def _run_scenario(
     checked."""
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.play import play
+    from neaptide.harness.systems import place_of
     from neaptide.nemesis.scenario import load_scenario
 
     scenario = load_scenario(file)
-    check_place(place, _print_line)
+    check_place(place_of(system, place), _print_line)
     find_java()
     output.err.print(f"seed {seed}")
     spark = None if fail_on is None else SparkStart()
@@ -348,8 +351,9 @@ def _run_scenario(
 def _run_workload(asked: RandomRun, json: bool, fail_on: Sequence[str] | None) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
+    from neaptide.harness.systems import place_of
 
-    check_place(asked.place, _print_line)
+    check_place(place_of(asked.system, asked.place), _print_line)
     find_java()
     output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
 

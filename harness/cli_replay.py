@@ -47,7 +47,7 @@ def replay(
         _replay_saved(file, system or [], repeat, retries_unknown, seed, json)
     from neaptide.harness.checking import SparkStart
     from neaptide.harness.repro import Cell, report_to_ci, run_cells
-    from neaptide.harness.systems import check_system_on, fetch, parse_systems
+    from neaptide.harness.systems import check_system_on, fetch, parse_systems, place_of
     from neaptide.nemesis.scenario import expected_outcome, load_scenario
 
     place = parse_place(host, image, nodes)
@@ -55,13 +55,13 @@ def replay(
     systems = parse_systems(system or ["neaptide:0.11"], kafka_home, place.image)
     for one in systems:
         check_system_on(one, place)
+        check_place(place_of(one, place), lambda line: output.err.print(line, markup=False))
         fetch(one)
     if twice:
         if place.name != "simulation":
             raise UsageError("--twice goes with --host simulation: no other run repeats exactly.")
         for one in systems:
             _play_twice(file, str(one))
-    check_place(place, lambda line: output.err.print(line, markup=False))
     find_java()
     number = secrets.randbelow(2**31) if seed is None else seed
     output.err.print(f"seed {number}")

@@ -187,6 +187,8 @@ _WORDS: Final[Mapping[type, Callable[[Any], str]]] = {
     steps.Restart: lambda s: f"starts {s.broker} again",
     steps.Pause: lambda s: f"pauses {s.broker} (SIGSTOP)",
     steps.Resume: lambda s: f"resumes {s.broker} (SIGCONT)",
+    steps.RemoveVoter: lambda s: f"removes {s.broker} from the voters of the quorum",
+    steps.AddVoter: lambda s: f"makes {s.broker} a voter of the quorum again",
     steps.Cut: _cut,
     steps.Slow: lambda s: f"slows bytes from {s.source} to {s.destination} by {s.delay_ms} ms",
     steps.AddToxic: _toxic,

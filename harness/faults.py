@@ -131,6 +131,20 @@ class Faults:
         self._stage.paused.discard(broker)
         self._note("resume", begun_ns, broker=self._name(broker))
 
+    # --- the quorum of KRaft ---------------------------------------------------------------------
+
+    async def remove_voter(self, node: int) -> None:
+        """Raises RefusedError."""
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.remove_voter(node)
+        self._note("remove_voter", begun_ns, broker=self._name(node))
+
+    async def add_voter(self, node: int) -> None:
+        """Raises RefusedError."""
+        begun_ns = self._stage.recorder.now_ns()
+        await self._stage.cluster.add_voter(node, self._stage.listeners(node))
+        self._note("add_voter", begun_ns, broker=self._name(node))
+
     # --- links -----------------------------------------------------------------------------------
 
     def _end_name(self, end: Endpoint | None) -> str | None:

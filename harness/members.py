@@ -8,11 +8,13 @@ with.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import (
     ADMIN_SINCE,
     Members,
@@ -28,9 +30,10 @@ from neaptide.harness.stage import Stage
 from neaptide.harness.systems import generation_of
 from neaptide.nemesis.drawn.members import MembersFault, without
 
-Undo = Callable[[], Awaitable[None]]
+Undo = Callable[[], Awaitable[str | None]]  # why it did not come about, if it did not
 _DONE_WITHIN_S: Final = 30.0
 _LOOK_S: Final = 0.25  # nothing reports that a reassignment is over, or may be asked for again
+_VOTERS_MIN: Final = 3
 _OTHER_TOPIC: Final = "neaptide-other"
 
 
@@ -42,6 +45,7 @@ class MembersNemesis:
         self._assigned = dict(stage.spec.topic.assignment)
         self._others = 0
         self._reassigned: set[int] = set()
+        self._left_quorum: set[int] = set()
 
     async def begin(self, fault: MembersFault) -> list[Undo]:
         """What undoes it. Raises MissedError."""
@@ -71,8 +75,9 @@ class MembersNemesis:
                 await self.elect(sorted(self._assigned))
                 return [_nothing]
             case "controller":
-                await self._move_controller()
-                return [_nothing]
+                return await self._move_controller()
+            case "voter":
+                return await self._leave_quorum(self._drawn_voter(fault))
             case "partitions":
                 return await self._add_partition(fault)
             case "settings":
@@ -89,8 +94,10 @@ class MembersNemesis:
         await asyncio.to_thread(self._members().elect, self._topic, partitions)
 
     async def restore(self) -> None:
-        """At the end, when all brokers are up: what was reassigned in the run is where it began. An
-        undo gives up after a while."""
+        """At the end, when all brokers are up: what was reassigned in the run is where it began,
+        and who was a voter is one. An undo gives up after a while."""
+        for voter, why in (await self.restore_voters()).items():
+            self._stage.problems.append(f"controller {voter} is no voter again: {why}")
         if not self._reassigned:
             return
         now = await self._stage.observer.assignment(self._topic)
@@ -101,6 +108,13 @@ class MembersNemesis:
         )
         if moved:
             await self._reassign_back(moved)
+
+    async def restore_voters(self) -> dict[int, str]:
+        """Between faults, and at the end: who left the quorum and could not come back does now. Why
+        not, of each that does not."""
+        gone = sorted(self._left_quorum - self._stage.observer.voters) if self._left_quorum else ()
+        tried = {voter: await self._join_quorum(voter) for voter in gone}
+        return {voter: why for voter, why in tried.items() if why is not None}
 
     # --- each ------------------------------------------------------------------------------------
 
@@ -138,10 +152,57 @@ class MembersNemesis:
                 return
             await asyncio.sleep(_LOOK_S)
 
-    async def _move_controller(self) -> None:
-        if self._stage.cluster.quorum:
-            raise MissedError("in KRaft nobody but the quorum moves the controller")
-        await asyncio.to_thread(move_controller, self._connect)
+    async def _move_controller(self) -> list[Undo]:
+        """With ZooKeeper its znode is deleted. In KRaft an active controller that leaves the
+        quorum resigns."""
+        if not self._stage.cluster.quorum:
+            await asyncio.to_thread(move_controller, self._connect)
+            return [_nothing]
+        active = self._stage.observer.controller
+        if active is None:
+            raise MissedError("no controller is active")
+        undo = await self._leave_quorum(active)
+        observer = self._stage.observer
+        with contextlib.suppress(TimeoutError):  # the load shows what becomes of it
+            await self._stage.until(
+                lambda: observer.controller not in (None, active),
+                _DONE_WITHIN_S,
+                "another controller is active",
+            )
+        return undo
+
+    def _drawn_voter(self, fault: MembersFault) -> int:
+        self._check_quorum()
+        stage = self._stage
+        others = sorted(stage.observer.voters - {stage.observer.controller})
+        if not others:
+            raise MissedError("the quorum has no voter besides the active controller")
+        return others[fault.brokers[0] % len(others)]
+
+    def _check_quorum(self) -> None:
+        if not self._stage.spec.changes_voters:
+            raise MissedError("no voters can change here: that is Apache Kafka in KRaft")
+
+    async def _leave_quorum(self, voter: int) -> list[Undo]:
+        self._check_quorum()
+        if len(self._stage.observer.voters) < _VOTERS_MIN:
+            raise MissedError("the quorum has too few voters: one that leaves would be missed")
+        try:
+            await self._faults.remove_voter(voter)
+        except RefusedError as refused:
+            raise MissedError(str(refused)) from None
+        finally:
+            self._left_quorum.add(voter)
+        return [partial(self._join_quorum, voter)]
+
+    async def _join_quorum(self, voter: int) -> str | None:
+        """Why it did not come back: the end of the run tries again."""
+        try:
+            await self._faults.add_voter(voter)
+        except RefusedError as refused:
+            return str(refused)
+        self._left_quorum.discard(voter)
+        return None
 
     async def _add_partition(self, fault: MembersFault) -> list[Undo]:
         now = await self._stage.observer.assignment(self._topic)

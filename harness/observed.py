@@ -119,6 +119,9 @@ class StageObserved:
     def controller_epoch(self) -> int | None:
         return self._stage.observer.controller_epoch
 
+    def voters(self) -> Collection[int]:
+        return self._stage.observer.voters
+
     def named(self, name: str) -> int | None:
         return self._stage.named.get(name)
 

@@ -25,7 +25,7 @@ from neaptide.harness.predictions import round_disagreements, unseen_sights
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.simulation.play import play_simulated
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, check_system_on
+from neaptide.harness.systems import System, check_system_on, check_voters
 from neaptide.nemesis import steps
 from neaptide.nemesis.drawn.faults import Means
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
@@ -99,6 +99,8 @@ async def play(
     )
 
     check_system_on(system, place)
+    if _changes_voters(scenario):
+        check_voters(system, scenario.name)
     _check_machines(scenario, place)
     lacking = lacks(scenario, system.like)
     if lacking is not None:
@@ -193,7 +195,12 @@ def cluster_spec(scenario: Scenario) -> ClusterSpec:
         offsets=None if offsets is None else _topic_spec(offsets, scenario.brokers),
         controllers=scenario.controllers,
         clocks=any(isinstance(scheduled.step, steps.SetClock) for scheduled in scenario.steps),
+        changes_voters=_changes_voters(scenario),
     )
+
+
+def _changes_voters(scenario: Scenario) -> bool:
+    return any(isinstance(scheduled.step, steps.OfQuorum) for scheduled in scenario.steps)
 
 
 def _topic_spec(topic: Topic, ids: Mapping[str, int]) -> TopicSpec:
@@ -332,6 +339,10 @@ class _Player:
                 await self._install(step)
             case _ if isinstance(step, steps.OfLinks):
                 await self._do_to_links(step, where)
+            case steps.RemoveVoter():
+                await self._faults.remove_voter(self._node(step.broker, where))
+            case steps.AddVoter():
+                await self._faults.add_voter(self._node(step.broker, where))
             case steps.KillTogether() | steps.PowerOffTogether():
                 await self._do_to_several(step, where)
             case _:

@@ -13,7 +13,7 @@ from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.clusters.own.model import Managed
 from neaptide.harness.needs import check_need
-from neaptide.harness.systems import System, check_system_on, generation_of
+from neaptide.harness.systems import System, check_system_on, generation_of, has_voters
 from neaptide.nemesis.drawn.faults import ALL, FAULTS
 from neaptide.nemesis.drawn.schedule import (
     Schedule,
@@ -102,6 +102,7 @@ class RandomRun:
             self.time_s,
             self.partitions,
             coordinated=self.coordinated is not None,
+            voters=has_voters(self.system),
         )
 
     def repeat(self) -> str:

@@ -91,6 +91,7 @@ class RandomNemesis:
             if self.stopping.is_set() or time.monotonic() > begun + time_s:
                 return
             await self._restart_withdrawn()
+            await self._members.restore_voters()
             self.doing = phase.doing
             await self._play_phase(number, phase)
             self.doing = LOAD

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.own.model import Managed
@@ -21,13 +21,14 @@ from neaptide.harness.random_load import RandomLoad, brokers_settings, topics_of
 from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, generation_of
+from neaptide.harness.systems import System, generation_of, has_voters
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
 from neaptide.workloads.catalog import find_workload
 
 Progress = Callable[[str, float, Mapping[str, int]], None]
 _PROGRESS_S: Final = 0.5
+_VOTERS: Final = 3
 # So that a fault of seconds is a fault, and not one long hiccup.
 SHORT_TIMES: Final = {
     "replica.lag.time.max.ms": "2000",
@@ -91,6 +92,7 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
         first,
         more=tuple(more),
         clocks="clock" in names,
+        **_quorum_of(asked),
     )
 
     async def work(directory: Path, account: Account) -> Finished:
@@ -112,6 +114,13 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
 
     directory, _ = await record(run, asked.system, work)
     return directory
+
+
+def _quorum_of(asked: RandomRun) -> dict[str, Any]:
+    """Voters leave and come back where members change: of three, two decide meanwhile."""
+    if "members" not in asked.fault_names or not has_voters(asked.system):
+        return {}
+    return {"controllers": _VOTERS, "changes_voters": True}
 
 
 def _unsaid(system: System, settings: Mapping[str, str]) -> dict[str, str]:

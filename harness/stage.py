@@ -30,6 +30,7 @@ from neaptide.harness.systems import (
     System,
     client_settings,
     make_cluster,
+    place_of,
     secret_settings,
     topic_id,
 )
@@ -119,7 +120,7 @@ class Stage:
         self.origin_ns = time.monotonic_ns()
         self.host = LocalHost()
         self.recorder = Recorder(run, _HARNESS_RECORDER, self.origin_ns)
-        self.machines = open_host(place, self.host, run)
+        self.machines = open_host(place_of(system, place), self.host, run)
         self.cluster = make_cluster(system, self.machines, run, spec)
         self.sends = Sends()
         self.severed: set[int] = set()

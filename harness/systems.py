@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
@@ -19,7 +19,7 @@ from neaptide.clusters.broker.wire.topic_ids import topic_id as uuid_of_topic
 from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.host import Host
-from neaptide.clusters.hosts.place import Place
+from neaptide.clusters.hosts.place import HOSTS, Place
 from neaptide.clusters.kafka.cluster import KafkaCluster
 from neaptide.clusters.kafka.home import Home, read_home
 from neaptide.clusters.kafka.image import read_image
@@ -35,7 +35,7 @@ OWN = "own"
 KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repro
 HOME_VERSION = "home"
 IMAGE_VERSION = "image"
-_OWN_HOSTS = ("local", "netns", "ssh")
+_OWN_HOSTS = HOSTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,28 @@ def check_system_on(system: System, place: Place) -> None:
             f"The simulation runs our own broker; for {system} choose another --host, or one of"
             f" {', '.join(KNOWN)}."
         )
+
+
+def has_voters(system: System) -> bool:
+    """Whether who is a voter of its quorum can change while it runs (KIP-853): in KRaft, where
+    neaptide formats the log directories."""
+    return system.kind == KAFKA and parse_release(system.version).mode is not Mode.ZOOKEEPER
+
+
+def check_voters(system: System, what: str) -> None:
+    """Raises UsageError."""
+    if not has_voters(system):
+        raise UsageError(
+            f"{what} changes the voters of the quorum, and {system} has none whose voters can"
+            " change; take an Apache Kafka in KRaft, as kafka:3.9.1-kraft or kafka:4.1.0."
+        )
+
+
+def place_of(system: System, place: Place) -> Place:
+    """Where its nodes run: on docker in the image of its file, unless the command names one."""
+    if isinstance(system.own, Managed) and place.name == "docker" and place.image is None:
+        return replace(place, image=system.own.image)
+    return place
 
 
 def make_cluster(

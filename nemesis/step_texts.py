@@ -180,6 +180,16 @@ GROUPS: Final[Mapping[str, Mapping[str, StepText]]] = {
             ('{ broker = "B" }', '{ controller = "active", as = "old" }'),
         ),
         "resume": StepText("SIGCONT.", ('{ broker = "B" }', '{ controller = "old" }')),
+        "remove_voter": StepText(
+            "A controller of Apache Kafka in KRaft leaves the quorum, and goes on as an observer"
+            " (RemoveRaftVoter, KIP-853). The active controller then resigns. The step ends when"
+            " the others have committed it.",
+            ('{ controller = "active", as = "old" }', '{ broker = "B" }'),
+        ),
+        "add_voter": StepText(
+            "A controller that runs and has left the quorum is a voter again (AddRaftVoter).",
+            ('{ controller = "old" }', '{ broker = "B" }'),
+        ),
     },
     "Links": {
         "cut": StepText(
@@ -398,7 +408,7 @@ def _read(verb: str, example: str) -> Mapping[str, Key]:
         has_groups=True,
         clients={"x": "consumer", "p": "producer"},
     )
-    if verb in ("restart", "resume"):
+    if verb in ("restart", "resume", "remove_voter", "add_voter"):
         names.controllers.add("old")
     if verb in ("release", "discard", "deliver"):
         names.rules.add("response C→A")

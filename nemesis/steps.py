@@ -257,6 +257,20 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveVoter:
+    """In KRaft a controller leaves the quorum, and goes on as an observer (KIP-853)."""
+
+    broker: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AddVoter:
+    """A controller that runs and is no voter becomes one."""
+
+    broker: Node
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """No byte passes from source to destination; both ways where `both`."""
 
@@ -490,6 +504,7 @@ class Await:
 
 # Of these a process of its own is needed: the simulation has no clocks and disks to set or damage.
 OfMachine = SetClock | Damage | KeepSnapshot | PutBack | Inject | EndInjections
+OfQuorum = RemoveVoter | AddVoter
 OfLinks = Cut | Slow | AddToxic | EndToxic | Heal
 MessageRule = Hold | Drop | Delay | Answer
 ToClient = (
@@ -526,6 +541,7 @@ Step = (
     | Restart
     | Pause
     | Resume
+    | OfQuorum
     | OfLinks
     | Measure
     | OfMachine

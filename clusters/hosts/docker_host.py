@@ -126,7 +126,7 @@ class DockerHost(SharedDisk):
         self._gateway = ""
         self._nodes: dict[int, Container] = {}
         self._addresses: dict[int, str] = {}
-        self._read_only: dict[int, list[Path]] = {}
+        self._mounts: dict[int, dict[Path, bool]] = {}  # by node: directories; whether writable
         self._made: list[str] = []
         local.at_end(self.close_now)
 
@@ -200,8 +200,13 @@ class DockerHost(SharedDisk):
     async def install(self, node: int, files: Collection[Path]) -> Mapping[Path, str]:
         """Mounted, read-only, where they are here."""
         common = Path(os.path.commonpath([file.parent for file in files]))
-        self._read_only.setdefault(node, []).append(common)
+        self.mount(node, common)
         return await super().install(node, files)
+
+    def mount(self, node: int, directory: Path, *, writable: bool = False) -> None:
+        """Processes that are started from now on see this directory of this machine."""
+        mounts = self._mounts.setdefault(node, {})
+        mounts[directory] = writable or mounts.get(directory, False)
 
     async def start(self, node: int, spec: ProcessSpec) -> DockerProcess:
         spec.directory.mkdir(parents=True, exist_ok=True)
@@ -217,14 +222,14 @@ class DockerHost(SharedDisk):
 
     def _create_process(self, name: str, node: int, spec: ProcessSpec) -> Container:
         code = Path(str(clusters.__file__)).parent.resolve()
-        mounts = [Mount(str(spec.directory), str(spec.directory), type="bind")]
+        of_this_machine = {**self._mounts.get(node, {}), spec.directory: True}
+        mounts = [
+            Mount(str(path), str(path), type="bind", read_only=not writable)
+            for path, writable in of_this_machine.items()
+        ]
         mounts.append(
             Mount(f"{_PACKAGES}/neaptide/clusters", str(code), type="bind", read_only=True)
         )
-        mounts += [
-            Mount(str(path), str(path), type="bind", read_only=True)
-            for path in self._read_only.get(node, ())
-        ]
         site = {"PYTHONPATH": f"{_PACKAGES}:{docker_image.SITE}", "PYTHONDONTWRITEBYTECODE": "1"}
         return self._create(
             name,

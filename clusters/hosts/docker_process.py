@@ -1,16 +1,23 @@
-"""A process on a node that is a container: its only process, in the node's network.
+"""A process on a node that is a container of its own, in the node's network.
 
-Not started again once it has ended: a broker that comes back is a new container. A thread copies
-what it prints into its log here, and learns how it ended.
+The container ends with its first process: so a kill and a pause reach all that came of it. A
+signal that the first process does not handle has no effect on it: so a SIGTERM is sent to the
+others too, of which one may be the broker behind its script. Not started again once it has ended: a
+broker that comes back is a new container. A thread copies what it prints into its log here, and
+learns how it ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
 
+import psutil
 from docker.errors import APIError, DockerException
 
 from neaptide.clusters.errors import HostError
@@ -50,7 +57,35 @@ class DockerProcess:
         return self._returncode
 
     async def terminate(self) -> None:
-        await asyncio.to_thread(self._signal, "SIGTERM")
+        await asyncio.to_thread(self._terminate)
+
+    def _terminate(self) -> None:
+        for child in self._children():
+            with suppress(psutil.NoSuchProcess):
+                child.terminate()
+        self._signal("SIGTERM")
+
+    def _children(self) -> list[psutil.Process]:
+        """What came of the first process, as this machine sees it."""
+        self._container.reload()
+        pid = int(self._container.attrs["State"]["Pid"])
+        try:
+            is_ours = str(self._container.id) in Path(f"/proc/{pid}/cgroup").read_text("utf-8")
+            return psutil.Process(pid).children(recursive=True) if is_ours else []
+        except (OSError, psutil.NoSuchProcess):  # it has ended
+            return []
+
+    async def run_beside(self, argv: Sequence[str], log: Path) -> int | None:
+        """Runs a command in its container, with its environment; how that ended.
+
+        None: with the container. Raises HostError where it cannot be run.
+        """
+        try:
+            done = await asyncio.to_thread(self._container.exec_run, list(argv))
+        except DockerException as error:
+            raise HostError(f"{argv[0]} beside {self.spec.name}: {error}") from error
+        log.write_bytes(cast(bytes, done.output))
+        return None if done.exit_code == _SIGNALLED + signal.SIGKILL else done.exit_code
 
     async def kill(self) -> None:
         await asyncio.to_thread(self._signal, "SIGKILL")

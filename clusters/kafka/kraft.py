@@ -9,9 +9,16 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
+from kio.schema.add_raft_voter.v0.request import AddRaftVoterRequest, Listener
+from kio.schema.errors import ErrorCode
+from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
+from kio.static.primitive import i32, i32Timedelta, u16
+
 from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.hosts.host import Host, PortClaim
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.local import ProcessSpec
@@ -25,7 +32,11 @@ from neaptide.clusters.kafka.kraft_properties import (
 )
 from neaptide.clusters.kafka.kraft_storage import (
     BOOTSTRAP,
+    CLUSTER_ID,
+    VOTERS,
     bootstrap_checkpoint,
+    directory_id,
+    voters_checkpoint,
     write_meta_properties,
 )
 from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER, SMALL_JAVA
@@ -34,6 +45,7 @@ from neaptide.clusters.observer import Observer, OnChange
 from neaptide.clusters.observer_kraft import KraftObserver
 
 FIRST_CONTROLLER = 100  # brokers have the ids below
+_ADD_WITHIN = timedelta(seconds=5)
 
 
 class KraftCluster(KafkaCluster):
@@ -56,6 +68,8 @@ class KraftCluster(KafkaCluster):
         self._voters = tuple(spec.brokers) if combined else self._controllers
         self._quorum: dict[int, PortClaim] = {}
         self._bootstrap = Path()
+        self._checkpoint_of_voters: Path | None = None
+        self._class_path = ""
         self._observer: KraftObserver | None = None
 
     @property
@@ -93,11 +107,11 @@ class KraftCluster(KafkaCluster):
 
     async def start_coordination(self) -> None:
         """Has all that the nodes need; they themselves are started when the links are there."""
-        class_path = await self._install((*self._controllers, *self._spec.brokers))
+        self._class_path = await self._install((*self._controllers, *self._spec.brokers))
         self._bootstrap = await asyncio.to_thread(
             bootstrap_checkpoint,
             find_java(),
-            class_path,
+            self._class_path,
             self._release.number,
             chosen_features(self._spec.settings),
         )
@@ -105,6 +119,15 @@ class KraftCluster(KafkaCluster):
     async def start(self, broker: int, through: Listeners) -> None:
         if broker in self._voters:
             self._quorum_claim(broker).release_socket()
+        if self._spec.changes_voters and self._checkpoint_of_voters is None:
+            self._checkpoint_of_voters = await asyncio.to_thread(
+                voters_checkpoint,
+                find_java(),
+                self._class_path,
+                self._release.number,
+                {voter: f"{through.host}:{through.quorum[voter]}" for voter in self._voters},
+                self._directory / "voters",
+            )
         await self._format(broker)
         if broker not in self._controllers:
             await super().start(broker, through)
@@ -124,12 +147,17 @@ class KraftCluster(KafkaCluster):
             return
         write_meta_properties(data, node)
         shutil.copyfile(self._bootstrap, data / BOOTSTRAP)
+        if node in self._voters and self._checkpoint_of_voters is not None:
+            (data / VOTERS).parent.mkdir()
+            shutil.copyfile(self._checkpoint_of_voters, data / VOTERS)
         await self._host.put(node, data)
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
         data = self._host.path(broker, self.log_directory(broker))
         node = Node(broker, self._ports_of(broker), data, self._host.address(broker))
-        settings = kraft_properties(node, self._spec.settings, through)
+        settings = kraft_properties(
+            node, self._spec.settings, through, changes_voters=self._spec.changes_voters
+        )
         return self._java_command(broker, settings, directory)
 
     def _ports_of(self, node: int) -> dict[str, int]:
@@ -139,6 +167,36 @@ class KraftCluster(KafkaCluster):
         if node in self._voters:
             ports[CONTROLLER_LISTENER] = self._quorum_claim(node).port
         return ports
+
+    # --- the quorum ------------------------------------------------------------------------------
+
+    async def remove_voter(self, node: int) -> None:
+        await self._voters_observed().change_voters(
+            RemoveRaftVoterRequest(
+                cluster_id=CLUSTER_ID, voter_id=i32(node), voter_directory_id=directory_id(node)
+            ),
+            ErrorCode.voter_not_found,
+        )
+
+    async def add_voter(self, node: int, through: Listeners) -> None:
+        listener = Listener(
+            name=CONTROLLER_LISTENER, host=through.host, port=u16(through.quorum[node])
+        )
+        await self._voters_observed().change_voters(
+            AddRaftVoterRequest(
+                cluster_id=CLUSTER_ID,
+                timeout=i32Timedelta.parse(_ADD_WITHIN),
+                voter_id=i32(node),
+                voter_directory_id=directory_id(node),
+                listeners=(listener,),
+            ),
+            ErrorCode.duplicate_voter,
+        )
+
+    def _voters_observed(self) -> KraftObserver:
+        if self._observer is None or not self._spec.changes_voters:
+            raise RefusedError("the voters of this quorum are in the properties of its nodes")
+        return self._observer
 
     # --- what a death leaves ---------------------------------------------------------------------
 

@@ -54,7 +54,10 @@ class Node:
         return ",".join([*["broker"] * broker, *["controller"] * controller])
 
 
-def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners) -> dict[str, str]:
+def kraft_properties(
+    node: Node, scenario: Mapping[str, str], through: Listeners, *, changes_voters: bool = False
+) -> dict[str, str]:
+    """`changes_voters`: the metadata log says who is a voter, and not the properties (KIP-853)."""
     advertised = {
         CLIENT_LISTENER: through.client_port,
         REPLICATION_LISTENER: through.replication_port,
@@ -67,9 +70,7 @@ def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners
         "process.roles": node.roles,
         "node.id": str(node.id),
         "log.dirs": str(node.log_directory),
-        "controller.quorum.voters": ",".join(
-            f"{voter}@{through.host}:{port}" for voter, port in sorted(through.quorum.items())
-        ),
+        **_quorum(through, changes_voters),
         "controller.listener.names": CONTROLLER_LISTENER,
         "listeners": _listeners(node.address, node.ports),
         "advertised.listeners": _listeners(
@@ -80,6 +81,13 @@ def kraft_properties(node: Node, scenario: Mapping[str, str], through: Listeners
     if CLIENT_LISTENER in node.ports:
         settings["inter.broker.listener.name"] = REPLICATION_LISTENER
     return settings
+
+
+def _quorum(through: Listeners, changes_voters: bool) -> dict[str, str]:
+    addresses = {n: f"{through.host}:{port}" for n, port in sorted(through.quorum.items())}
+    if changes_voters:
+        return {"controller.quorum.bootstrap.servers": ",".join(addresses.values())}
+    return {"controller.quorum.voters": ",".join(f"{n}@{at}" for n, at in addresses.items())}
 
 
 def chosen_features(scenario: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.errors import HostError, UsageError
@@ -33,7 +33,10 @@ from neaptide.clusters.own.process import (
     MARK,
     PID,
     Commands,
+    ContainedProcess,
+    InContainer,
     MarkingHost,
+    MountingHost,
     OwnProcess,
     RemoteProcess,
     enter,
@@ -59,9 +62,11 @@ class OwnZooKeeperCluster(KafkaCluster):
         self._places: dict[int, dict[str, str]] = {}
 
     async def _install(self, nodes: Iterable[int]) -> str:
-        """The user has installed what there is to install."""
+        """The user has installed what there is to install; a container has it mounted."""
         for node in nodes:
             self._check_log_directory(node)
+            if isinstance(self._host, MountingHost):
+                self._mount(node, self._host)
         self._host.local.at_end(self._end_now)
         return ""
 
@@ -73,6 +78,13 @@ class OwnZooKeeperCluster(KafkaCluster):
                 f"{self._system.file}: the log_dir {directory} of node {node} is not empty; empty"
                 " it, or leave out log_dir, so that the logs are in the run directory."
             )
+
+    def _mount(self, node: int, host: MountingHost) -> None:
+        for directory in self._system.mounted:
+            host.mount(node, directory)
+        if self._own[node].log_dir is not None:
+            self.log_directory(node).mkdir(parents=True, exist_ok=True)
+            host.mount(node, self.log_directory(node), writable=True)
 
     def _archive(self, broker: int) -> Path | None:
         """What Java is, only the user knows."""
@@ -86,7 +98,7 @@ class OwnZooKeeperCluster(KafkaCluster):
 
     @property
     def _here(self) -> str:
-        return str(self._system.file.absolute().parent)
+        return str(self._system.directory)
 
     # --- what a node is given --------------------------------------------------------------------
 
@@ -168,6 +180,12 @@ class OwnZooKeeperCluster(KafkaCluster):
             remote = RemoteProcess(f"The {spec.name}", started, mark, self._host, node)
             await remote.begin()
             return remote
+        if isinstance(self._host, MountingHost):
+            if commands.stop is None:
+                return started
+            log = self._command_log("stop", node)
+            in_container = cast(InContainer, started)
+            return ContainedProcess(spec.name, in_container, commands.stop, log)
         outside = None
         if own.pid_file is not None:
             file = Path(fill(own.pid_file, {"id": str(node), "here": self._here}))
@@ -181,8 +199,9 @@ class OwnZooKeeperCluster(KafkaCluster):
 
     async def _run(self, node: int, argv: Argv, what: str, within_s: float) -> None:
         """A command that ends by itself. Raises HostError where it does not do that well."""
-        log = self._directory / "logs" / f"{what}-{node}.log"
-        spec = ProcessSpec(f"{what} {node}", argv, self._directory, log, self._system.environment)
+        log = self._command_log(what, node)
+        directory = super().log_directory(node).parent
+        spec = ProcessSpec(f"{what} {node}", argv, directory, log, self._system.environment)
         process = await self._host.start(node, spec)
         try:
             status: int | None = await process.wait(within_s)
@@ -198,6 +217,9 @@ class OwnZooKeeperCluster(KafkaCluster):
                 f"The command {what} of node {node} of {self._system.name} {how}; its log {log}"
                 f" says last: {last_line(log)}"
             )
+
+    def _command_log(self, what: str, node: int) -> Path:
+        return self._directory / "logs" / f"{what}-{node}.log"
 
     async def kill(self, broker: int) -> None:
         """Raises HostError where it is not the broker that was killed."""

@@ -53,6 +53,8 @@ class Managed:
     controllers: tuple[OwnNode, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     said: frozenset[str] = frozenset()  # settings that some broker's properties name
+    image: str | None = None  # on docker: what the nodes run in; None: neaptide's own
+    mounts: tuple[Path, ...] = ()  # on docker: directories of this machine, read-only
 
     @property
     def nodes(self) -> tuple[OwnNode, ...]:
@@ -62,12 +64,26 @@ class Managed:
     def ids(self) -> tuple[int, ...]:
         return tuple(broker.id for broker in self.brokers)
 
+    @property
+    def directory(self) -> Path:
+        """Where the file is: {here}."""
+        return self.file.absolute().parent
+
+    @property
+    def mounted(self) -> tuple[Path, ...]:
+        """Directories of this machine that a container needs: also the file's own, if a node names
+        it."""
+        here = any(_names(node, self.directory) for node in self.nodes)
+        return tuple(dict.fromkeys((*((self.directory,) if here else ()), *self.mounts)))
+
     def record(self) -> dict[str, Any]:
         """What run.json has of the file."""
         return {
             "file": str(self.file),
             "name": self.name,
             "behaves_like": self.behaves_like,
+            **({} if self.image is None else {"image": self.image}),
+            **({"mounts": [str(path) for path in self.mounts]} if self.mounts else {}),
             "environment": dict.fromkeys(self.environment, NOT_RECORDED),
             "brokers": [_node_record(node) for node in self.brokers],
             "controllers": [_node_record(node) for node in self.controllers],
@@ -119,6 +135,16 @@ def without_secrets(argv: Sequence[str]) -> list[str]:
         else:
             kept.append(word)
     return kept
+
+
+def _names(node: OwnNode, directory: Path) -> bool:
+    """Whether a node's commands or properties name something below a directory, or {here}."""
+    commands = [argv for name in COMMANDS if (argv := getattr(node, name)) is not None]
+    texts = [node.template, *(word for argv in commands for word in argv)]
+    programs = [Path(argv[0]) for argv in commands]
+    return any("{here}" in text for text in texts) or any(
+        program.is_relative_to(directory) for program in programs
+    )
 
 
 def _node_record(node: OwnNode) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class MetadataObserver:
         self.registered: frozenset[int] = frozenset()
         self.controller: int | None = None
         self.controller_epoch: int | None = None
+        self.voters: frozenset[int] = frozenset()  # there is no such quorum
         self.left: tuple[str, ...] = ()  # topics that stay on the cluster
         self._used = used
         self._on_change = on_change

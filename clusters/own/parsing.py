@@ -33,7 +33,7 @@ T = TypeVar("T")
 SUFFIX: Final = ".toml"
 _TOP: Final = ("name", "behaves_like")
 _USED: Final = (*_TOP, "bootstrap", "client", "keep_topics")
-_MANAGED: Final = (*_TOP, "environment", "brokers", "controllers")
+_MANAGED: Final = (*_TOP, "environment", "brokers", "controllers", "image", "mounts")
 _COMMANDS: Final = ("prepare", "stop", "kill", "pause", "resume")
 _NODE: Final = ("id", "ids", "properties", "start", *_COMMANDS, "pid_file", "log_dir")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -48,6 +48,7 @@ _KINDS: Final[Mapping[type, str]] = {
     list: "a list",
     dict: "a table",
 }
+_UNREAD: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")  # protocols of listeners
 # How a client reaches a cluster and logs in; what it does there is the workload's affair.
 _CLIENT_KEYS: Final = ("broker.address.family", "client.dns.lookup", "client.id", "client.rack")
 _CLIENT_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.")
@@ -201,7 +202,17 @@ def _managed(top: _Table, path: Path, name: str, release: Release) -> Managed:
         controllers,
         {key: environment.take(key, str) for key in environment.raw},
         said,
+        top.find("image", str) or None,
+        _mounts(top),
     )
+
+
+def _mounts(top: _Table) -> tuple[Path, ...]:
+    """Directories, named absolutely or beside the file."""
+    words = top.take("mounts", list, [])
+    if not all(isinstance(word, str) and word for word in words):
+        raise top.complain('mounts must be a list of directories, as ["/opt/kafka"]')
+    return tuple(Path(os.path.normpath(top.directory / word)) for word in words)
 
 
 def _check_controllers(top: _Table, release: Release, are_there: bool) -> None:
@@ -276,8 +287,23 @@ def _template(table: _Table, file: Path) -> str:
                 f"properties: {file}: {key} holds a secret, and the filled file is written into the"
                 " run directory; name it by a config provider, as ${file:…}, or leave it out"
             )
+    _check_listeners(table, file, settings)
     _check_placeholders(table, "properties", text, MEANINGS)
     return text
+
+
+def _check_listeners(table: _Table, file: Path, settings: Mapping[str, str]) -> None:
+    """A listener has the protocol of the map, or that of its name."""
+    named = settings.get("listener.security.protocol.map", "").split(",")
+    protocols = {word.split(":")[0].strip(): word.split(":")[-1].strip() for word in named}
+    for listener in settings.get("listeners", "").split(","):
+        name = listener.partition("://")[0].strip()
+        protocol = protocols.get(name, name).upper()
+        if protocol in _UNREAD:
+            raise table.complain(
+                f"properties: {file}: the listener {name} speaks {protocol}; the gate reads what"
+                " brokers say, so that listeners of brokers that neaptide starts are PLAINTEXT"
+            )
 
 
 def _check_placeholders(table: _Table, key: str, text: str, known: Mapping[str, str]) -> None:
@@ -323,12 +349,16 @@ def _path(table: _Table, key: str) -> str | None:
 # What a node cannot have there: `local` can have all.
 _NOT_ON: Final[Mapping[str, tuple[str, ...]]] = {
     "netns": ("pid_file",),
+    "docker": ("pid_file", "kill", "pause", "resume"),
     "ssh": ("pid_file", "log_dir", "stop", "kill", "pause", "resume"),
 }
 
 
 def check_managed_on(system: Managed, host: str) -> None:
     """Raises UsageError where a node has what that host cannot do, or a program is not there."""
+    for directory in system.mounts if host == "docker" else ():
+        if not directory.is_dir():
+            raise UsageError(f"{system.file}: mounts: there is no directory {directory}.")
     for node in system.nodes:
         for key in _NOT_ON.get(host, ()):
             if getattr(node, key) is not None:
@@ -338,8 +368,14 @@ def check_managed_on(system: Managed, host: str) -> None:
                 )
         for key in COMMANDS if host != "ssh" else ():
             argv: Argv | None = getattr(node, key)
-            if argv is not None and shutil.which(argv[0]) is None:
+            is_here = host != "docker" or (argv is not None and _is_mounted(system, argv[0]))
+            if argv is not None and is_here and shutil.which(argv[0]) is None:
                 raise UsageError(
                     f"{system.file}: {key} of node {node.id}: there is no program {argv[0]} that"
                     " can be run."
                 )
+
+
+def _is_mounted(system: Managed, program: str) -> bool:
+    """Whether a container has this program from this machine; else it is the image's."""
+    return any(Path(program).is_relative_to(directory) for directory in system.mounted)

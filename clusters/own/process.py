@@ -4,7 +4,7 @@ What a command starts, in the foreground, behind a script or in the background, 
 variable in its environment, which all that it starts inherits. What somebody else starts for it (a
 service manager, a container's engine) has that not: its pid is in a file, or `kill` and `stop` are
 commands of their own. All are processes of this machine, or are ended by a command here; on another
-machine (ssh) the runner there looks for the variable.
+machine (ssh) the runner there looks for the variable; in a container all end with the first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
@@ -26,6 +26,7 @@ import psutil
 from neaptide.clusters.errors import HostError
 from neaptide.clusters.hosts.host import Marked, NodeProcess
 from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
+from neaptide.clusters.hosts.local import last_line
 from neaptide.clusters.own.model import Argv
 
 MARK: Final = "NEAPTIDE_NODE"  # of one start of one node
@@ -39,6 +40,7 @@ _REACHED_WITHIN_S: Final = 5.0  # what starts others faster than they can be loo
 _PID_WITHIN_S: Final = 30.0
 _COMMAND_S: Final = 30.0
 _NO_SIGNAL: Final = 0
+_FIRST_PID: Final = "1"  # of a container, as it is seen in it
 
 Run = Callable[[Argv, str], Awaitable[None]]  # a command of the user's, and what it is for
 
@@ -179,6 +181,56 @@ class MarkingHost(Protocol):
     """A host whose nodes are other machines, and which finds there what has a mark."""
 
     async def signal_marked(self, node: int, mark: str, number: int, within_s: float) -> Marked: ...
+
+
+@runtime_checkable
+class MountingHost(Protocol):
+    """A host whose nodes are containers, and see of this machine's disk what is mounted."""
+
+    def mount(self, node: int, directory: Path, *, writable: bool = False) -> None: ...
+
+
+class InContainer(NodeProcess, Protocol):
+    """The first process of a container, with which all others in it end."""
+
+    async def run_beside(self, argv: Sequence[str], log: Path) -> int | None: ...
+
+
+class ContainedProcess:
+    """Implements clusters.hosts.host.NodeProcess in a container: its kill and its pause are the
+    container's, and reach all that `started` has started. `stop`: a command, run in it."""
+
+    def __init__(self, name: str, started: InContainer, stop: Argv, log: Path) -> None:
+        self._name = name
+        self._started = started
+        self._stop = tuple(word.replace(PID, _FIRST_PID) for word in stop)
+        self._log = log
+
+    @property
+    def returncode(self) -> int | None:
+        return self._started.returncode
+
+    async def terminate(self) -> None:
+        """Raises HostError where the command fails."""
+        if self.returncode is None:
+            status = await self._started.run_beside(self._stop, self._log)
+            if status:  # None: it ended with what it stopped
+                raise HostError(
+                    f"The command stop of {self._name} ended, status {status}; its log {self._log}"
+                    f" says last: {last_line(self._log)}"
+                )
+
+    async def kill(self) -> None:
+        await self._started.kill()
+
+    async def pause(self) -> None:
+        await self._started.pause()
+
+    async def resume(self) -> None:
+        await self._started.resume()
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        return await self._started.wait(timeout_s)
 
 
 class RemoteProcess:

@@ -16,7 +16,7 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import Place, check_place
 from neaptide.harness.checking import SparkStart, check_and_report
 from neaptide.harness.play import Played, play
-from neaptide.harness.systems import System, check_system_on, fetch, parse_system
+from neaptide.harness.systems import System, check_system_on, fetch, parse_system, place_of
 from neaptide.harness.testing.cluster import ClusterAsked, LiveCluster, check_asked
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text
 from neaptide.harness.testing.loop import Loop
@@ -203,7 +203,7 @@ class Lab:
     def _find(self, system: str | None) -> System:
         chosen = parse_system(system or self.system)
         check_system_on(chosen, self._place)
-        check_place(self._place, lambda _: None)
+        check_place(place_of(chosen, self._place), lambda _: None)
         fetch(chosen)
         return chosen
 

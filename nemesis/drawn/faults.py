@@ -154,7 +154,8 @@ class Given:
     """What a fault is drawn for.
 
     `faults`: all that were asked for. `aims`: how likely each shape of an aimed fault is.
-    `coordinated`: the workload has a group, or transactions, and so a coordinator.
+    `coordinated`: the workload has a group, or transactions, and so a coordinator. `voters`: the
+    cluster has a quorum that voters can leave.
     """
 
     brokers: Sequence[int]
@@ -162,6 +163,7 @@ class Given:
     faults: Sequence[str] = ()
     aims: Mapping[str, float] = field(default_factory=dict)
     coordinated: bool = False
+    voters: bool = False
 
     def target(self, rng: random.Random, scopes: Sequence[Scope] = ()) -> Target:
         return draw_target(rng, self.brokers, self.partitions, scopes, coordinated=self.coordinated)
@@ -219,7 +221,7 @@ def _disk(rng: random.Random, given: Given) -> Fault:
 
 
 def _members(rng: random.Random, given: Given) -> Fault:
-    return draw_members(rng, given.brokers, given.partitions)
+    return draw_members(rng, given.brokers, given.partitions, voters=given.voters)
 
 
 def _rounds(rng: random.Random, given: Given) -> Fault:
@@ -312,7 +314,8 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
     ),
     "members": FaultKind(
         "a partition is reassigned, a broker removed and added, preferred leaders elected, the"
-        " controller moved, a topic created and deleted, a partition added, a setting changed",
+        " controller moved, a voter of a KRaft quorum removed and added, a topic created and"
+        " deleted, a partition added, a setting changed",
         _members,
         MembersFault.from_json,
         needs=3,

@@ -3,7 +3,8 @@
 reassign    one partition loses a replica, and gets it back
 remove      one broker gives its replicas away and is shut down; it comes back and gets them back
 elect       the preferred leaders of all partitions are elected
-controller  another broker becomes controller (with ZooKeeper)
+controller  another controller becomes the active one
+voter       a controller that is not the active one leaves the quorum, and comes back (in KRaft)
 partitions  the topic gets one partition more, to which nobody sends
 settings    a setting of the topic is changed, and changed back
 topic       another topic is created, and deleted
@@ -16,12 +17,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-Action = Literal["reassign", "remove", "elect", "controller", "partitions", "settings", "topic"]
+Action = Literal[
+    "reassign", "remove", "elect", "controller", "voter", "partitions", "settings", "topic"
+]
 _WEIGHTS: Final[Mapping[Action, float]] = {
     "reassign": 3,
     "remove": 2,
     "elect": 2,
     "controller": 2,
+    "voter": 1,
     "partitions": 0.5,
     "settings": 1,
     "topic": 1,
@@ -64,8 +68,12 @@ class MembersFault:
         return cls(raw["action"], order, int(raw["partition"]), (str(name), str(value)))
 
 
-def draw_members(rng: random.Random, brokers: Sequence[int], partitions: int) -> MembersFault:
-    [action] = rng.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
+def draw_members(
+    rng: random.Random, brokers: Sequence[int], partitions: int, *, voters: bool = False
+) -> MembersFault:
+    """`voters`: those of a quorum can leave it."""
+    weights = {action: weight for action, weight in _WEIGHTS.items() if voters or action != "voter"}
+    [action] = rng.choices(list(weights), list(weights.values()))
     order = tuple(rng.sample(list(brokers), len(brokers)))
     return MembersFault(action, order, rng.randrange(partitions), rng.choice(SETTINGS))
 

@@ -101,13 +101,15 @@ def draw_schedule(
     partitions: int = 1,
     *,
     coordinated: bool = False,
+    voters: bool = False,
 ) -> Schedule:
     """Phases until the time is over; the last one ends before it.
 
     `coordinated`: the workload has a group, or transactions, whose coordinator can be a target.
+    `voters`: the cluster has a quorum that voters can leave.
     """
     rng = random.Random(seed)
-    given = Given(tuple(brokers), partitions, tuple(faults), draw_weights(rng), coordinated)
+    given = Given(tuple(brokers), partitions, tuple(faults), draw_weights(rng), coordinated, voters)
     weights = _swarm(rng, faults)
     phases: list[Phase] = []
     at_s = FIRST_S

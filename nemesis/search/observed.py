@@ -62,6 +62,9 @@ class WorldObserved:
 
     # --- what is not there in the simulation: scenarios that ask for it are not played here ---
 
+    def voters(self) -> Collection[int]:
+        return ()
+
     def hits(self, rule: str) -> int:
         return 0
 

@@ -41,7 +41,11 @@ def to_svg(figure: Figure) -> str:
 
 def fault_spans(faults: Sequence[Row]) -> list[tuple[float, float, str]]:
     """(from, to, name) in seconds: a fault lasts until it is undone, or to its own end."""
-    undone_by = {"kill": "restart", "power_off": "restart", "stop": "restart", "pause": "resume"}
+    undone_by = {
+        **dict.fromkeys(("kill", "power_off", "stop"), "restart"),
+        "pause": "resume",
+        "remove_voter": "add_voter",
+    }
     spans: list[tuple[float, float, str]] = []
     open_: dict[tuple[str, str], tuple[float, str]] = {}
     for row in faults:
@@ -52,7 +56,7 @@ def fault_spans(faults: Sequence[Row]) -> list[tuple[float, float, str]]:
             open_[(undone_by[verb], broker)] = (at_s, f"{verb} {broker}")
         elif verb in ("cut", "hold"):
             open_[("heal", verb)] = (at_s, verb)
-        elif verb in ("restart", "resume", "heal"):
+        elif verb in ("restart", "resume", "add_voter", "heal"):
             keys = [k for k in open_ if k[0] == verb and (verb == "heal" or k[1] == broker)]
             for key in keys:
                 begun_s, name = open_.pop(key)

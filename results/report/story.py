@@ -262,7 +262,7 @@ class Story:
                 if name in self._replicas:
                     replica = self._replicas[name]
                     replica.truncate(replica.log_end_offset - fields["lost"].get(self._key(), 0))
-            tone: Tone = "good" if verb in ("restart", "resume") else "bad"
+            tone: Tone = "good" if verb in _UNDOING else "bad"
             self.moments.append(Badge(at_ns, name, text, tone))
             return
         if verb == "release" and not fields.get("messages"):
@@ -301,12 +301,15 @@ class Story:
         self.moments.append(Cells(at_ns, name, self._replicas[name].state()))
 
 
+_UNDOING: Final = ("restart", "resume", "add_voter")
 _BADGES: Final = {
     "kill": "SIGKILL",
     "pause": "paused",
     "resume": "resumed",
     "restart": "started",
     "stop": "stopped",
+    "remove_voter": "no voter",
+    "add_voter": "voter again",
 }
 
 

@@ -28,7 +28,7 @@ _FAULTS: Final = frozenset(
     {
         *("hold", "drop", "delay", "answer", "cap", "deliver", "kill", "power_off", "stop"),
         *("pause", "cut", "slow", "toxic", "set_clock", "damage", "put_back", "inject"),
-        *("stall", "die"),
+        *("stall", "die", "remove_voter"),
     }
 )
 

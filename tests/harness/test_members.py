@@ -1,14 +1,20 @@
-"""At the end of a run every partition has the replicas that it began with."""
+"""At the end of a run every partition has the replicas, and the quorum the voters, that they began
+with."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
-from neaptide.harness.members import MembersNemesis
-from neaptide.nemesis.drawn.members import MembersFault
+from neaptide.harness.aimed import MissedError
+from neaptide.harness.members import MembersNemesis, Undo
+from neaptide.nemesis.drawn.members import Action, MembersFault
 
 BEGAN = {0: (0, 1, 2), 1: (1, 2, 0)}
 
@@ -80,3 +86,117 @@ def test_nothing_is_asked_for_where_nothing_was_moved_or_all_is_back() -> None:
     asyncio.run(play())
     assert untouched.asked == []
     assert len(undone.asked) == 1
+
+
+# --- the quorum of KRaft -------------------------------------------------------------------------
+
+
+class Voters:
+    """A quorum, as a stage and its faults show it; it refuses so many of them first."""
+
+    def __init__(self, *voters: int, changes: bool = True) -> None:
+        self.voters = frozenset(voters)
+        self.all = frozenset(voters)
+        self.refuses = 0
+        self.controller = min(voters, default=None)
+        self.problems: list[str] = []
+        self.observer = self.recorder = self.cluster = self
+        self.quorum = dict.fromkeys(voters, 1)
+        topic = SimpleNamespace(name="t", assignment=BEGAN)
+        self.spec = SimpleNamespace(topic=topic, changes_voters=changes)
+
+    def now_ns(self) -> int:
+        return 0
+
+    def note_nemesis(self, value: object, begun_ns: int) -> None: ...
+
+    async def until(self, condition: Callable[[], bool], within_s: float, what: str) -> None:
+        assert condition(), what
+
+    async def remove_voter(self, node: int) -> None:
+        self._maybe_refuse()
+        self.voters -= {node}
+        self.controller = min(self.voters)
+
+    async def add_voter(self, node: int) -> None:
+        self._maybe_refuse()
+        self.voters |= {node}
+
+    def _maybe_refuse(self) -> None:
+        if self.refuses:
+            self.refuses -= 1
+            raise RefusedError("the quorum does not change its voters: nobody answers")
+
+
+def begun(voters: Voters, action: Action, first: int = 0) -> tuple[MembersNemesis, list[Undo]]:
+    nemesis = MembersNemesis(cast(Any, voters), cast(Any, voters))
+    fault = MembersFault(action, (first, 3, 4))
+    return nemesis, asyncio.run(nemesis.begin(fault))
+
+
+def test_a_voter_that_is_not_active_leaves_and_comes_back() -> None:
+    for first, gone in ((0, 101), (1, 102), (2, 101)):
+        voters = Voters(100, 101, 102)
+        _, [undo] = begun(voters, "voter", first)
+        assert voters.voters == voters.all - {gone}
+        assert voters.controller == 100
+        assert asyncio.run(_awaited(undo)) is None
+        assert voters.voters == voters.all
+
+
+def test_in_kraft_the_controller_moves_as_the_active_one_leaves() -> None:
+    voters = Voters(100, 101, 102)
+    _, [undo] = begun(voters, "controller")
+    assert (voters.voters, voters.controller) == ({101, 102}, 101)
+    assert asyncio.run(_awaited(undo)) is None
+    assert voters.voters == voters.all
+
+
+@pytest.mark.parametrize(("refuses", "is_back"), [(2, True), (3, False)])
+def test_who_did_not_come_back_does_at_the_end_or_the_run_is_unknown(
+    refuses: int, is_back: bool
+) -> None:
+    voters = Voters(100, 101, 102)
+    nemesis, [undo] = begun(voters, "voter")
+    voters.refuses = refuses
+    assert "nobody answers" in str(asyncio.run(_awaited(undo)))
+    assert list(asyncio.run(nemesis.restore_voters())) == [101]  # before the next phase
+    assert voters.problems == []
+    asyncio.run(nemesis.restore())
+    assert (voters.voters == voters.all) is is_back
+    said = "; ".join(voters.problems)
+    assert ("controller 101 is no voter again: the quorum does not" in said) is not is_back
+
+
+@pytest.mark.parametrize(
+    ("voters", "says"),
+    [
+        (Voters(100, 101), "too few voters"),
+        (Voters(100), "no voter besides the active controller"),
+        (Voters(100, 101, 102, changes=False), "no voters can change here"),
+    ],
+)
+def test_a_voter_that_cannot_leave_is_a_miss(voters: Voters, says: str) -> None:
+    """The twins are above."""
+    with pytest.raises(MissedError, match=says):
+        begun(voters, "voter")
+    assert voters.voters == voters.all
+
+
+def test_a_quorum_that_refuses_is_a_miss_and_is_asked_again_only_if_a_voter_is_gone() -> None:
+    voters = Voters(100, 101, 102)
+    voters.refuses = 1
+    nemesis = MembersNemesis(cast(Any, voters), cast(Any, voters))
+    with pytest.raises(MissedError, match="nobody answers"):
+        asyncio.run(nemesis.begin(MembersFault("voter", (0, 1, 2))))
+    voters.refuses = 1
+    asyncio.run(nemesis.restore())
+    assert (voters.refuses, voters.problems) == (1, [])
+    voters.voters -= {101}  # it was done after all
+    voters.refuses = 0
+    asyncio.run(nemesis.restore())
+    assert voters.voters == voters.all
+
+
+async def _awaited(undo: Undo) -> str | None:
+    return await undo()

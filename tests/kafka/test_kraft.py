@@ -37,8 +37,12 @@ class Quorum:
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self, node: int) -> None:
+        await self.cluster.start(node, self.through(node))
+
+    def through(self, node: int) -> Listeners:
+        """As if its own ports were the links'."""
         ports = (0, 0) if node in self.cluster.controllers else self.cluster.ports(node)
-        await self.cluster.start(node, Listeners(*ports, 0, quorum=self.cluster.quorum))
+        return Listeners(*ports, 0, quorum=self.cluster.quorum)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE_S):
@@ -48,11 +52,14 @@ class Quorum:
 
 
 @asynccontextmanager
-async def quorum(directory: Path, settings: dict[str, str]) -> AsyncIterator[Quorum]:
+async def quorum(
+    directory: Path, settings: dict[str, str], version: str = VERSION, *, changes: bool = False
+) -> AsyncIterator[Quorum]:
+    """`changes`: who is a voter can change."""
     topic = TopicSpec("t", {0: BROKERS}, {"min.insync.replicas": "1"})
     host = LocalHost()
-    spec = ClusterSpec(BROKERS, settings, topic, controllers=3)
-    cluster = KraftCluster(LocalNodes(host), directory, VERSION, spec)
+    spec = ClusterSpec(BROKERS, settings, topic, controllers=3, changes_voters=changes)
+    cluster = KraftCluster(LocalNodes(host), directory, version, spec)
     news, seen = asyncio.Event(), list[PartitionView]()
 
     def on_change(view: PartitionView | None) -> None:

@@ -29,6 +29,12 @@ def test_a_broker_reaches_the_quorum_through_the_links() -> None:
     assert settings["inter.broker.listener.name"] == "REPLICATION"
 
 
+def test_where_voters_change_the_log_says_who_they_are() -> None:
+    settings = kraft_properties(BROKER, {}, THROUGH, changes_voters=True)
+    assert "controller.quorum.voters" not in settings
+    assert settings["controller.quorum.bootstrap.servers"] == "127.0.0.1:20100,127.0.0.1:20101"
+
+
 def test_a_controller_binds_its_port_and_is_reached_through_its_link() -> None:
     settings = kraft_properties(CONTROLLER, {}, THROUGH)
     assert settings["process.roles"] == "controller"

@@ -27,10 +27,11 @@ def test_only_what_changes_is_asked_for_and_nothing_is_left_without_a_replica() 
 
 def test_every_change_is_drawn_and_is_the_same_again_when_it_was_saved() -> None:
     rng = random.Random(5)
-    drawn = [draw_members(rng, (0, 1, 2), 4) for _ in range(200)]
-    assert {one.action for one in drawn} == {
-        "reassign", "remove", "elect", "controller", "partitions", "settings", "topic",
-    }  # fmt: skip
+    drawn = [draw_members(rng, (0, 1, 2), 4, voters=True) for _ in range(200)]
+    everywhere = {"reassign", "remove", "elect", "controller", "partitions", "settings", "topic"}
+    assert {one.action for one in drawn} == {*everywhere, "voter"}
+    without_voters = [draw_members(rng, (0, 1, 2), 4) for _ in range(200)]
+    assert {one.action for one in without_voters} == everywhere
     assert [MembersFault.from_json(one.to_json()) for one in drawn] == drawn
     with pytest.raises(ValueError, match="'explode' must be one of reassign"):
         MembersFault.from_json({**drawn[0].to_json(), "action": "explode"})

@@ -30,10 +30,14 @@ def of_page() -> dict[str, str]:
 def install(directory: Path) -> Path:
     """Scripts like Kafka's own; where it is installed."""
     home = directory / "kafka"
+    return write_scripts(home, home, str(find_java()), kafka_class_path(VERSION))
+
+
+def write_scripts(home: Path, at: Path | str, java: str, class_path: str) -> Path:
+    """What `bin` has. `at`: where the directory is when they are run."""
     (home / "bin").mkdir(parents=True)
-    log4j = home / "log4j.properties"
-    log4j.write_text(LOG4J, encoding="utf-8")
-    values = {"java": find_java(), "log4j": log4j, "class_path": kafka_class_path(VERSION)}
+    (home / "log4j.properties").write_text(LOG4J, encoding="utf-8")
+    values = {"java": java, "log4j": f"{at}/log4j.properties", "class_path": class_path}
     mains = {"server-start": "kafka.Kafka", "storage": "kafka.tools.StorageTool"}
     for name, main in mains.items():
         script = home / "bin" / f"kafka-{name}.sh"

@@ -17,7 +17,7 @@ from neaptide.harness.play import play, refused_by_own
 from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
 from neaptide.harness.random_load import names_of
 from neaptide.harness.repro import cells
-from neaptide.harness.systems import System, check_system_on, generation_of, parse_system
+from neaptide.harness.systems import System, check_system_on, generation_of, parse_system, place_of
 from neaptide.nemesis.drawn.faults import CutFault
 from neaptide.nemesis.scenario import (
     ScheduledStep,
@@ -117,10 +117,20 @@ def test_a_scenario_is_not_for_it_either(used: System) -> None:
 
 
 def test_where_managed_brokers_run(managed: System) -> None:
-    for name in ("docker", "simulation"):
-        with pytest.raises(UsageError, match=rf"--host local, netns, ssh, not on {name}"):
-            check_system_on(managed, Place(name))
+    with pytest.raises(UsageError, match=r"--host local, netns, docker, ssh, not on simulation"):
+        check_system_on(managed, Place("simulation"))
     check_system_on(managed, Place("netns"))
+
+
+def test_the_image_of_the_file_is_the_nodes_unless_the_command_names_one(
+    directory: Path, managed: System
+) -> None:
+    mine = parse_system(str(written(directory, f'image = "mine:1"\n{MANAGED}')))
+    assert place_of(mine, Place("docker")).image == "mine:1"
+    assert place_of(mine, Place("docker", "other:2")).image == "other:2"
+    assert place_of(managed, Place("docker")).image is None
+    assert place_of(mine, Place("local")) == Place("local")
+    assert place_of(parse_system("kafka:3.9.1"), Place("docker")).image is None
 
 
 def test_topics_on_a_cluster_with_topics_of_others_can_be_given(

@@ -103,6 +103,10 @@ def test_a_secret_may_come_from_the_environment(
         (MANAGED, '"data-{id}"', '"data-{id}-{zookeeper}"', "there is no placeholder {zookeeper}"),
         (MANAGED, "id = 100", 'id = 100\npause = ["sh"]', "pause and resume go together"),
         (MANAGED, '"-Dsome', '4\nB = "-Dsome', "[environment]: KAFKA_OPTS must be a text"),
+        (MANAGED, "[environment]", "image = 3\n[environment]", "image must be a text"),
+        (MANAGED, "[environment]", 'mounts = "/a"\n[environment]', "mounts must be a list"),
+        (MANAGED, "[environment]", "mounts = [1]\n[environment]", "mounts must be a list of dir"),
+        (USED, "[client]", 'image = "a"\n[client]', "there is no 'image'; it must be one of name"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_the_file_and_the_key(
@@ -129,10 +133,16 @@ def test_a_mistake_is_one_sentence_with_the_file_and_the_key(
         ("sasl.jaas.config=x required password=hunter2;", "holds a secret"),
         ("log.dirs={log_dirs}", "there is no placeholder {log_dirs}"),
         ("hunter2", "is not of the form name=value"),
+        (
+            "listener.security.protocol.map=CLIENT:SSL,REPLICATION:PLAINTEXT",
+            "the listener CLIENT speaks SSL; the gate reads",
+        ),
+        ("listeners=SASL_SSL://{client_listen}", "the listener SASL_SSL speaks SASL_SSL"),
     ],
 )
 def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> None:
-    """The twin is BROKER as it is, which names a secret without having it."""
+    """The twin is BROKER as it is, which names a secret without having it, and a protocol that no
+    listener has."""
     file = written(directory, MANAGED)
     load_system(file)
     (directory / "broker.properties").write_text(f"{BROKER}{line}\n", encoding="utf-8")
@@ -155,15 +165,51 @@ def test_a_program_has_to_be_where_it_is_run(directory: Path) -> None:
     check_managed_on(absent, "ssh")
 
 
+def test_in_a_container_a_program_is_the_images_or_mounted(directory: Path) -> None:
+    beside = load_system(written(directory, WITHOUT_COMMANDS))
+    absent = load_system(written(directory, WITHOUT_COMMANDS.replace("./start.sh", "./end.sh", 1)))
+    of_image = WITHOUT_COMMANDS.replace("./start.sh", "/opt/no-such/start.sh")
+    theirs = load_system(written(directory, of_image.replace("{here}/format.sh", "format.sh")))
+    assert isinstance(beside, Managed)
+    assert isinstance(absent, Managed)
+    assert isinstance(theirs, Managed)
+    assert (beside.mounted, theirs.mounted) == ((directory,), ())
+    check_managed_on(beside, "docker")
+    check_managed_on(theirs, "docker")
+    with pytest.raises(UsageError, match=r"start of node 1: there is no program .*/end\.sh"):
+        check_managed_on(absent, "docker")
+    with pytest.raises(UsageError, match="there is no program /opt/no-such/start"):
+        check_managed_on(theirs, "local")
+
+
+def test_what_is_mounted_in_containers(directory: Path) -> None:
+    """Read once, checked only where containers are."""
+    (directory / "kafka").mkdir()
+    text = f'image = "mine:1"\nmounts = ["kafka", "/no/such"]\n{WITHOUT_COMMANDS}'
+    system = load_system(written(directory, text))
+    assert isinstance(system, Managed)
+    assert system.image == "mine:1"
+    assert system.mounted == (directory, directory / "kafka", Path("/no/such"))
+    assert system.record()["mounts"] == [str(directory / "kafka"), "/no/such"]
+    check_managed_on(system, "local")
+    with pytest.raises(
+        UsageError, match=r"system\.toml: mounts: there is no directory /no/such\.$"
+    ):
+        check_managed_on(system, "docker")
+    right = load_system(written(directory, text.replace(', "/no/such"', "")))
+    assert isinstance(right, Managed)
+    check_managed_on(right, "docker")
+
+
 @pytest.mark.parametrize(
     ("line", "hosts"),
     [
         ('kill = ["sh"]', {"local", "netns"}),
-        ('stop = ["sh"]', {"local", "netns"}),
+        ('stop = ["sh"]', {"local", "netns", "docker"}),
         ('pause = ["sh"]\nresume = ["sh"]', {"local", "netns"}),
         ('pid_file = "it.pid"', {"local"}),
-        ('log_dir = "data"', {"local", "netns"}),
-        ("", {"local", "netns", "ssh"}),
+        ('log_dir = "data"', {"local", "netns", "docker"}),
+        ("", {"local", "netns", "docker", "ssh"}),
     ],
 )
 def test_what_a_node_can_have_is_the_hosts_to_say(
@@ -171,7 +217,7 @@ def test_what_a_node_can_have_is_the_hosts_to_say(
 ) -> None:
     system = load_system(written(directory, f"{WITHOUT_COMMANDS}{line}\n"))
     assert isinstance(system, Managed)
-    for host in ("local", "netns", "ssh"):
+    for host in ("local", "netns", "docker", "ssh"):
         if host in hosts:
             check_managed_on(system, host)
         else:
