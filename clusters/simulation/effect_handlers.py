@@ -26,6 +26,10 @@ class Handled(NamedTuple):
     has_halted: bool
 
 
+# Lines for a log, and answers to operators, of whom there are none.
+_UNHEEDED: Final = (effects.Note, effects.RespondCreateTopics, effects.RespondElectLeaders)
+
+
 def handle(node: BrokerNode, event: object) -> Handled:
     """One event for the core of a broker that runs."""
     return _carry_out(node, step(node.own_core(), event, node.now_ms()))
@@ -52,7 +56,7 @@ def _carry_out(node: BrokerNode, done: tuple[Effect, ...]) -> Handled:
             handler(node, effect)
         elif isinstance(effect, effects.RespondControl):
             answers = (*answers, effect.error)
-        elif not isinstance(effect, effects.Note | effects.RespondCreateTopics):
+        elif not isinstance(effect, _UNHEEDED):
             end_offset = node.own_disk().carry_out(effect)
             if end_offset is not None and isinstance(effect, effects.TruncateLog):
                 handle(node, events.LogTruncated(effect.partition, end_offset))

@@ -23,6 +23,7 @@ from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
+from neaptide.clusters.cluster import STILL
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.service import Service
 from tests.core.invariants import check
@@ -56,7 +57,7 @@ class World:
     def __init__(self, generation: str, **settings: object) -> None:
         self.rules = GENERATIONS[generation]
         named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
-        self.settings = replication_settings(named, self.rules)
+        self.settings = replication_settings({**STILL, **named}, self.rules)
         self.now_ms = 1_000_000
         self.service = Service()
         self.brokers: dict[int, Broker] = {}
@@ -287,7 +288,11 @@ class World:
                 | effects.RespondListOffsets()
             ):
                 self._respond(broker_id, effect)
-            case effects.RespondProduce() | effects.RespondCreateTopics():
+            case (
+                effects.RespondProduce()
+                | effects.RespondCreateTopics()
+                | effects.RespondElectLeaders()
+            ):
                 self.answers.setdefault(effect.request, []).append(effect)
             case _:
                 end_offset = self.disks[broker_id].carry_out(effect)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from neaptide.clusters.broker.replication.interface.administration import (
+    ElectionType,
+    PartitionResult,
+)
 from neaptide.clusters.broker.replication.interface.effects import TopicResult
 from neaptide.clusters.broker.replication.interface.events import AlteredPartition, AlteredResult
 from neaptide.clusters.broker.replication.model import (
@@ -52,6 +56,28 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectionRequest:
+    """An ElectLeaders request: what each partition came to (None: not known yet)."""
+
+    request: int
+    election_type: ElectionType
+    results: Mapping[TopicPartition, PartitionResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Elections:
+    """Elections that were asked for and are not decided yet.
+
+    `wanted` says which of them the next decision about a partition makes. `of_znode` are those
+    that `/admin/preferred_replica_election` names and that are not made yet; None: it is not there.
+    """
+
+    wanted: Mapping[TopicPartition, ElectionType] = field(default_factory=dict)
+    requests: Mapping[int, ElectionRequest] = field(default_factory=dict)
+    of_znode: frozenset[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Active:
     """The controller.
 
@@ -78,6 +104,7 @@ class Active:
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
     alterations: tuple[Alteration, ...] = ()
+    elections: Elections = Elections()
 
     def all_partitions(self) -> list[TopicPartition]:
         return [

@@ -71,6 +71,25 @@ def next_state(
     )
 
 
+def with_preferred(
+    decided: LeaderAndIsr | None,
+    state: LeaderAndIsr,
+    assigned: tuple[int, ...],
+    live: Collection[int],
+    controller_epoch: int,
+) -> LeaderAndIsr | None:
+    """As decided, but led by the first assigned replica where that lives and is in sync."""
+    now, preferred = decided or state, assigned[0]
+    if now.leader == preferred or preferred not in live or preferred not in now.isr:
+        return decided
+    return replace(
+        now,
+        leader=preferred,
+        leader_epoch=state.leader_epoch + 1,
+        controller_epoch=controller_epoch,
+    )
+
+
 # --- eligible leader replicas (KIP-966) -----------------------------------------------------------
 
 

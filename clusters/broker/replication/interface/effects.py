@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OffsetAndMetadata
+from neaptide.clusters.broker.replication.interface.administration import PartitionResult
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.events import (
     AlteredPartition,
@@ -254,6 +255,15 @@ class RespondCreateTopics:
     results: tuple[TopicResult, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RespondElectLeaders:
+    """Where `error` is one, it concerns the request as a whole."""
+
+    request: int
+    error: Error
+    results: tuple[PartitionResult, ...] = ()
+
+
 # --- requests to other brokers -------------------------------------------------------------------
 
 
@@ -376,6 +386,7 @@ Answer = (
     | RespondControl
     | RespondAlterPartition
     | RespondCreateTopics
+    | RespondElectLeaders
 )
 
 Effect = (

@@ -463,6 +463,11 @@ class AlterPartitionRetry:
     """Timer: ISR changes that the controller did not take may be sent again."""
 
 
+@dataclass(frozen=True, slots=True)
+class AutoPreferredReplicaLeaderElection:
+    """Timer of a controller: every leader.imbalance.check.interval.seconds."""
+
+
 Timer = (
     IsrExpiration
     | AlterPartitionRetry
@@ -470,6 +475,7 @@ Timer = (
     | HighWatermarkCheckpoint
     | DelayedOperationExpired
     | FetcherBackoffOver
+    | AutoPreferredReplicaLeaderElection
 )
 
 

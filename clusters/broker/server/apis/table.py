@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from neaptide.clusters.broker.replication.interface import administration as core_administration
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis import (
+    administration,
     alter_partition,
     cluster,
     control,
@@ -206,6 +208,17 @@ _ROWS: Final = (
             effects.RespondCreateTopics,
             cluster.encode_create_topics,
             cluster.create_topics_error,
+        ),
+    ),
+    ApiRow(
+        Api.ELECT_LEADERS,
+        {"2.8": Versions(0, 2)},  # v0 from Kafka 2.2 on, v1 from 2.4 on
+        AnsweredByCore(
+            core_administration.ElectLeadersRequested,
+            administration.decode_elect_leaders,
+            effects.RespondElectLeaders,
+            administration.encode_elect_leaders,
+            administration.elect_leaders_error,
         ),
     ),
     ApiRow(
