@@ -27,6 +27,9 @@ class ReplicationSettings:
     unclean_leader_election_enable: bool
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: int = 3
+    controlled_shutdown_retry_backoff_ms: int = 5_000
     default_replication_factor: int = 1
     leader_imbalance_check_interval_seconds: int = 300
     leader_imbalance_per_broker_percentage: int = 10

@@ -10,10 +10,14 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import (
+    controlled_shutdown as controllers_shutdown,
+)
+from neaptide.clusters.broker.replication.controller import (
     elections,
     kafka_controller,
     partition_state_machine,
     replica_leader_election,
+    shutdowns,
     topic_creation,
 )
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
@@ -33,7 +37,11 @@ from neaptide.clusters.broker.replication.leader import (
     produce,
     purgatory,
 )
-from neaptide.clusters.broker.replication.replicas import log_manager, replica_manager
+from neaptide.clusters.broker.replication.replicas import (
+    controlled_shutdown,
+    log_manager,
+    replica_manager,
+)
 from neaptide.clusters.broker.replication.transaction import producer_id_manager
 
 Handler = Callable[[Broker, Any, int], None]
@@ -91,6 +99,7 @@ def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms
     purgatory.on_request_abandoned(broker, event, now_ms)
     topic_creation.forget_creation(broker, event.request)
     elections.forget_elections(broker, event.request)
+    shutdowns.forget_shutdown(broker, event.request)
     producer_id_manager.forget_request(broker, event.request)
 
 
@@ -114,6 +123,7 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
     events.DelayedOperationExpired: _on_expired,
     events.FetcherBackoffOver: replica_fetcher_manager.on_backoff_over,
+    events.ControlledShutdownRetry: controlled_shutdown.on_controlled_shutdown_retry,
     events.AutoPreferredReplicaLeaderElection: (
         replica_leader_election.on_auto_preferred_replica_leader_election
     ),
@@ -153,6 +163,14 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.AlterPartitionFailed: alter_partition_manager.on_failed,
     # of operators, to this controller
     administration.ElectLeadersRequested: replica_leader_election.on_elect_leaders,
+    # this broker is to stop
+    administration.ShutdownRequested: controlled_shutdown.on_shutdown_requested,
+    administration.ControlledShutdownResponded: (
+        controlled_shutdown.on_controlled_shutdown_responded
+    ),
+    administration.ControlledShutdownFailed: controlled_shutdown.on_controlled_shutdown_failed,
+    # of brokers that stop, to this controller
+    administration.ControlledShutdownRequested: controllers_shutdown.on_controlled_shutdown,
     # of leaders, to this controller
     events.AlterPartitionRequested: partition_state_machine.on_alter_partition,
     events.ControlResponded: kafka_controller.on_control_responded,

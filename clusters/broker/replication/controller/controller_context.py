@@ -78,6 +78,15 @@ class Elections:
 
 
 @dataclass(frozen=True, slots=True)
+class ShutdownRequest:
+    """A ControlledShutdown request that waits until nothing of that broker is being decided."""
+
+    request: int
+    broker_id: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Active:
     """The controller.
 
@@ -90,6 +99,8 @@ class Active:
     names those that came back without a clean shutdown: they are neither in sync nor eligible then.
     `alterations` are the ISR changes that leaders have asked for: one whose write is under way has
     its partition in `reconsidering` too, for nobody else may change it meanwhile.
+    `shutting_down` has the brokers that have asked for a controlled shutdown, each with what it led
+    then: they are to lead nothing, and be in no ISR that somebody else is in.
     """
 
     controller_epoch: int
@@ -105,6 +116,8 @@ class Active:
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
     alterations: tuple[Alteration, ...] = ()
     elections: Elections = Elections()
+    shutting_down: Mapping[int, frozenset[TopicPartition]] = field(default_factory=dict)
+    shutdown_requests: tuple[ShutdownRequest, ...] = ()
 
     def all_partitions(self) -> list[TopicPartition]:
         return [

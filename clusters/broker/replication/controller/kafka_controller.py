@@ -22,6 +22,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
 )
 from neaptide.clusters.broker.replication.controller.elections import refuse_elections
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
+from neaptide.clusters.broker.replication.controller.shutdowns import refuse_shutdowns
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     refuse_creations,
 )
@@ -63,6 +64,7 @@ def _cease(broker: Broker, *, registered: bool) -> None:
     refuse_creations(broker)
     refuse_alterations(broker)
     refuse_elections(broker)
+    refuse_shutdowns(broker)
     broker.controller = Standby(registered)
     broker.do(StopSendingControl(None))
 
@@ -138,7 +140,14 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
             fallen[topic_partition] = fallen.get(topic_partition, frozenset()) | dead
         if torn := doubted & set(controller.replicas(topic_partition)):
             unclean[topic_partition] = unclean.get(topic_partition, frozenset()) | torn
-    broker.controller = replace(controller, brokers=event.brokers, fallen=fallen, unclean=unclean)
+    leaving = {b: led for b, led in controller.shutting_down.items() if b not in gone}
+    broker.controller = replace(
+        controller,
+        brokers=event.brokers,
+        fallen=fallen,
+        unclean=unclean,
+        shutting_down=leaving,
+    )
     if gone:
         broker.do(StopSendingControl(gone))
     known = tuple(controller.states)

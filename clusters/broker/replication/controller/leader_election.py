@@ -71,6 +71,17 @@ def next_state(
     )
 
 
+def may_be_counted_on(
+    state: LeaderAndIsr, live: Collection[int], shutting_down: Collection[int]
+) -> frozenset[int]:
+    """The live brokers without those in controlled shutdown; but a leader stays that nobody in sync
+    can replace (ControlledShutdownPartitionLeaderElection)."""
+    staying = frozenset(live) - frozenset(shutting_down)
+    if state.leader in live and staying.isdisjoint(state.isr):
+        return staying | {state.leader}
+    return staying
+
+
 def with_preferred(
     decided: LeaderAndIsr | None,
     state: LeaderAndIsr,

@@ -28,6 +28,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Alteration,
 )
 from neaptide.clusters.broker.replication.controller.elections import make_elections
+from neaptide.clusters.broker.replication.controller.shutdowns import answer_shutdowns
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     complete_creations,
 )
@@ -96,9 +97,11 @@ def _decide(
     if configuration is None or topic_partition.partition not in configuration.assignment:
         return None
     assigned = tuple(configuration.assignment[topic_partition.partition])
-    live = set(controller.brokers) - controller.fallen.get(topic_partition, frozenset())
+    up = controller.brokers.keys() - controller.fallen.get(topic_partition, frozenset())
+    leaving = controller.shutting_down.keys()
     if state is None:
-        return leader_election.initial_state(assigned, live, controller.controller_epoch)
+        return leader_election.initial_state(assigned, up - leaving, controller.controller_epoch)
+    live = leader_election.may_be_counted_on(state, up, leaving)
     settings = topic_settings(configuration.settings, broker.settings)
     election = controller.elections.wanted.get(topic_partition)
     unclean = settings.unclean_leader_election_enable or election is ElectionType.UNCLEAN
@@ -190,6 +193,7 @@ def _settle(
         complete_creations(broker)
     if again:
         reconsider(broker, again)
+    answer_shutdowns(broker)
     _alter_next(broker)
 
 

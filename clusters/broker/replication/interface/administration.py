@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +42,36 @@ class ElectLeadersRequested:
     election_type: ElectionType | None
     partitions: tuple[TopicPartition, ...] | None
     timeout_ms: int
+
+
+# --- controlled shutdown -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRequested:
+    """A broker that stops asks the controller to hand over what it leads."""
+
+    request: int
+    broker_id: int
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH  # of its registration (KIP-380)
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """Of the shell: this broker is to stop. The effect Shutdown says when it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownResponded:
+    """`remaining`: what this broker still leads, since nobody else could."""
+
+    sequence: int  # of the request that it answers
+    error: Error
+    remaining: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownFailed:
+    """The request got no answer: no connection, a broken one, or a time-out."""
+
+    sequence: int

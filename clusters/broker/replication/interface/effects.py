@@ -264,6 +264,15 @@ class RespondElectLeaders:
     results: tuple[PartitionResult, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RespondControlledShutdown:
+    """`remaining`: what the broker that asked still leads."""
+
+    request: int
+    error: Error
+    remaining: tuple[TopicPartition, ...] = ()
+
+
 # --- requests to other brokers -------------------------------------------------------------------
 
 
@@ -314,6 +323,18 @@ class SendAlterPartition:
     partitions: tuple[AlteredPartition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SendControlledShutdown:
+    """Of a broker that stops; answered by ControlledShutdownResponded or …Failed.
+
+    The controller may be this broker itself.
+    """
+
+    controller: int
+    sequence: int
+    broker_epoch: int
+
+
 ControlRequest = LeaderAndIsrRequested | StopReplicaRequested | UpdateMetadataRequested
 
 
@@ -344,6 +365,11 @@ class Halt:
     """The process ends at once, and does nothing more: to go on could lose what it has."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The process ends cleanly: it leads nothing that another broker could lead, or gives up."""
 
 
 # --- time, and the coordination service ----------------------------------------------------------
@@ -387,6 +413,7 @@ Answer = (
     | RespondAlterPartition
     | RespondCreateTopics
     | RespondElectLeaders
+    | RespondControlledShutdown
 )
 
 Effect = (
@@ -406,11 +433,13 @@ Effect = (
     | SendListOffsets
     | CloseFetcher
     | SendAlterPartition
+    | SendControlledShutdown
     | SendControl
     | StopSendingControl
     | SetTimer
     | CancelTimer
     | Coordinate
     | Halt
+    | Shutdown
     | Note
 )

@@ -464,6 +464,11 @@ class AlterPartitionRetry:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlledShutdownRetry:
+    """Timer: controlled.shutdown.retry.backoff.ms after an attempt that did not succeed."""
+
+
+@dataclass(frozen=True, slots=True)
 class AutoPreferredReplicaLeaderElection:
     """Timer of a controller: every leader.imbalance.check.interval.seconds."""
 
@@ -476,6 +481,7 @@ Timer = (
     | DelayedOperationExpired
     | FetcherBackoffOver
     | AutoPreferredReplicaLeaderElection
+    | ControlledShutdownRetry
 )
 
 

@@ -18,6 +18,7 @@ from neaptide.clusters.broker.server.apis import (
     alter_partition,
     cluster,
     control,
+    controlled_shutdown,
     fetch,
     groups,
     offsets,
@@ -208,6 +209,23 @@ _ROWS: Final = (
             effects.RespondCreateTopics,
             cluster.encode_create_topics,
             cluster.create_topics_error,
+        ),
+    ),
+    ApiRow(
+        Api.CONTROLLED_SHUTDOWN,
+        {},
+        AnsweredByCore(
+            core_administration.ControlledShutdownRequested,
+            controlled_shutdown.decode_controlled_shutdown,
+            effects.RespondControlledShutdown,
+            controlled_shutdown.encode_controlled_shutdown,
+            controlled_shutdown.controlled_shutdown_error,
+        ),
+        between_brokers=Versions(1, 2),
+        sent=SentToBrokers(
+            effects.SendControlledShutdown,
+            controlled_shutdown.encode_controlled_shutdown_request,
+            controlled_shutdown.decode_controlled_shutdown_response,
         ),
     ),
     ApiRow(
