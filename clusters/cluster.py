@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from neaptide.clusters.disks.damage import DamageKind, DiskFile
 from neaptide.clusters.hosts.io_faults import IoFault
+
+# Elections happen when a schedule makes them happen: no broker hands over its partitions when it is
+# stopped, and no controller moves leaders back.
+STILL: Final[Mapping[str, str]] = {
+    "auto.leader.rebalance.enable": "false",
+    "controlled.shutdown.enable": "false",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from neaptide.clusters.broker.server.apis.table import client_apis
+from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import (
     ADMIN_SINCE,
@@ -27,7 +29,7 @@ from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.harness.aimed import MissedError
 from neaptide.harness.faults import Faults
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import generation_of
+from neaptide.harness.systems import System, generation_of
 from neaptide.nemesis.drawn.members import MembersFault, without
 
 Undo = Callable[[], Awaitable[str | None]]  # why it did not come about, if it did not
@@ -89,8 +91,6 @@ class MembersNemesis:
 
     async def elect(self, partitions: Sequence[int]) -> None:
         """Raises RefusedChangeError."""
-        if generation_of(self._stage.system) is not None:
-            raise RefusedChangeError(f"{self._stage.system} does not elect on demand")
         await asyncio.to_thread(self._members().elect, self._topic, partitions)
 
     async def restore(self) -> None:
@@ -242,8 +242,7 @@ class MembersNemesis:
         return f"{stage.machines.harness_address}:{stage.cluster.coordination_port}"
 
     def _members(self) -> Members:
-        release = parse_release(str(self._stage.system.release))
-        if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
+        if not _has_admin_api(self._stage.system):
             return ZooKeeperMembers(self._connect)
         from neaptide.clusters.kafka.admin import AdminMembers
 
@@ -252,6 +251,15 @@ class MembersNemesis:
         if not there:
             raise RefusedChangeError("no broker is there to be asked")
         return AdminMembers(",".join(stage.client_address(broker) for broker in there))
+
+
+def _has_admin_api(system: System) -> bool:
+    """Whether all of it is there; else the znodes that Kafka's tools of the time wrote."""
+    generation = generation_of(system)
+    if generation is not None:
+        return Api.ELECT_LEADERS in client_apis(generation.name)
+    release = parse_release(str(system.release))
+    return release.mode is not Mode.ZOOKEEPER or release.version >= ADMIN_SINCE
 
 
 async def _nothing() -> None:

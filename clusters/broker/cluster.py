@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from neaptide.clusters.cluster import ClusterSpec, Listeners
+from neaptide.clusters.cluster import STILL, ClusterSpec, Listeners
 from neaptide.clusters.hosts.host import Host
 from neaptide.clusters.placed_cluster import PlacedCluster
 from neaptide.clusters.properties import write_properties
@@ -22,6 +22,7 @@ class BrokerCluster(PlacedCluster):
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:
         settings = {
+            **STILL,
             "zookeeper.session.timeout.ms": "10000",  # as of a real Kafka here
             # librdkafka looks for its group's coordinator although it may never use the group: let
             # the topic of positions be small, and on no replication link.

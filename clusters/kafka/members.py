@@ -16,12 +16,12 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.replication.model import TopicPartition
 
 Replicas = Mapping[int, Sequence[int]]
 ADMIN_SINCE: Final = (2, 4)
 _ZOOKEEPER_S: Final = 8.0
 _REASSIGN_PATH: Final = "/admin/reassign_partitions"
-_ELECT_PATH: Final = "/admin/preferred_replica_election"
 _DELETE_PATH: Final = "/admin/delete_topics"
 _CHANGES_PATH: Final = "/config/changes/config_change_"
 
@@ -62,8 +62,9 @@ class ZooKeeperMembers:
         self._ask("create", _REASSIGN_PATH, _document(_partitions(topic, replicas)))
 
     def elect(self, topic: str, partitions: Sequence[int]) -> None:
-        chosen = [{"topic": topic, "partition": partition} for partition in partitions]
-        self._ask("create", _ELECT_PATH, _document(chosen))
+        chosen = [TopicPartition(topic, partition) for partition in partitions]
+        path = znodes.PREFERRED_REPLICA_ELECTION
+        self._ask("create", path, znodes.encode_partitions(chosen))
 
     def add_partitions(self, topic: str, replicas: Replicas) -> None:
         assignment = {p: tuple(brokers) for p, brokers in replicas.items()}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from neaptide.clusters.cluster import Listeners
+from neaptide.clusters.cluster import STILL, Listeners
 from neaptide.clusters.hosts.ports import LOOPBACK
 from neaptide.clusters.kafka.versions import Addressing, Row
 
@@ -19,9 +19,8 @@ CLIENT_LISTENER: Final = "CLIENT"
 REPLICATION_LISTENER: Final = "REPLICATION"
 
 DEFAULTS: Final = {
+    **STILL,
     "auto.create.topics.enable": "false",
-    "auto.leader.rebalance.enable": "false",
-    "controlled.shutdown.enable": "false",
     "unclean.leader.election.enable": "false",
     "num.replica.fetchers": "1",
     # librdkafka looks for its group's coordinator although it never uses the group: let the topic

@@ -12,18 +12,24 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
-from neaptide.clusters.simulation import altering, controlling, fetching
+from neaptide.clusters.simulation import altering, controlling, fetching, stopping
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.network import CLIENT, CLIENTS, CONTROL, COORDINATION, SERVICE
 from neaptide.clusters.simulation.parts import TimerDue
 
 
 class Handled(NamedTuple):
-    """`answers`: to controllers' requests, in their order. `has_halted`: the process is to end."""
+    """`answers`: to controllers' requests, in their order. `has_halted`: the process is to end.
+    `may_stop`: it may end cleanly, as it was asked to."""
 
     effects: tuple[Effect, ...]
     answers: tuple[Error, ...]
     has_halted: bool
+    may_stop: bool = False
+
+
+# Lines for a log, and answers to operators, of whom there are none.
+_UNHEEDED: Final = (effects.Note, effects.RespondCreateTopics, effects.RespondElectLeaders)
 
 
 def handle(node: BrokerNode, event: object) -> Handled:
@@ -44,19 +50,22 @@ def stop(node: BrokerNode) -> None:
 
 def _carry_out(node: BrokerNode, done: tuple[Effect, ...]) -> Handled:
     answers: tuple[Error, ...] = ()
+    may_stop = False
     for effect in done:
         if isinstance(effect, effects.Halt):
             return Handled(done, answers, has_halted=True)
         handler = _EFFECTS.get(type(effect))
         if handler is not None:
             handler(node, effect)
+        elif isinstance(effect, effects.Shutdown):
+            may_stop = True
         elif isinstance(effect, effects.RespondControl):
             answers = (*answers, effect.error)
-        elif not isinstance(effect, effects.Note | effects.RespondCreateTopics):
+        elif not isinstance(effect, _UNHEEDED):
             end_offset = node.own_disk().carry_out(effect)
             if end_offset is not None and isinstance(effect, effects.TruncateLog):
                 handle(node, events.LogTruncated(effect.partition, end_offset))
-    return Handled(done, answers, has_halted=False)
+    return Handled(done, answers, has_halted=False, may_stop=may_stop)
 
 
 # --- what the disk answers -----------------------------------------------------------------------
@@ -114,6 +123,14 @@ def _answer_leader(node: BrokerNode, effect: effects.RespondAlterPartition) -> N
     altering.respond(node.network, node.broker_id, effect)
 
 
+def _ask_to_stop(node: BrokerNode, effect: effects.SendControlledShutdown) -> None:
+    stopping.ask(node.network, node.broker_id, effect)
+
+
+def _answer_who_stops(node: BrokerNode, effect: effects.RespondControlledShutdown) -> None:
+    stopping.respond(node.network, node.broker_id, effect)
+
+
 # --- what it puts off ----------------------------------------------------------------------------
 
 
@@ -138,6 +155,8 @@ _EFFECTS: Final[Mapping[type, Callable[[BrokerNode, Any], None]]] = {
     effects.StopSendingControl: _stop_sending,
     effects.SendAlterPartition: _ask_controller,
     effects.RespondAlterPartition: _answer_leader,
+    effects.SendControlledShutdown: _ask_to_stop,
+    effects.RespondControlledShutdown: _answer_who_stops,
     effects.SendFetch: fetching.ask,
     effects.SendOffsetForLeaderEpoch: fetching.ask,
     effects.SendListOffsets: fetching.ask,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from neaptide.clusters.broker.replication.interface.administration import ShutdownRequested
 from neaptide.clusters.simulation import (
     altering,
     controlling,
-    effect_handlers,
     fetching,
     producing,
 )
@@ -24,7 +24,6 @@ from neaptide.clusters.simulation.network import (
     FETCH,
     SERVICE,
     Cut,
-    Entry,
     Hold,
 )
 from neaptide.clusters.simulation.world import World
@@ -51,7 +50,7 @@ __all__ = [
 def kill(world: World, broker_id: int, *, delivered: bool = False) -> None:
     """SIGKILL. What it had sent and nobody has received is delivered, or discarded."""
     if delivered:
-        _deliver_sent(world, broker_id)
+        world.deliver_sent(broker_id)
     world.end(broker_id)
 
 
@@ -68,27 +67,16 @@ def power_off(world: World, broker_id: int, keep: Mapping[int, int]) -> dict[int
 
 
 def stop(world: World, broker_id: int) -> None:
-    """A clean shutdown: high watermarks checkpointed, logs flushed."""
-    effect_handlers.stop(world.nodes[broker_id])
-    kill(world, broker_id, delivered=True)
+    """A clean shutdown: high watermarks checkpointed, logs flushed.
+
+    At once, or, with controlled.shutdown.enable, as soon as the broker has been relieved or gives
+    up.
+    """
+    world.handle(broker_id, ShutdownRequested())
 
 
 def restart(world: World, broker_id: int) -> None:
     world.start(broker_id)
-
-
-def _deliver_sent(world: World, broker_id: int) -> None:
-    """Also what was held: the schedule says that the dead broker's messages arrive."""
-
-    def is_sent(entry: Entry) -> bool:
-        return (
-            entry.link is not None
-            and entry.link.source == broker_id
-            and entry.link.target != broker_id
-        )
-
-    for entry in sorted(world.network.remove(is_sent), key=lambda entry: entry.sequence):
-        world.deliver_now(entry)
 
 
 def pause(world: World, broker_id: int) -> None:

@@ -23,6 +23,7 @@ FETCH: Final = "fetch"
 CONTROL: Final = "control"
 CONTROL_ANSWERS: Final = "control answers"  # where a rule is about them; others arrive at once
 ALTER: Final = "alter partition"  # of leaders to their controller, and back
+SHUTDOWN: Final = "controlled shutdown"  # of brokers that stop to their controller, and back
 COORDINATION: Final = "coordination"
 CLIENTS: Final = "client"
 PURPOSES: Final = {
@@ -30,6 +31,7 @@ PURPOSES: Final = {
     CONTROL: "replication",
     CONTROL_ANSWERS: "replication",
     ALTER: "coordination",
+    SHUTDOWN: "coordination",
     COORDINATION: "coordination",
     CLIENTS: "client",
 }

@@ -82,6 +82,7 @@ class Network:
         "shown",
         "slowed",
         "spec",
+        "stopping",
         "unanswered",
         "waiting",
     )
@@ -105,6 +106,7 @@ class Network:
         self.ever_held: frozenset[str] = frozenset()
         self.asked: dict[int, Asked] = {}
         self.altering: dict[int, Altering] = {}  # by broker; replaced, never changed
+        self.stopping: dict[int, Altering] = {}  # controlled shutdowns, in the same way
         self.unanswered: dict[Link, Entry] = {}  # controllers' requests, where a rule is about it
         self.shown = Shown()
         self.recorder: Recorder | None = None
@@ -129,6 +131,7 @@ class Network:
         other.ever_held = self.ever_held
         other.asked = self.asked.copy()
         other.altering = self.altering
+        other.stopping = self.stopping
         other.unanswered = self.unanswered
         other.shown = self.shown.copy()
         other.recorder = self.recorder

@@ -26,6 +26,7 @@ class Service:
         "_transactions",
         "controller",
         "controller_epoch",
+        "elections",
         "isr_changes",
         "notifications",
         "sessions",
@@ -41,6 +42,9 @@ class Service:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.notifications: dict[str, tuple[TopicPartition, ...]] = {}
         self.isr_changes: dict[TopicPartition, int] = {}
+        self.elections: tuple[TopicPartition, ...] | None = (
+            None  # /admin/preferred_replica_election
+        )
         self._transactions = 0  # every write has its number, as in ZooKeeper
         self._sequence = 0
 
@@ -53,6 +57,7 @@ class Service:
         other.states = dict(self.states)
         other.notifications = dict(self.notifications)
         other.isr_changes = dict(self.isr_changes)
+        other.elections = self.elections
         other._transactions = self._transactions
         other._sequence = self._sequence
         return other
@@ -108,6 +113,8 @@ class Service:
                     self.notifications.pop(name, None)
             case coordination_service.CreateTopic(number, topic, configuration):
                 return self._create(broker, number, topic, configuration)
+            case coordination_service.DeletePreferredReplicaElection():
+                self.elections = None
         return []
 
     def _load(self, broker: int, epoch: int) -> Notifications:
@@ -124,6 +131,9 @@ class Service:
                     coordination_service.IsrChangeNotified(tuple(self.notifications), partitions),
                 )
             )
+        if self.elections is not None:
+            found = coordination_service.PreferredReplicaElectionFound(self.elections)
+            notified.append((broker, found))
         return notified
 
     def _elect(self, broker: int) -> Notifications:
@@ -178,6 +188,11 @@ class Service:
     def topics_changed(self) -> Notifications:
         """After `add_topic` by somebody who is no broker."""
         return self._to_controller(coordination_service.TopicsChanged(self.topics))
+
+    def elect(self, partitions: tuple[TopicPartition, ...]) -> Notifications:
+        """Somebody who is no broker writes `/admin/preferred_replica_election`."""
+        self.elections = partitions
+        return self._to_controller(coordination_service.PreferredReplicaElectionFound(partitions))
 
     def _brokers_changed(self) -> Notifications:
         return self._to_controller(coordination_service.BrokersChanged(dict(self.sessions)))

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
-from neaptide.clusters.broker.replication.interface import events
+from neaptide.clusters.broker.replication.interface import administration, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation import (
@@ -26,6 +26,7 @@ from neaptide.clusters.simulation import (
     fetching,
     producing,
     retaining,
+    stopping,
 )
 from neaptide.clusters.simulation.broker_node import BrokerNode
 from neaptide.clusters.simulation.client_node import ClientNode
@@ -207,8 +208,8 @@ class World:
                 return self.coordination.time_out(body, entry.due_us)
             case controlling.ControlRetry() | controlling.ControlUnanswered():
                 return controlling.take(network, body, entry.due_us)
-            case altering.AlterationTimedOut():
-                return altering.time_out(network, body, entry.due_us)
+            case altering.AlterationTimedOut() | stopping.ShutdownTimedOut():
+                return _controller_timed_out(network, body, entry.due_us)
             case _:
                 network.reach(entry.due_us)
                 return producing.take(self.clients, body)
@@ -237,10 +238,7 @@ class World:
                 link.target, body
             ):
                 return
-            if isinstance(body, fetching.ANSWERS):
-                fetching.arrived(network, link.target, body)
-            elif isinstance(body, events.AlterPartitionResponded):
-                altering.arrived(network, link.target, body)
+            _answer_arrived(network, link.target, body)
             requests = controlling.answered_by(self.nodes[link.target], entry, link)
             for request, error in zip(requests, self.handle(link.target, body), strict=False):
                 controlling.answer(network, request, error)
@@ -258,6 +256,8 @@ class World:
             self.end(broker_id)
         elif self.watch is not None:
             self.watch.handled(self, broker_id, event, handled.effects)
+        if handled.may_stop:
+            self.stop(broker_id)
         return handled.answers
 
     # --- processes -------------------------------------------------------------------------------
@@ -276,6 +276,22 @@ class World:
         self.coordination.look_at_sessions()
         self.network.unblock()
 
+    def stop(self, broker_id: int) -> None:
+        """A clean end: high watermarks checkpointed, logs flushed; what it had sent arrives."""
+        effect_handlers.stop(self.nodes[broker_id])
+        self.deliver_sent(broker_id)
+        self.end(broker_id)
+
+    def deliver_sent(self, broker_id: int) -> None:
+        """What a broker that dies had sent to others, in its order; also what was held: the
+        schedule says that it arrives."""
+        network = self.network
+        sent = network.remove(
+            lambda e: e.link is not None and broker_id == e.link.source != e.link.target
+        )
+        for entry in sorted(sent, key=lambda one: one.sequence):
+            self.deliver_now(entry)
+
     def end(self, broker_id: int) -> None:
         """A broker's process is gone: by a fault, or by itself (`Halt`)."""
         network = self.network
@@ -284,6 +300,7 @@ class World:
         network.paused -= {broker_id}
         fetching.die(network, broker_id)
         altering.die(network, broker_id)
+        stopping.die(network, broker_id)
         gone = network.remove(lambda entry: _dies_with(entry, broker_id))
         controlling.forget_answers(network, broker_id)
         if network.recorder is not None:
@@ -292,6 +309,24 @@ class World:
         producing.broken(self.clients, broker_id)
         self.coordination.lose(broker_id)
         network.unblock()
+
+
+def _controller_timed_out(
+    network: Network, due: altering.AlterationTimedOut | stopping.ShutdownTimedOut, due_us: int
+) -> bool:
+    if isinstance(due, altering.AlterationTimedOut):
+        return altering.time_out(network, due, due_us)
+    return stopping.time_out(network, due, due_us)
+
+
+def _answer_arrived(network: Network, broker_id: int, body: object) -> None:
+    """A request of a broker is under way no longer, if this is its answer."""
+    if isinstance(body, fetching.ANSWERS):
+        fetching.arrived(network, broker_id, body)
+    elif isinstance(body, events.AlterPartitionResponded):
+        altering.arrived(network, broker_id, body)
+    elif isinstance(body, administration.ControlledShutdownResponded):
+        stopping.arrived(network, broker_id)
 
 
 def _dies_with(entry: Entry, broker_id: int) -> bool:

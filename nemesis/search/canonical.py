@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.partition.remote_replica import NEVER_
 from neaptide.clusters.simulation.altering import AlterationTimedOut
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.parts import TimerDue
+from neaptide.clusters.simulation.stopping import ShutdownTimedOut
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import Watch
 
@@ -190,7 +191,13 @@ def _links(section: Section, world: World) -> object:
         section.request(waiting.number)
         section.sequence(waiting.sequence)
         altering.append((broker_id, waiting.controller))
-    return (tuple(asked), tuple(altering), tuple(on_their_way))
+    stopping = []
+    for broker_id, waiting in sorted(world.network.stopping.items()):
+        section.broker_id = broker_id
+        section.request(waiting.number)
+        section.sequence(waiting.sequence)
+        stopping.append((broker_id, waiting.controller))
+    return (tuple(asked), tuple(altering), tuple(stopping), tuple(on_their_way))
 
 
 def _due(section: Section, world: World) -> object:
@@ -204,6 +211,10 @@ def _due(section: Section, world: World) -> object:
             section.broker_id = body.broker
         if isinstance(body, AlterationTimedOut):
             waiting = world.network.altering.get(body.broker)
+            if waiting is None or waiting.number != body.number:
+                continue
+        if isinstance(body, ShutdownTimedOut):
+            waiting = world.network.stopping.get(body.broker)
             if waiting is None or waiting.number != body.number:
                 continue
         due.append((entry.due_us - world.now_us, section.walk(body)))

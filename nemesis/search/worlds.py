@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.model import TopicConfiguration
 from neaptide.clusters.broker.replication.settings import replication_settings
+from neaptide.clusters.cluster import STILL
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.clusters.simulation.parts import WorldSpec
 from neaptide.clusters.simulation.world import World, start_world
@@ -31,7 +32,7 @@ def world_spec(
 ) -> WorldSpec:
     return WorldSpec(
         rules,
-        replication_settings(settings, rules),
+        replication_settings({**STILL, **settings}, rules),
         brokers,
         topic,
         TopicConfiguration(dict(assignment), dict(topic_settings)),

@@ -107,9 +107,9 @@ def test_c1_controller_epoch_and_cluster_id_have_kafkas_form() -> None:
     )
 )
 def test_i7_isr_changes_round_trip(partitions: list[TopicPartition]) -> None:
-    data = znodes.encode_isr_change(partitions)
+    data = znodes.encode_partitions(partitions)
     assert json.loads(data)["version"] == 1
-    assert znodes.decode_isr_change("n", data) == tuple(partitions)
+    assert znodes.decode_partitions("n", data) == tuple(partitions)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b'{"isr":3}', b"\xff"])

@@ -21,6 +21,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Leade
 from neaptide.clusters.broker.replication.partition.unified_log import UnifiedLog
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import step
+from neaptide.clusters.cluster import STILL
 
 T = TopicPartition("t", 0)
 A, B, C = 1, 2, 3
@@ -36,7 +37,7 @@ def broker(
     """Broker A."""
     rules = GENERATIONS[generation]
     named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
-    return brokers.start(A, rules, replication_settings(named, rules), stored or {})
+    return brokers.start(A, rules, replication_settings({**STILL, **named}, rules), stored or {})
 
 
 def stored(

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from neaptide.clusters.broker.replication import broker as brokers
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface import administration, effects, events
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     CreateTopic,
     SessionExpired,
@@ -23,6 +24,7 @@ from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
+from neaptide.clusters.cluster import STILL
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.service import Service
 from tests.core.invariants import check
@@ -56,7 +58,7 @@ class World:
     def __init__(self, generation: str, **settings: object) -> None:
         self.rules = GENERATIONS[generation]
         named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
-        self.settings = replication_settings(named, self.rules)
+        self.settings = replication_settings({**STILL, **named}, self.rules)
         self.now_ms = 1_000_000
         self.service = Service()
         self.brokers: dict[int, Broker] = {}
@@ -71,6 +73,7 @@ class World:
         self.leaders: dict[tuple[TopicPartition, int], int] = {}
         self._asked: dict[int, Asked] = {}
         self._altering: dict[int, tuple[int, int, int]] = {}  # leader, controller, sequence
+        self._stopping: dict[int, tuple[int, int, int]] = {}  # the same of brokers that stop
         self._next = 1
 
     # --- the cluster -----------------------------------------------------------------------------
@@ -98,8 +101,9 @@ class World:
         self._leave(broker_id, lose_from)
 
     def stop(self, broker_id: int) -> None:
-        """A clean shutdown: nothing is lost, and the next start can say so."""
-        self._leave(broker_id, None)
+        """A clean shutdown: nothing is lost, and the next start can say so. It is over when the
+        broker has been relieved, where controlled.shutdown.enable is on."""
+        self.handle(broker_id, administration.ShutdownRequested())
 
     def _leave(self, broker_id: int, lose_from: int | None) -> None:
         del self.brokers[broker_id]
@@ -241,7 +245,8 @@ class World:
     def handle(self, broker_id: int, event: object) -> None:
         broker = self.brokers[broker_id]
         self._carry_out(broker_id, step(broker, event, self.now_ms))
-        check(self, broker_id)
+        if broker_id in self.brokers:
+            check(self, broker_id)
 
     # --- effects ---------------------------------------------------------------------------------
 
@@ -265,6 +270,12 @@ class World:
                 self._ask_controller(broker_id, effect)
             case effects.RespondAlterPartition():
                 self._answer_leader(broker_id, effect)
+            case effects.SendControlledShutdown():
+                self._ask_to_stop(broker_id, effect)
+            case effects.RespondControlledShutdown():
+                self._answer_who_stops(broker_id, effect)
+            case effects.Shutdown():
+                self._leave(broker_id, None)
             case _:
                 self._do_request(broker_id, effect)
 
@@ -287,7 +298,11 @@ class World:
                 | effects.RespondListOffsets()
             ):
                 self._respond(broker_id, effect)
-            case effects.RespondProduce() | effects.RespondCreateTopics():
+            case (
+                effects.RespondProduce()
+                | effects.RespondCreateTopics()
+                | effects.RespondElectLeaders()
+            ):
                 self.answers.setdefault(effect.request, []).append(effect)
             case _:
                 end_offset = self.disks[broker_id].carry_out(effect)
@@ -306,6 +321,24 @@ class World:
         )
         self._send(broker_id, effect.controller, request)
 
+    def _ask_to_stop(self, broker_id: int, effect: effects.SendControlledShutdown) -> None:
+        if effect.controller not in self.brokers:
+            failed = administration.ControlledShutdownFailed(effect.sequence)
+            self._send(broker_id, broker_id, failed)
+            return
+        number = self._number()
+        self._stopping[number] = (broker_id, effect.controller, effect.sequence)
+        request = administration.ControlledShutdownRequested(number, broker_id, effect.broker_epoch)
+        self._send(broker_id, effect.controller, request)
+
+    def _answer_who_stops(self, broker_id: int, effect: effects.RespondControlledShutdown) -> None:
+        asked = self._stopping.pop(effect.request, None)
+        if asked is not None:
+            answer = administration.ControlledShutdownResponded(
+                asked[2], effect.error, effect.remaining
+            )
+            self._send(broker_id, asked[0], answer)
+
     def _answer_leader(self, broker_id: int, effect: effects.RespondAlterPartition) -> None:
         asked = self._altering.pop(effect.request, None)
         if asked is not None:
@@ -319,6 +352,12 @@ class World:
                 del self._altering[number]
                 if leader in self.brokers:
                     self._send(leader, leader, events.AlterPartitionFailed(sequence))
+        for number, (asker, controller, sequence) in tuple(self._stopping.items()):
+            if broker_id in (asker, controller):
+                del self._stopping[number]
+                if asker in self.brokers:
+                    failed = administration.ControlledShutdownFailed(sequence)
+                    self._send(asker, asker, failed)
 
     def _ask(self, broker_id: int, effect: Effect) -> None:
         assert isinstance(
@@ -401,7 +440,7 @@ class World:
         self._send(asked.broker, asked.leader, events.RequestAbandoned(number))
 
     def _stop_sending(self, broker_id: int, targets: tuple[int, ...] | None) -> None:
-        control = (events.LeaderAndIsrRequested, events.UpdateMetadataRequested)
+        control = get_args(effects.ControlRequest)
         self.in_flight = [
             m
             for m in self.in_flight

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.alone import SYSTEMS, Alone, System
+from tests.live.alone import NEWER, SYSTEMS, Alone, System
 from tests.live.cluster import BROKERS, LiveCluster
 
 SETTINGS = {
@@ -83,3 +83,13 @@ def only_one(
 def alone(only_one: Alone) -> Iterator[Alone]:
     yield only_one
     only_one.end_phantoms()
+
+
+@pytest.fixture(scope="module", params=each_of(NEWER))
+def newer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Alone]:
+    """Of the age in which operators ask by the admin API."""
+    with started(request.param, tmp_path_factory) as cluster:
+        yield cluster
+        cluster.end_phantoms()

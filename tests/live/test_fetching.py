@@ -22,22 +22,13 @@ from kio.schema.list_offsets.v5 import request as list_offsets_v5
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i8, i32, i64
 
-from tests.live.alone import CONSUMER, NEWER, REAL, Alone
+from tests.live.alone import CONSUMER, REAL, Alone
 from tests.live.cluster import until
-from tests.live.conftest import each_of, started
 from tests.live.phantom import Phantom
 from tests.live.raw import RawConnection, milliseconds
 from tests.live.struct_messages import EARLIEST, LATEST, NONE, record_offsets
 
 pytestmark = pytest.mark.live
-
-
-@pytest.fixture(scope="module", params=each_of(NEWER))
-def newer(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Alone]:
-    with started(request.param, tmp_path_factory) as cluster:
-        yield cluster
 
 
 @pytest.fixture

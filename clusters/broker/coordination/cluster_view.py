@@ -10,7 +10,10 @@ from collections.abc import Iterable
 
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client, Watch
-from neaptide.clusters.broker.replication.interface.coordination_service import IsrChangeNotified
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    IsrChangeNotified,
+    PreferredReplicaElectionFound,
+)
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -55,6 +58,17 @@ def states(
     }
 
 
+def preferred_replica_election(
+    client: Client, watch: Watch
+) -> PreferredReplicaElectionFound | None:
+    """None where nobody asks for one. Raises MalformedZnodeError."""
+    path = znodes.PREFERRED_REPLICA_ELECTION
+    znode = client.watched(path, watch)
+    if znode is None:
+        return None
+    return PreferredReplicaElectionFound(znodes.decode_partitions(path, znode.data))
+
+
 class IsrChanges:
     """The notifications that are there and were not reported yet."""
 
@@ -72,7 +86,7 @@ class IsrChanges:
         named = [
             partition
             for path, znode in found.items()
-            for partition in znodes.decode_isr_change(path, znode.data)
+            for partition in znodes.decode_partitions(path, znode.data)
         ]
         return IsrChangeNotified(tuple(fresh), tuple(dict.fromkeys(named)))
 

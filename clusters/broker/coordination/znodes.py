@@ -10,7 +10,7 @@ Kafka 3.9 wrote.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.model import (
@@ -31,6 +31,8 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
+ADMIN: Final = "/admin"
+PREFERRED_REPLICA_ELECTION: Final = f"{ADMIN}/preferred_replica_election"
 
 PERSISTENT_PARENTS: Final = (
     "/brokers",
@@ -40,6 +42,7 @@ PERSISTENT_PARENTS: Final = (
     TOPIC_CONFIGS,
     ISR_CHANGES,
     "/cluster",
+    ADMIN,
 )
 
 _SECURITY_PROTOCOL: Final = "PLAINTEXT"  # of every listener: this project has no other
@@ -190,15 +193,15 @@ def decode_state(
         raise MalformedZnodeError(what, data) from error
 
 
-# --- /isr_change_notification/isr_change_N -------------------------------------------------------
+# --- /isr_change_notification/isr_change_N, /admin/preferred_replica_election --------------------
 
 
-def encode_isr_change(partitions: Sequence[TopicPartition]) -> bytes:
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     named = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
     return _encode({"version": 1, "partitions": named})
 
 
-def decode_isr_change(name: str, data: bytes) -> tuple[TopicPartition, ...]:
+def decode_partitions(name: str, data: bytes) -> tuple[TopicPartition, ...]:
     try:
         return tuple(
             TopicPartition(str(entry["topic"]), int(entry["partition"]))

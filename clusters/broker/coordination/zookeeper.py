@@ -44,6 +44,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     CoordinationRequest,
     CreateTopic,
     DeleteIsrChangeNotifications,
+    DeletePreferredReplicaElection,
     LeaderAndIsrRead,
     LoadCluster,
     NotifyIsrChange,
@@ -110,6 +111,7 @@ class ZooKeeperCoordination:
         self._on_brokers = self._watch(self._brokers_changed)
         self._on_topics = self._watch(self._topics_changed)
         self._on_isr_changes = self._watch(self._isr_changed)
+        self._on_election_wanted = self._watch(self._election_wanted)
         self._on_settings: dict[str, Watch] = {}  # by topic
         self.cluster_id: str | None = None  # known when SessionStarted is reported
 
@@ -253,6 +255,19 @@ class ZooKeeperCoordination:
         if event is not None:
             self._notify(event)
 
+    def _election_wanted(self) -> None:
+        """What cannot be read asks for nothing, and is deleted."""
+        if not self._is_controlling:
+            return
+        try:
+            found = cluster_view.preferred_replica_election(self._client, self._on_election_wanted)
+        except znodes.MalformedZnodeError as error:
+            _log.warning("nobody is elected: %s", error)
+            self._client.delete(znodes.PREFERRED_REPLICA_ELECTION)
+            return
+        if found is not None:
+            self._notify(found)
+
     # --- what the core asks ----------------------------------------------------------------------
 
     def _execute(self, expiries: int, request: CoordinationRequest) -> None:
@@ -261,6 +276,9 @@ class ZooKeeperCoordination:
         if not self._in_session:
             self._deferred.append(partial(self._execute, expiries, request))
             return
+        self._perform(expiries, request)
+
+    def _perform(self, expiries: int, request: CoordinationRequest) -> None:
         match request:
             case TryBecomeController():
                 self._try_become_controller()
@@ -279,6 +297,8 @@ class ZooKeeperCoordination:
                 self._isr_changes.delete(names)
             case CreateTopic():
                 self._notify(create_topic(self._client, request))
+            case DeletePreferredReplicaElection():
+                self._client.delete(znodes.PREFERRED_REPLICA_ELECTION)
             case AllocateProducerIds():
                 broker_id = self._registration.broker_id
                 self._notify(producer_id_blocks.allocate(self._client, broker_id))
@@ -287,7 +307,7 @@ class ZooKeeperCoordination:
 
     def _notify_isr_change(self, partitions: tuple[TopicPartition, ...]) -> None:
         for first in range(0, len(partitions), _NOTIFIED_AT_ONCE):
-            data = znodes.encode_isr_change(partitions[first : first + _NOTIFIED_AT_ONCE])
+            data = znodes.encode_partitions(partitions[first : first + _NOTIFIED_AT_ONCE])
             self._client.create_sequential(znodes.ISR_CHANGE_PREFIX, data)
 
     def _write_states(self, batch: Sequence[tuple[int, WriteLeaderAndIsr]]) -> None:
@@ -329,6 +349,7 @@ class ZooKeeperCoordination:
         self._notify(ClusterLoaded(request.controller_epoch, brokers, topics, states))
         self._isr_changes = cluster_view.IsrChanges(self._client)
         self._isr_changed()
+        self._election_wanted()
 
     def _answer(self, read: Callable[[], T], answer: concurrent.futures.Future[T]) -> None:
         """Reads for somebody who waits, in this session or in the next one."""

@@ -114,6 +114,14 @@ class ProducerIds:
     is_allocating: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """This broker stops: how often it may still ask the controller, and its request under way."""
+
+    attempts_left: int
+    in_flight: int | None = None
+
+
 @dataclass(slots=True)
 class Broker:
     broker_id: int
@@ -135,6 +143,7 @@ class Broker:
     isr_changes: IsrChanges = field(default_factory=IsrChanges)
     alterations: Alterations = field(default_factory=Alterations)
     checkpoints_high_watermarks: bool = False
+    shutdown: ControlledShutdown | None = None
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     # Of the groups that this broker coordinates, by the partition of `__consumer_offsets`.
     committed_offsets: dict[TopicPartition, CommittedOffsets] = field(default_factory=dict)

@@ -19,13 +19,20 @@ class InvalidSettingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """Durations in milliseconds, sizes in bytes. What has no default here has it in generation."""
+    """Durations in milliseconds, or as the name says, sizes in bytes. What has no default here has
+    it in generation."""
 
     message_max_bytes: int
     replica_lag_time_max_ms: int
     unclean_leader_election_enable: bool
     auto_create_topics_enable: bool = True
+    auto_leader_rebalance_enable: bool = True
+    controlled_shutdown_enable: bool = True
+    controlled_shutdown_max_retries: int = 3
+    controlled_shutdown_retry_backoff_ms: int = 5_000
     default_replication_factor: int = 1
+    leader_imbalance_check_interval_seconds: int = 300
+    leader_imbalance_per_broker_percentage: int = 10
     log_segment_bytes: int = 1_073_741_824
     min_insync_replicas: int = 1
     num_partitions: int = 1

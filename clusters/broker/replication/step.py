@@ -10,14 +10,24 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller import (
+    controlled_shutdown as controllers_shutdown,
+)
+from neaptide.clusters.broker.replication.controller import (
+    elections,
     kafka_controller,
     partition_state_machine,
+    replica_leader_election,
+    shutdowns,
     topic_creation,
 )
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
-from neaptide.clusters.broker.replication.interface import coordination_service, events
+from neaptide.clusters.broker.replication.interface import (
+    administration,
+    coordination_service,
+    events,
+)
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.leader import (
     alter_partition_manager,
@@ -27,7 +37,11 @@ from neaptide.clusters.broker.replication.leader import (
     produce,
     purgatory,
 )
-from neaptide.clusters.broker.replication.replicas import log_manager, replica_manager
+from neaptide.clusters.broker.replication.replicas import (
+    controlled_shutdown,
+    log_manager,
+    replica_manager,
+)
 from neaptide.clusters.broker.replication.transaction import producer_id_manager
 
 Handler = Callable[[Broker, Any, int], None]
@@ -84,12 +98,15 @@ def _on_session_expired(
 def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms: int) -> None:
     purgatory.on_request_abandoned(broker, event, now_ms)
     topic_creation.forget_creation(broker, event.request)
+    elections.forget_elections(broker, event.request)
+    shutdowns.forget_shutdown(broker, event.request)
     producer_id_manager.forget_request(broker, event.request)
 
 
 def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: int) -> None:
     purgatory.on_delayed_operation_expired(broker, timer, now_ms)
     topic_creation.on_creation_expired(broker, timer.request)
+    elections.on_elections_expired(broker, timer.request)
 
 
 def _on_timer(broker: Broker, event: events.TimerFired, now_ms: int) -> None:
@@ -106,6 +123,10 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
     events.DelayedOperationExpired: _on_expired,
     events.FetcherBackoffOver: replica_fetcher_manager.on_backoff_over,
+    events.ControlledShutdownRetry: controlled_shutdown.on_controlled_shutdown_retry,
+    events.AutoPreferredReplicaLeaderElection: (
+        replica_leader_election.on_auto_preferred_replica_leader_election
+    ),
 }
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
@@ -140,6 +161,16 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.TopicSettingsChanged: replica_manager.on_topic_settings_changed,
     events.AlterPartitionResponded: _on_altered,
     events.AlterPartitionFailed: alter_partition_manager.on_failed,
+    # of operators, to this controller
+    administration.ElectLeadersRequested: replica_leader_election.on_elect_leaders,
+    # this broker is to stop
+    administration.ShutdownRequested: controlled_shutdown.on_shutdown_requested,
+    administration.ControlledShutdownResponded: (
+        controlled_shutdown.on_controlled_shutdown_responded
+    ),
+    administration.ControlledShutdownFailed: controlled_shutdown.on_controlled_shutdown_failed,
+    # of brokers that stop, to this controller
+    administration.ControlledShutdownRequested: controllers_shutdown.on_controlled_shutdown,
     # of leaders, to this controller
     events.AlterPartitionRequested: partition_state_machine.on_alter_partition,
     events.ControlResponded: kafka_controller.on_control_responded,
@@ -155,6 +186,9 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     coordination_service.LeaderAndIsrWritten: _on_written,
     coordination_service.LeaderAndIsrConflict: _on_conflict,
     coordination_service.IsrChangeNotified: kafka_controller.on_isr_change_notified,
+    coordination_service.PreferredReplicaElectionFound: (
+        replica_leader_election.on_preferred_replica_election_found
+    ),
     coordination_service.TopicCreated: topic_creation.on_topic_created,
     coordination_service.ProducerIdsAllocated: producer_id_manager.on_producer_ids_allocated,
 }

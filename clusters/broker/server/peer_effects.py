@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.generation import FetchSessions
-from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface import administration, effects, events
 from neaptide.clusters.broker.server.apis.control import control_responded
 from neaptide.clusters.broker.server.apis.fetch import encode_fetch_request, session_of_response
 from neaptide.clusters.broker.server.apis.table import SENT
@@ -50,6 +50,9 @@ class PeerEffects:
         self._to_controller = PeerConnection(
             str(config.broker_id), config.replica_socket_timeout_ms / 1000, _ANSWER_MAX_BYTES
         )
+        self._at_the_end = PeerConnection(
+            str(config.broker_id), config.replica_socket_timeout_ms / 1000, _ANSWER_MAX_BYTES
+        )
         # No batch is larger than the request that brought it, and one may come whatever was asked.
         self._response_max_bytes = (
             max(
@@ -67,6 +70,7 @@ class PeerEffects:
             effects.SendListOffsets: self._send,
             effects.CloseFetcher: self._close_fetcher,
             effects.SendAlterPartition: self._send_alter_partition,
+            effects.SendControlledShutdown: self._send_controlled_shutdown,
             effects.SendControl: self._send_control,
             effects.StopSendingControl: self._stop_sending_control,
         }
@@ -76,6 +80,7 @@ class PeerEffects:
         for connection, _ in self._fetchers.values():
             connection.close()
         self._to_controller.close()
+        self._at_the_end.close()
 
     # --- of a follower ---------------------------------------------------------------------------
 
@@ -140,11 +145,26 @@ class PeerEffects:
                 task.cancel()
             connection.close()
 
-    # --- of a leader, to the controller ----------------------------------------------------------
+    # --- of a leader, or of a broker that stops, to the controller -------------------------------
 
     def _send_alter_partition(self, effect: effects.SendAlterPartition) -> None:
+        self._ask_controller(
+            self._to_controller, effect, events.AlterPartitionFailed(effect.sequence)
+        )
+
+    def _send_controlled_shutdown(self, effect: effects.SendControlledShutdown) -> None:
+        """By a connection of its own: ISR changes may be under way."""
+        failed = administration.ControlledShutdownFailed(effect.sequence)
+        self._ask_controller(self._at_the_end, effect, failed)
+
+    def _ask_controller(
+        self,
+        connection: PeerConnection,
+        effect: effects.SendAlterPartition | effects.SendControlledShutdown,
+        failed: object,
+    ) -> None:
         """The controller may be this broker: it is asked as any other, by its listener."""
-        sent = SENT[effects.SendAlterPartition]
+        sent = SENT[type(effect)]
         entity = sent.encode(effect, self._config)
         decode = sent.decode
         assert decode is not None
@@ -154,13 +174,13 @@ class PeerEffects:
                 address = self._address_of(effect.controller)
                 if address is None:
                     raise PeerError(f"the address of broker {effect.controller} is not known")
-                event = decode(effect, await self._to_controller.request(address, entity))
+                event = decode(effect, await connection.request(address, entity))
             except PeerError as error:
-                _log.info("ISR change not answered, trying again: %s", error)
-                event = events.AlterPartitionFailed(effect.sequence)
+                _log.info("the controller does not answer, trying again: %s", error)
+                event = failed
             except Exception as error:
                 _log.warning("controller %s: not understood: %s", effect.controller, error)
-                event = events.AlterPartitionFailed(effect.sequence)
+                event = failed
             self._submit(event)
 
         self._spawn(exchange())

@@ -14,9 +14,11 @@ import gc
 import logging
 import resource
 import signal
+from collections.abc import Callable
 from typing import Any, Final
 
 from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
+from neaptide.clusters.broker.replication.interface.administration import ShutdownRequested
 from neaptide.clusters.broker.replication.interface.events import ProducerExpiration
 from neaptide.clusters.broker.replication.model import BrokerRegistration, Endpoint
 from neaptide.clusters.broker.server.config import ServerConfig
@@ -119,7 +121,7 @@ async def serve(config: ServerConfig) -> int:
     listening = _Listening(config)
     await listening.bind()
     logs = LogDirectory.open(config.log_directory, config.broker_id, config.settings)
-    shell = BrokerShell(config, logs, end, listening.crowd)
+    shell = BrokerShell(config, logs, end, listening.crowd, end)
     loop.set_exception_handler(lambda _, context: _on_unexpected(shell, context))
     coordination = ZooKeeperCoordination(
         config.zookeeper_connect,
@@ -133,6 +135,8 @@ async def serve(config: ServerConfig) -> int:
     await listening.accept(shell)
     _log.info("broker %s, generation %s", config.broker_id, config.generation.name)
     coordination.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stopper(shell, end))
     shell.spawn(_keep_recovery_points(logs))
     shell.spawn(keep_flushed(logs, config.log_flush_scheduler_interval_ms))
     shell.spawn(_keep_busy(listening.crowd))
@@ -163,6 +167,20 @@ async def serve(config: ServerConfig) -> int:
     _log.error("ending: %s", error)
     coordination.close()
     return 1
+
+
+def _stopper(shell: BrokerShell, end: Callable[[], None]) -> Callable[[], None]:
+    """What a signal does: the first has the broker ask to be relieved, the second ends it now."""
+    was_asked = False
+
+    def stop() -> None:
+        nonlocal was_asked
+        if was_asked:
+            end()
+        was_asked = True
+        shell.submit(ShutdownRequested())
+
+    return stop
 
 
 def registration(config: ServerConfig, logs: LogDirectory) -> BrokerRegistration:

@@ -90,7 +90,8 @@ class HaltedError(Exception):
 
 
 class BrokerShell:
-    """`fail` is called once, with what this broker cannot go on after."""
+    """`fail` is called once, with what this broker cannot go on after; `stop` when it may end
+    cleanly."""
 
     def __init__(
         self,
@@ -98,11 +99,13 @@ class BrokerShell:
         logs: LogDirectory,
         fail: Callable[[Exception], None],
         crowd: Crowd | None = None,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
         self.logs = logs
         self.coordination: ZooKeeperCoordination | None = None
         self._fail = fail
+        self._on_shutdown = stop
         self._loop = asyncio.get_running_loop()
         self.core = start(
             config.broker_id, config.generation, config.replication, stored_replicas(logs)
@@ -140,6 +143,7 @@ class BrokerShell:
             **self._timers.performers,
             effects.Coordinate: self._coordinate,
             effects.Halt: self._halt,
+            effects.Shutdown: self._stop,
             effects.Note: self._note,
         }
 
@@ -271,6 +275,9 @@ class BrokerShell:
 
     def _halt(self, effect: effects.Halt) -> None:
         self.end(HaltedError(effect.reason))
+
+    def _stop(self, effect: effects.Shutdown) -> None:
+        self._on_shutdown()
 
     def end(self, error: Exception) -> None:
         """Nothing is read, answered or written from now on."""

@@ -20,7 +20,7 @@ from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeade
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
-from neaptide.clusters.broker.wire import control, control_flexible
+from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
 from neaptide.clusters.broker.wire.writer import writer
@@ -29,7 +29,7 @@ LENGTH_BYTES: Final = 4
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
 CONTROL_APIS: Final = frozenset({Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA})
 # What no client asks: brokers speak of all partitions that there are.
-BROKER_APIS: Final = CONTROL_APIS | {Api.ALTER_PARTITION}
+BROKER_APIS: Final = CONTROL_APIS | {Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN}
 
 
 class MalformedMessageError(Exception):
@@ -71,11 +71,15 @@ def entity_class(api: Api, version: int, kind: EntityType, name: str) -> type[An
 
 @cache
 def request_class(api: Api, version: int) -> type[Any]:
+    if api is Api.CONTROLLED_SHUTDOWN:
+        return control_shutdown.REQUESTS[version]
     return entity_class(api, version, EntityType.request, f"{api.message_name}Request")
 
 
 @cache
 def response_class(api: Api, version: int) -> type[Any]:
+    if api is Api.CONTROLLED_SHUTDOWN:
+        return control_shutdown.ControlledShutdownResponse
     return entity_class(api, version, EntityType.response, f"{api.message_name}Response")
 
 

@@ -60,6 +60,8 @@ def decide(
     if leader != state.leader or leader not in wanted or not wanted <= set(assigned):
         return Error.INVALID_REQUEST
     ineligible = ineligible_members(asked.isr, controller.brokers, broker.rules)
+    if broker.rules.fences_isr_members:
+        ineligible += tuple(sorted((wanted - set(state.isr)) & controller.shutting_down.keys()))
     if ineligible:
         broker.note(f"{asked.partition}: {list(ineligible)} may not be in the ISR")
         return Error.INELIGIBLE_REPLICA

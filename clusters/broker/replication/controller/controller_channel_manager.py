@@ -1,4 +1,4 @@
-"""What the controller sends to brokers: LeaderAndIsr and UpdateMetadata (C4).
+"""What the controller sends to brokers: LeaderAndIsr, StopReplica and UpdateMetadata (C4).
 
 Not when: see kafka_controller and partition_state_machine. As Kafka's ControllerChannelManager and
 its ControllerBrokerRequestBatch; that requests to one broker keep their order is the shell's duty.
@@ -18,6 +18,7 @@ from neaptide.clusters.broker.replication.interface.effects import SendControl
 from neaptide.clusters.broker.replication.interface.events import (
     LeaderAndIsrRequested,
     PartitionState,
+    StopReplicaRequested,
     UpdateMetadataRequested,
 )
 from neaptide.clusters.broker.replication.model import TopicPartition
@@ -43,12 +44,21 @@ def _partition_states(
 def send_leader_and_isr(
     broker: Broker, partitions: tuple[TopicPartition, ...], receivers: Collection[int]
 ) -> None:
-    """LeaderAndIsr, to each receiver for the partitions of which it holds a replica."""
+    """LeaderAndIsr, to each receiver for the partitions of which it holds a replica.
+
+    A broker in controlled shutdown gets those that it led: what it followed it is not to follow
+    again.
+    """
     controller = broker.active_controller
     assert controller is not None
     states = _partition_states(controller, partitions)
     for receiver in sorted(set(receivers) & set(controller.brokers)):
-        held = tuple(one for one in states if receiver in one.replicas)
+        led = controller.shutting_down.get(receiver)
+        held = tuple(
+            one
+            for one in states
+            if receiver in one.replicas and (led is None or one.partition in led)
+        )
         if not held:
             continue
         leaders = sorted({one.state.leader for one in held} & set(controller.brokers))
@@ -58,6 +68,30 @@ def send_leader_and_isr(
             controller.controller_epoch,
             held,
             tuple(controller.brokers[leader] for leader in leaders),
+            _broker_epoch(broker, controller, receiver),
+        )
+        broker.do(SendControl(receiver, message))
+
+
+def send_stop_replica(
+    broker: Broker,
+    partitions: tuple[TopicPartition, ...],
+    receivers: Collection[int],
+    *,
+    delete: bool,
+) -> None:
+    """StopReplica, of all of these partitions, to each receiver that lives."""
+    controller = broker.active_controller
+    assert controller is not None
+    if not partitions:
+        return
+    for receiver in sorted(set(receivers) & set(controller.brokers)):
+        message = StopReplicaRequested(
+            UNSENT,
+            broker.broker_id,
+            controller.controller_epoch,
+            delete,
+            partitions,
             _broker_epoch(broker, controller, receiver),
         )
         broker.do(SendControl(receiver, message))

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from neaptide.clusters.broker.replication.interface.administration import (
+    ElectionType,
+    PartitionResult,
+)
 from neaptide.clusters.broker.replication.interface.effects import TopicResult
 from neaptide.clusters.broker.replication.interface.events import AlteredPartition, AlteredResult
 from neaptide.clusters.broker.replication.model import (
@@ -52,6 +56,37 @@ class Alteration:
 
 
 @dataclass(frozen=True, slots=True)
+class ElectionRequest:
+    """An ElectLeaders request: what each partition came to (None: not known yet)."""
+
+    request: int
+    election_type: ElectionType
+    results: Mapping[TopicPartition, PartitionResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Elections:
+    """Elections that were asked for and are not decided yet.
+
+    `wanted` says which of them the next decision about a partition makes. `of_znode` are those
+    that `/admin/preferred_replica_election` names and that are not made yet; None: it is not there.
+    """
+
+    wanted: Mapping[TopicPartition, ElectionType] = field(default_factory=dict)
+    requests: Mapping[int, ElectionRequest] = field(default_factory=dict)
+    of_znode: frozenset[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequest:
+    """A ControlledShutdown request that waits until nothing of that broker is being decided."""
+
+    request: int
+    broker_id: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
 class Active:
     """The controller.
 
@@ -64,6 +99,8 @@ class Active:
     names those that came back without a clean shutdown: they are neither in sync nor eligible then.
     `alterations` are the ISR changes that leaders have asked for: one whose write is under way has
     its partition in `reconsidering` too, for nobody else may change it meanwhile.
+    `shutting_down` has the brokers that have asked for a controlled shutdown, each with what it led
+    then: they are to lead nothing, and be in no ISR that somebody else is in.
     """
 
     controller_epoch: int
@@ -78,6 +115,9 @@ class Active:
     unclean: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     creations: Mapping[int, TopicCreation] = field(default_factory=dict)
     alterations: tuple[Alteration, ...] = ()
+    elections: Elections = Elections()
+    shutting_down: Mapping[int, frozenset[TopicPartition]] = field(default_factory=dict)
+    shutdown_requests: tuple[ShutdownRequest, ...] = ()
 
     def all_partitions(self) -> list[TopicPartition]:
         return [

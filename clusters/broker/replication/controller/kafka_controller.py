@@ -20,7 +20,9 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Loading,
     Standby,
 )
+from neaptide.clusters.broker.replication.controller.elections import refuse_elections
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
+from neaptide.clusters.broker.replication.controller.shutdowns import refuse_shutdowns
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     refuse_creations,
 )
@@ -41,8 +43,11 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 )
 from neaptide.clusters.broker.replication.interface.effects import StopSendingControl
 from neaptide.clusters.broker.replication.interface.events import (
+    AutoPreferredReplicaLeaderElection,
     ControlResponded,
 )
+
+FIRST_REBALANCE_MS = 5_000  # after an election of the controller
 
 
 def on_session_started(broker: Broker, event: SessionStarted, now_ms: int) -> None:
@@ -58,6 +63,8 @@ def on_session_expired(broker: Broker, event: SessionExpired, now_ms: int) -> No
 def _cease(broker: Broker, *, registered: bool) -> None:
     refuse_creations(broker)
     refuse_alterations(broker)
+    refuse_elections(broker)
+    refuse_shutdowns(broker)
     broker.controller = Standby(registered)
     broker.do(StopSendingControl(None))
 
@@ -95,6 +102,8 @@ def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None
     obeyed = tuple(tp for tp in known if event.states[tp].leader not in torn.get(tp, ()))
     send_leader_and_isr(broker, obeyed, event.brokers)
     reconsider(broker, broker.controller.all_partitions())
+    if broker.settings.auto_leader_rebalance_enable:
+        broker.set_timer(AutoPreferredReplicaLeaderElection(), FIRST_REBALANCE_MS)
 
 
 def on_control_responded(broker: Broker, event: ControlResponded, now_ms: int) -> None:
@@ -131,7 +140,14 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
             fallen[topic_partition] = fallen.get(topic_partition, frozenset()) | dead
         if torn := doubted & set(controller.replicas(topic_partition)):
             unclean[topic_partition] = unclean.get(topic_partition, frozenset()) | torn
-    broker.controller = replace(controller, brokers=event.brokers, fallen=fallen, unclean=unclean)
+    leaving = {b: led for b, led in controller.shutting_down.items() if b not in gone}
+    broker.controller = replace(
+        controller,
+        brokers=event.brokers,
+        fallen=fallen,
+        unclean=unclean,
+        shutting_down=leaving,
+    )
     if gone:
         broker.do(StopSendingControl(gone))
     known = tuple(controller.states)

@@ -71,6 +71,36 @@ def next_state(
     )
 
 
+def may_be_counted_on(
+    state: LeaderAndIsr, live: Collection[int], shutting_down: Collection[int]
+) -> frozenset[int]:
+    """The live brokers without those in controlled shutdown; but a leader stays that nobody in sync
+    can replace (ControlledShutdownPartitionLeaderElection)."""
+    staying = frozenset(live) - frozenset(shutting_down)
+    if state.leader in live and staying.isdisjoint(state.isr):
+        return staying | {state.leader}
+    return staying
+
+
+def with_preferred(
+    decided: LeaderAndIsr | None,
+    state: LeaderAndIsr,
+    assigned: tuple[int, ...],
+    live: Collection[int],
+    controller_epoch: int,
+) -> LeaderAndIsr | None:
+    """As decided, but led by the first assigned replica where that lives and is in sync."""
+    now, preferred = decided or state, assigned[0]
+    if now.leader == preferred or preferred not in live or preferred not in now.isr:
+        return decided
+    return replace(
+        now,
+        leader=preferred,
+        leader_epoch=state.leader_epoch + 1,
+        controller_epoch=controller_epoch,
+    )
+
+
 # --- eligible leader replicas (KIP-966) -----------------------------------------------------------
 
 

@@ -27,10 +27,13 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
     Alteration,
 )
+from neaptide.clusters.broker.replication.controller.elections import make_elections
+from neaptide.clusters.broker.replication.controller.shutdowns import answer_shutdowns
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     complete_creations,
 )
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface.administration import ElectionType
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     LeaderAndIsrConflict,
     LeaderAndIsrRead,
@@ -94,18 +97,26 @@ def _decide(
     if configuration is None or topic_partition.partition not in configuration.assignment:
         return None
     assigned = tuple(configuration.assignment[topic_partition.partition])
-    live = set(controller.brokers) - controller.fallen.get(topic_partition, frozenset())
+    up = controller.brokers.keys() - controller.fallen.get(topic_partition, frozenset())
+    leaving = controller.shutting_down.keys()
     if state is None:
-        return leader_election.initial_state(assigned, live, controller.controller_epoch)
+        return leader_election.initial_state(assigned, up - leaving, controller.controller_epoch)
+    live = leader_election.may_be_counted_on(state, up, leaving)
     settings = topic_settings(configuration.settings, broker.settings)
-    unclean, epoch = settings.unclean_leader_election_enable, controller.controller_epoch
-    if not broker.rules.eligible_leader_replicas:
-        return leader_election.next_state(state, assigned, live, epoch, unclean=unclean)
-    doubted = controller.unclean.get(topic_partition, frozenset())
-    eligibility = Eligibility(settings.min_insync_replicas, doubted)
-    return leader_election.next_state_with_elr(
-        state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
-    )
+    election = controller.elections.wanted.get(topic_partition)
+    unclean = settings.unclean_leader_election_enable or election is ElectionType.UNCLEAN
+    epoch = controller.controller_epoch
+    if broker.rules.eligible_leader_replicas:
+        doubted = controller.unclean.get(topic_partition, frozenset())
+        eligibility = Eligibility(settings.min_insync_replicas, doubted)
+        decided = leader_election.next_state_with_elr(
+            state, assigned, live, epoch, unclean=unclean, eligibility=eligibility
+        )
+    else:
+        decided = leader_election.next_state(state, assigned, live, epoch, unclean=unclean)
+    if election is ElectionType.PREFERRED:
+        decided = leader_election.with_preferred(decided, state, assigned, live, epoch)
+    return decided
 
 
 def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
@@ -173,6 +184,7 @@ def _settle(
         unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
         unsent=(*controller.unsent, *news) if changed else controller.unsent,
     )
+    make_elections(broker, counted)
     if changed:
         _send_written(broker)
     elif news:
@@ -181,6 +193,7 @@ def _settle(
         complete_creations(broker)
     if again:
         reconsider(broker, again)
+    answer_shutdowns(broker)
     _alter_next(broker)
 
 

@@ -84,6 +84,11 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletePreferredReplicaElection:
+    """Delete `/admin/preferred_replica_election`: what it asked for is done, or cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """Take the next block of `/latest_producer_id_block`; answered by ProducerIdsAllocated."""
 
@@ -97,6 +102,7 @@ CoordinationRequest = (
     | NotifyIsrChange
     | DeleteIsrChangeNotifications
     | CreateTopic
+    | DeletePreferredReplicaElection
     | AllocateProducerIds
 )
 
@@ -193,6 +199,13 @@ class TopicCreated:
 
 
 @dataclass(frozen=True, slots=True)
+class PreferredReplicaElectionFound:
+    """Somebody has written `/admin/preferred_replica_election`; only the controller is notified."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """The ids from `first` to before `end` are this broker's: no other ever gets them."""
 
@@ -213,5 +226,6 @@ CoordinationEvent = (
     | LeaderAndIsrConflict
     | IsrChangeNotified
     | TopicCreated
+    | PreferredReplicaElectionFound
     | ProducerIdsAllocated
 )

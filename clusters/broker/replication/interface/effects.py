@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OffsetAndMetadata
+from neaptide.clusters.broker.replication.interface.administration import PartitionResult
 from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
 from neaptide.clusters.broker.replication.interface.events import (
     AlteredPartition,
@@ -254,6 +255,24 @@ class RespondCreateTopics:
     results: tuple[TopicResult, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class RespondElectLeaders:
+    """Where `error` is one, it concerns the request as a whole."""
+
+    request: int
+    error: Error
+    results: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondControlledShutdown:
+    """`remaining`: what the broker that asked still leads."""
+
+    request: int
+    error: Error
+    remaining: tuple[TopicPartition, ...] = ()
+
+
 # --- requests to other brokers -------------------------------------------------------------------
 
 
@@ -304,6 +323,18 @@ class SendAlterPartition:
     partitions: tuple[AlteredPartition, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SendControlledShutdown:
+    """Of a broker that stops; answered by ControlledShutdownResponded or …Failed.
+
+    The controller may be this broker itself.
+    """
+
+    controller: int
+    sequence: int
+    broker_epoch: int
+
+
 ControlRequest = LeaderAndIsrRequested | StopReplicaRequested | UpdateMetadataRequested
 
 
@@ -334,6 +365,11 @@ class Halt:
     """The process ends at once, and does nothing more: to go on could lose what it has."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """The process ends cleanly: it leads nothing that another broker could lead, or gives up."""
 
 
 # --- time, and the coordination service ----------------------------------------------------------
@@ -376,6 +412,8 @@ Answer = (
     | RespondControl
     | RespondAlterPartition
     | RespondCreateTopics
+    | RespondElectLeaders
+    | RespondControlledShutdown
 )
 
 Effect = (
@@ -395,11 +433,13 @@ Effect = (
     | SendListOffsets
     | CloseFetcher
     | SendAlterPartition
+    | SendControlledShutdown
     | SendControl
     | StopSendingControl
     | SetTimer
     | CancelTimer
     | Coordinate
     | Halt
+    | Shutdown
     | Note
 )

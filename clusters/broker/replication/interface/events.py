@@ -463,6 +463,16 @@ class AlterPartitionRetry:
     """Timer: ISR changes that the controller did not take may be sent again."""
 
 
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRetry:
+    """Timer: controlled.shutdown.retry.backoff.ms after an attempt that did not succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredReplicaLeaderElection:
+    """Timer of a controller: every leader.imbalance.check.interval.seconds."""
+
+
 Timer = (
     IsrExpiration
     | AlterPartitionRetry
@@ -470,6 +480,8 @@ Timer = (
     | HighWatermarkCheckpoint
     | DelayedOperationExpired
     | FetcherBackoffOver
+    | AutoPreferredReplicaLeaderElection
+    | ControlledShutdownRetry
 )
 
 

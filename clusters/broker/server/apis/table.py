@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from neaptide.clusters.broker.replication.interface import administration as core_administration
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.server.apis import (
+    administration,
     alter_partition,
     cluster,
     control,
+    controlled_shutdown,
     fetch,
     groups,
     offsets,
@@ -206,6 +209,34 @@ _ROWS: Final = (
             effects.RespondCreateTopics,
             cluster.encode_create_topics,
             cluster.create_topics_error,
+        ),
+    ),
+    ApiRow(
+        Api.CONTROLLED_SHUTDOWN,
+        {},
+        AnsweredByCore(
+            core_administration.ControlledShutdownRequested,
+            controlled_shutdown.decode_controlled_shutdown,
+            effects.RespondControlledShutdown,
+            controlled_shutdown.encode_controlled_shutdown,
+            controlled_shutdown.controlled_shutdown_error,
+        ),
+        between_brokers=Versions(1, 2),
+        sent=SentToBrokers(
+            effects.SendControlledShutdown,
+            controlled_shutdown.encode_controlled_shutdown_request,
+            controlled_shutdown.decode_controlled_shutdown_response,
+        ),
+    ),
+    ApiRow(
+        Api.ELECT_LEADERS,
+        {"2.8": Versions(0, 2)},  # v0 from Kafka 2.2 on, v1 from 2.4 on
+        AnsweredByCore(
+            core_administration.ElectLeadersRequested,
+            administration.decode_elect_leaders,
+            effects.RespondElectLeaders,
+            administration.encode_elect_leaders,
+            administration.elect_leaders_error,
         ),
     ),
     ApiRow(
