@@ -229,8 +229,15 @@ def test_where_all_must_have_it_nothing_is_found() -> None:
 # --- the judge ------------------------------------------------------------------------------------
 
 
-def _of(f: str, offset: int | None, group: str = "g", kind: str = "ok") -> GroupOperation:
-    return GroupOperation(f, group, 0, offset, "main", 0, 1, kind)
+def _of(
+    f: str,
+    offset: int | None,
+    group: str = "g",
+    kind: str = "ok",
+    invoked_us: int = 0,
+    completed_us: int = 0,
+) -> GroupOperation:
+    return GroupOperation(f, group, 0, offset, "main", invoked_us, 1, kind, completed_us)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +251,9 @@ def _of(f: str, offset: int | None, group: str = "g", kind: str = "ok") -> Group
         ([_of("commit", 2), _of("committed", None, kind="info")], 0),
         ([_of("commit", 4)], 1),
         ([_of("commit", 3)], 0),
+        ([_of("commit", 2, completed_us=5), _of("committed", 1, invoked_us=4, completed_us=9)], 0),
+        ([_of("commit", 2, completed_us=5), _of("committed", 1, invoked_us=5, completed_us=9)], 1),
+        ([_of("commit", 2), _of("committed", 1, invoked_us=-1), _of("committed", 1)], 1),
     ],
     ids=[
         "goes back",
@@ -254,6 +264,9 @@ def _of(f: str, offset: int | None, group: str = "g", kind: str = "ok") -> Group
         "nobody said",
         "beyond the end",
         "at the end",
+        "asked for before the commit was acknowledged",
+        "asked for after it",
+        "an answer that overlaps hides none that does not",
     ],
 )
 def test_the_positions_of_a_group(operations: list[GroupOperation], found: int) -> None:
