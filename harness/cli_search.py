@@ -234,11 +234,25 @@ def _campaign(asked: Asked, *, json: bool) -> None:
         output.print_json(found)
     else:
         print_found(found)
-    raise typer.Exit(Exit.ANOMALY if found["found"] or found["broken"] else Exit.AGREES)
+    raise typer.Exit(exit_of(found))
+
+
+def exit_of(found: dict[str, Any]) -> Exit:
+    """A loss counts whether or not a scenario file can repeat it."""
+    is_found = found["found"] or found["broken"] or found["not_portable"]
+    return Exit.ANOMALY if is_found else Exit.AGREES
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _found(found: dict[str, Any]) -> str:
+    if found["found_in_all"]:
+        return str(found["found_in_all"])
+    if found["not_portable"]:
+        return "no scenario"
+    return "no loss" if found["broken"] else "none"
 
 
 def print_found(found: dict[str, Any]) -> None:
@@ -246,12 +260,15 @@ def print_found(found: dict[str, Any]) -> None:
     output.out.print(
         f"{found['system']}: {found['schedules']} schedules of {found['seeds']} seeds in"
         f" {found['seconds']:.1f} s ({rate:,.0f} a second),"
-        f" {found['found_in_all'] or ('no loss' if found['broken'] else 'none')} found"
+        f" {_found(found)} found"
         + (f", {_counted(len(found['broken']), 'invariant')} broken" if found["broken"] else "")
     )
-    if found["not_portable"]:
+    for one in found["not_portable"]:
         output.out.print(
-            f"{found['not_portable']} more do it only by their timing, and are not saved"
+            f"{one['outcome']} by its timing alone (seed {one['seed']}), which no scenario file can"
+            f" hold: {one['schedule']}\n"
+            f"  again: {one['command']}",
+            markup=False,
         )
     for one in found["broken"]:
         output.out.print(

@@ -171,7 +171,17 @@ def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str
         ],
         "histories": [str(run) for run in histories],
         "found_in_all": len(campaign.losses),
-        "not_portable": len(campaign.unportable),
+        "not_portable": [
+            {
+                "outcome": loss.outcome,
+                "seed": loss.seed,
+                "steps": loss.steps,
+                "shrunk_steps": len(loss.shrunk),
+                "schedule": in_words(loss.shrunk),
+                "command": loss.command,
+            }
+            for loss in campaign.unportable.values()
+        ],
         "broken": [
             {
                 "invariant": loss.outcome.removeprefix(BROKEN),

@@ -69,7 +69,7 @@ class Loss:
     """A schedule that was found and shrunk. `document`: the text of its scenario file.
 
     Of a broken invariant there is no file: `evidence` is what was seen when it broke, `passed` the
-    messages between brokers up to that moment, `command` what finds it again.
+    messages between brokers up to that moment. `command`: what finds it again.
     """
 
     outcome: str
@@ -131,6 +131,7 @@ def loss_of(search: Search, ready: World, found: Found, by: str = "") -> Loss:
         writer.final_document(shrunk),
         writer.is_portable(shrunk),
         signature(shrunk),
+        command=command_of(search, seed, by),
     )
 
 

@@ -12,7 +12,8 @@ from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation import committing, producing
 from neaptide.clusters.simulation.clients import Poll
 from neaptide.clusters.simulation.world import World
-from neaptide.harness.cli_search import print_found
+from neaptide.harness.cli_search import exit_of, print_found
+from neaptide.harness.exits import Exit
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
@@ -392,7 +393,7 @@ def test_a_broken_invariant_is_not_printed_beside_none_found(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found: dict[str, Any] = {"system": "neaptide:2.1", "schedules": 9, "seeds": 1, "seconds": 1.0}
-    found |= {"found": [], "found_in_all": 0, "not_portable": 0, "histories": [], "broken": []}
+    found |= {"found": [], "found_in_all": 0, "not_portable": [], "histories": [], "broken": []}
     print_found(found)
     assert "none found" in capsys.readouterr().out
     broken = {"invariant": "one-leader", "sentence": "One leads.", "seed": 7, "schedule": "kill A"}
@@ -406,3 +407,19 @@ def test_a_broken_invariant_is_not_printed_beside_none_found(
     assert "A→B fetch 19" in said
     assert "A→B fetch 11;" not in said
     assert "again: neaptide explore --seed 7" in said
+
+
+def test_a_loss_by_its_timing_alone_is_printed_with_what_finds_it_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found: dict[str, Any] = {"system": "neaptide:2.1", "schedules": 9, "seeds": 1, "seconds": 1.0}
+    found |= {"found": [], "found_in_all": 0, "histories": [], "broken": []}
+    loss = {"outcome": "lost", "seed": 7, "schedule": "kill A", "command": "neaptide explore --x"}
+    print_found({**found, "not_portable": [loss]})
+    assert exit_of({**found, "not_portable": []}) is Exit.AGREES
+    assert exit_of({**found, "not_portable": [loss]}) is Exit.ANOMALY
+    said = " ".join(capsys.readouterr().out.split())
+    assert "none found" not in said
+    assert "no scenario found" in said
+    assert "lost by its timing alone (seed 7)" in said
+    assert "again: neaptide explore --x" in said
