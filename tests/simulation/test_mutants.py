@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.nemesis.search.episode import Search, explore_seed
 from neaptide.nemesis.search.hunt import Effort, hunt
-from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, applied
+from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from tests.simulation.worlds import SETTINGS
 
 ONE_SEED = Effort(0, 1, None, tuple(SETTINGS.items()))
@@ -50,6 +52,17 @@ def test_the_unbroken_core_is_silent(generation: str, more: tuple[str, ...]) -> 
         watched=True,
     )
     assert explore_seed(search, 1).loss is None
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutants_rule_takes_what_the_rule_takes(mutant: Mutant) -> None:
+    """Or it would break everything, and what finds it would show nothing."""
+    for owner, name, by in mutant.replaced:
+        rule = owner[name] if isinstance(owner, dict) else getattr(owner, name)
+        asked = inspect.signature(rule).parameters.values()
+        plain = [one for one in asked if one.kind is not inspect.Parameter.KEYWORD_ONLY]
+        named = {one.name: None for one in asked if one.kind is inspect.Parameter.KEYWORD_ONLY}
+        inspect.signature(by).bind(*plain, **named)
 
 
 def test_a_mutant_is_over_when_its_search_is() -> None:

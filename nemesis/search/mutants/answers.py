@@ -26,7 +26,7 @@ def takes_late_answers(broker: Broker, fetcher_id: Any, sequence: int) -> Any:
 
 
 def means_always(
-    broker: Broker, fetcher_id: Any, in_flight: Any, topic_partition: TopicPartition
+    broker: Broker, fetcher_id: Any, in_flight: Any, topic_partition: TopicPartition, meant: Any
 ) -> Partition | None:
     fetcher, held = broker.fetchers.get(fetcher_id), broker.partitions.get(topic_partition)
     if fetcher is None or held is None or topic_partition not in fetcher.followed:
@@ -53,8 +53,8 @@ MUTANTS: Final = (
         "_still_meant",
         means_always,
         "A follower takes an answer about a state that it has left.",
-        hidden="a partition that is followed anew has a new fetcher, unless others share it;"
-        " here there is one partition",
+        hidden="records that lie below the end of the log are refused by the append too: the check"
+        " is a second lock",
     ),
     rule(
         "appends-below-the-end",
