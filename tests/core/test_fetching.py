@@ -306,6 +306,44 @@ def test_f8_records_above_the_end_of_the_log_leave_a_gap(bases: tuple[int, ...],
     assert fetch.partitions[0].fetch_offset == end
 
 
+@pytest.mark.parametrize(
+    ("generation", "start", "end", "base", "is_taken"),
+    [
+        ("2.0", 10, 10, 8, True),
+        ("2.0", 10, 10, 5, False),  # it ends at 10
+        ("2.0", 9, 10, 8, False),  # the log is not empty
+        ("0.11", 10, 10, 8, False),
+    ],
+)
+def test_f8_an_empty_log_that_starts_inside_the_first_batch_starts_with_it(
+    generation: str, start: int, end: int, base: int, is_taken: bool
+) -> None:
+    """KAFKA-6975: a leader's records were deleted up to the middle of a batch."""
+    epochs = {0: start} if end > start else {}
+    follower = given.broker(generation, given.stored(end, end, start=start, epochs=epochs))
+    step(follower, given.leader_and_isr(B), NOW)
+    if epochs or generation == "0.11":
+        step(follower, given.epochs_answer(follower, end, leader_epoch=0), NOW)
+    answer = events.FetchResult(T, Error.NONE, 12, 10, (Batch(base, 5, 0, 100, "m"),))
+    sent = given.in_flight(follower)
+    done = step(follower, events.FetchResponded(LEADER_OF_A, sent, (answer,)), NOW)
+    kinds = (
+        effects.TruncateFullyAndStartAt,
+        effects.AppendToLog,
+        effects.AdvanceLogStartOffset,
+    )
+    log = given.of(follower).log
+    if is_taken:
+        assert [type(one) for one in given.did(done, *kinds)] == list(kinds)
+        assert given.did(done, effects.TruncateFullyAndStartAt) == [
+            effects.TruncateFullyAndStartAt(T, base)
+        ]
+        assert (log.start_offset, log.end_offset, given.of(follower).high_watermark) == (10, 13, 12)
+    else:
+        assert not given.did(done, *kinds)
+        assert (log.start_offset, log.end_offset) == (start, end)
+
+
 # --- F9, F10, F11 --------------------------------------------------------------------------------
 
 

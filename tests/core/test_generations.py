@@ -502,6 +502,12 @@ def test_e6_clients_are_offered_leader_epochs_from_2_1_on_only() -> None:
     assert set(offered.values()) == {(False,) * 4}
 
 
+def test_e6_librdkafka_believes_epochs_from_2_8_on() -> None:
+    """From Metadata v9 on (KAFKA-9212); v10 has topic ids, which no generation keeps."""
+    highest = {name: client_apis(name)[Api.METADATA].highest for name in GENERATIONS}
+    assert [highest[name] for name in ("2.0", "2.1", "2.8", "4.0")] == [6, 7, 9, 9]
+
+
 # --- A7: 4.0 -------------------------------------------------------------------------------------
 
 

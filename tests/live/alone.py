@@ -18,6 +18,7 @@ from tests.live.cluster import LiveCluster, until
 from tests.live.phantom import Phantom
 from tests.live.struct_messages import (
     FETCH,
+    LEADER_AND_ISR,
     LIST_OFFSETS,
     NONE,
     OFFSET_FOR_LEADER_EPOCH,
@@ -26,6 +27,7 @@ from tests.live.struct_messages import (
     EpochEnd,
     Fetch,
     Fetched,
+    LeaderAndIsr,
     Place,
     Reader,
     StopReplica,
@@ -219,6 +221,20 @@ class Alone(LiveCluster):
         version = 0 if self.system.kafka is not None else 1
         message_ = StopReplica(REAL, epoch, (topic, 0), delete)
         return self.ask(STOP_REPLICA, version, message_.encode(version)).int16()
+
+    def leader_and_isr(self, topic: str, leader: Phantom, leader_epoch: int) -> int:
+        """As the controller: this phantom leads; the error of the whole answer."""
+        version = 0 if self.system.fetch == 3 else 2
+        message_ = LeaderAndIsr(
+            REAL,
+            self.controller_epoch(),
+            (topic, 0),
+            leader.broker,
+            leader_epoch,
+            [leader.broker, REAL],
+            leader.port,
+        )
+        return self.ask(LEADER_AND_ISR, version, message_.encode(version)).int16()
 
     def send(self, topic: str, value: bytes, acks: int = -1, timeout_ms: int = 30_000) -> Sent:
         return Sent(self, topic, value, acks, timeout_ms)

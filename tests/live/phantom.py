@@ -100,12 +100,15 @@ class Phantom:
 
         Clients find nobody at its address: it serves none.
         """
-        port = self._listener.getsockname()[1]
-        endpoints = ["CLIENT://127.0.0.1:1", f"REPLICATION://127.0.0.1:{port}"]
+        endpoints = ["CLIENT://127.0.0.1:1", f"REPLICATION://127.0.0.1:{self.port}"]
         content = {**like, "endpoints": endpoints, "port": 1}
         self._zookeeper.create(
             f"/brokers/ids/{self.broker}", json.dumps(content).encode(), ephemeral=True
         )
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
 
     def next(self, *apis: int) -> Question:
         """What is asked next by one of these APIs; others are passed over."""

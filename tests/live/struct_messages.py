@@ -1,7 +1,7 @@
 """Messages between brokers by hand, from Kafka's protocol guide, and not by the code under test.
 
 Of the versions that brokers of 0.10 to 2.1 send: Fetch v3 to v10, ListOffsets v1 to v4,
-OffsetForLeaderEpoch v0 to v2, StopReplica v0 and v1.
+OffsetForLeaderEpoch v0 to v2, StopReplica v0 and v1, LeaderAndIsr v0 and v2.
 """
 
 from __future__ import annotations
@@ -307,3 +307,33 @@ class StopReplica:
         if version >= 1:
             return head + by_topic({self.place: number})
         return head + array([text(self.place[0]) + number])
+
+
+# --- LeaderAndIsr --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LeaderAndIsr:
+    """Of one partition; `isr` are its replicas too. `leader_port`: of a leader on this machine."""
+
+    controller: int
+    controller_epoch: int
+    place: Place
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+    leader_port: int
+
+    def encode(self, version: int) -> bytes:
+        isr = array([struct.pack(">i", broker) for broker in self.isr])
+        state = struct.pack(
+            ">iiii", self.place[1], self.controller_epoch, self.leader, self.leader_epoch
+        )
+        state += isr + struct.pack(">i", 0) + isr
+        port = struct.pack(">i", self.leader_port)
+        live = array([struct.pack(">i", self.leader) + text("127.0.0.1") + port])
+        head = struct.pack(">ii", self.controller, self.controller_epoch)
+        if version >= 2:
+            return head + struct.pack(">q", -1) + by_topic({self.place: state + b"\0"}) + live
+        assert version == 0
+        return head + array([text(self.place[0]) + state]) + live

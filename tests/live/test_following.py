@@ -133,6 +133,24 @@ def test_f8_records_above_the_log_end_leave_a_gap_and_a_cut_in_it_ends_there(
     assert record_offsets(segment.read_bytes()) == [0, 1, 6]
 
 
+def test_f8_f9_an_empty_log_that_starts_inside_the_first_batch_starts_with_it(
+    alone: Alone, topic_name: str
+) -> None:
+    if not alone.system.has_epochs:
+        return  # it never gets that batch (KAFKA-6975)
+    leader, place = followed(alone, topic_name)
+    leader.next_fetch(place).answer({place: Fetched(error=OUT_OF_RANGE)})
+    for offset in (20, 10):  # the latest, and the earliest
+        leader.next(LIST_OFFSETS).answer({place: offset})
+    question = leader.next_fetch(place)
+    assert asked_from(question, place) == 10
+    question.answer({place: Fetched(12, alone.records(8, VALUES), log_start=10)})
+    asked = leader.next_fetch(place).body.partitions[place]
+    assert (asked.offset, asked.log_start) == (13, 10)
+    [segment] = (alone.log_directory(REAL) / f"{topic_name}-0").glob("*.log")
+    assert segment.name == "00000000000000000008.log"
+
+
 def test_r6_a_follower_takes_over_the_leaders_log_start(alone: Alone, topic_name: str) -> None:
     leader, place = followed(alone, topic_name)
     filled(alone, leader, place, 5)

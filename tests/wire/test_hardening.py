@@ -19,7 +19,7 @@ from neaptide.clusters.broker.replication.replicas.metadata_cache import Metadat
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, ArrayError, check_arrays
 from neaptide.clusters.broker.wire.codec import (
     MalformedMessageError,
     decode_request,
@@ -28,6 +28,7 @@ from neaptide.clusters.broker.wire.codec import (
     entity_class,
     request_class,
 )
+from neaptide.clusters.broker.wire.writer import varint
 from tests.hardening.poison import POISONED, SOUND, record, sealed
 from tests.live.raw import fetch_request, fetched, produce_request
 from tests.server.test_shell import World, turns
@@ -96,6 +97,57 @@ def test_a10_arrays_together_have_a_limit_too() -> None:
     body = struct.pack(">i", -1) + struct.pack(">i", 2) + TEXT + half + TEXT + half
     with pytest.raises(MalformedMessageError, match="elements"):
         decode_request(frame(Api.LIST_OFFSETS, 1, body), REPLICATION_APIS)
+
+
+# --- flexible versions (KIP-482): lengths are varints of what is one more -------------------------
+
+_FETCH = struct.pack(">iiiibii", -1, 0, 0, 1, 0, 0, -1)
+FLEXIBLE_HEADS = {
+    "Fetch topics": (Api.FETCH, 12, _FETCH),
+    "Fetch partitions": (Api.FETCH, 12, _FETCH + b"\x02" + b"\x02t"),
+    "Fetch forgotten topics": (Api.FETCH, 12, _FETCH + b"\x01"),
+    "Metadata topics": (Api.METADATA, 9, b""),
+}
+
+
+def flexible_frame(api: Api, version: int, body: bytes) -> bytes:
+    """Its header has no tagged fields."""
+    return frame(api, version, b"\0" + body)
+
+
+@pytest.mark.parametrize("what", FLEXIBLE_HEADS)
+@pytest.mark.parametrize("count", [2**31 - 1, 10_000])
+def test_a10_flexible_array_that_claims_more_than_follows_is_malformed(
+    what: str, count: int
+) -> None:
+    """kio would ask for 17 GB, and the broker's process would end."""
+    api, version, head = FLEXIBLE_HEADS[what]
+    body = head + varint(count + 1) + bytes(100)
+    with pytest.raises(MalformedMessageError, match=f"claims {count} elements"):
+        decode_request(flexible_frame(api, version, body), REPLICATION_APIS)
+
+
+@pytest.mark.parametrize("what", [what for what in FLEXIBLE_HEADS if "Metadata" not in what])
+def test_a10_flexible_null_array_where_none_is_allowed_is_malformed(what: str) -> None:
+    api, version, head = FLEXIBLE_HEADS[what]
+    with pytest.raises(MalformedMessageError, match="has the length -1"):
+        decode_request(flexible_frame(api, version, head + b"\0" + bytes(8)), REPLICATION_APIS)
+
+
+def test_a10_flexible_null_array_that_is_allowed_means_all_topics() -> None:
+    asked = flexible_frame(Api.METADATA, 9, b"\0" + b"\1\0\0" + b"\0")
+    assert decode_request(asked, REPLICATION_APIS)[1].topics is None
+
+
+def test_a10_behind_tagged_fields_arrays_are_looked_at_too() -> None:
+    """Also behind those that nobody knows."""
+    tagged = b"\x01" + b"\x63" + varint(300) + bytes(300)  # one, of 300 bytes
+    topics = b"\x02" + b"\x02t" + b"\x02" + bytes(32) + tagged + tagged
+    cls = request_class(Api.FETCH, 12)
+    check_arrays(cls, _FETCH + topics + b"\x01" + b"\x01" + tagged, 0)
+    for claimed in (_FETCH + topics, _FETCH + b"\x02" + b"\x02t" + b"\x01" + tagged):
+        with pytest.raises(ArrayError, match="forgotten_topics_data claims 10000 elements"):
+            check_arrays(cls, claimed + varint(10_001), 0)
 
 
 # --- a leader alone -------------------------------------------------------------------------------

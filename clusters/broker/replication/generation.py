@@ -111,6 +111,9 @@ class Generation:
     # A follower whose log is longer than its leader's halts where unclean elections are off, and
     # does not truncate (up to 1.1).
     halts_on_shorter_leader: bool
+    # An empty follower whose log starts inside the leader's first batch starts where that begins
+    # (KAFKA-6975, from 1.1.1 on); before, it never gets it.
+    starts_at_first_batch: bool
     # A controller's writes of partition states need its epoch still to be the last one (KAFKA-6082,
     # from 2.1 on); before, the version alone.
     fences_controller_writes: bool
@@ -189,6 +192,7 @@ _V0_10: Final = Generation(
     reports_isr_changes=True,
     acks_above_one=False,
     halts_on_shorter_leader=True,
+    starts_at_first_batch=False,
     fences_controller_writes=False,
     checks_broker_epochs=False,
     alters_partitions=False,
@@ -241,6 +245,7 @@ _V2_0: Final = replace(
     epoch_assignment=EpochAssignment.ON_BECOMING_LEADER,
     same_leader=SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED,
     halts_on_shorter_leader=False,
+    starts_at_first_batch=True,
     idempotence=Idempotence(5, UnknownProducer.REFUSED, forgets_deleted=True),
     fetch_version=8,
     fetch_sessions=FetchSessions.AGE_WHILE_USED,

@@ -28,7 +28,11 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     StopFollowing,
     Truncating,
 )
-from neaptide.clusters.broker.replication.follower.truncation import truncate, truncate_for_leader
+from neaptide.clusters.broker.replication.follower.truncation import (
+    start_afresh,
+    truncate,
+    truncate_for_leader,
+)
 from neaptide.clusters.broker.replication.generation import Truncation
 from neaptide.clusters.broker.replication.interface.effects import (
     AdvanceLogStartOffset,
@@ -363,6 +367,10 @@ def _append(
     now_ms: int,
 ) -> None:
     topic_partition = partition.topic_partition
+    if broker.rules.starts_at_first_batch and unified_log.starts_inside(
+        partition.log, result.batches
+    ):
+        partition = start_afresh(broker, partition, result.batches[0].base_offset)
     if not unified_log.follows(partition.log, result.batches):
         # F8: never an append. Above its end a log has gaps; below it there are records already.
         broker.note(

@@ -46,6 +46,13 @@ def follows(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
     return True
 
 
+def starts_inside(log: UnifiedLog, batches: tuple[Batch, ...]) -> bool:
+    """Whether the log is empty and starts inside these batches: their first has to be whole."""
+    if not batches or log.start_offset != log.end_offset:
+        return False
+    return batches[0].base_offset < log.end_offset < batches[-1].next_offset
+
+
 def append(log: UnifiedLog, batches: tuple[Batch, ...], *, record_epochs: bool) -> UnifiedLog:
     """Appends batches that begin at or above the log end offset; one below is an error (F8)."""
     end_offset, epochs, size = log.end_offset, log.epochs, 0

@@ -88,9 +88,14 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.METADATA,
-        # As Kafka 2.1. librdkafka believes leader epochs from Metadata v9 on only (KAFKA-9212), so
-        # it does not validate its position there.
-        {"0.8": Versions(0, 5), "2.0": Versions(0, 6), "2.1": Versions(0, 7)},
+        # librdkafka believes leader epochs from v9 on only (KAFKA-9212). Kafka 2.8 has v10 and v11
+        # too: with topic ids, which this broker does not keep.
+        {
+            "0.8": Versions(0, 5),
+            "2.0": Versions(0, 6),
+            "2.1": Versions(0, 7),
+            "2.8": Versions(0, 9),
+        },
         AnsweredByServer(cluster.answer_metadata),
     ),
     ApiRow(
