@@ -148,6 +148,12 @@ def refused_by_own(scenario: Scenario, system: System) -> str | None:
             f"{own.file}: {scenario.name} has calls of a broker fail, which is done to brokers that"
             " neaptide itself provisions."
         )
+    raw = any(isinstance(step, steps.OpenClient) and step.kind == "raw_producer" for step in done)
+    if own.client and (raw or "client" in _links_read(scenario)):
+        return (
+            f"{own.file}: {scenario.name} reads or writes messages of clients itself, which it"
+            " cannot with the settings of [client]."
+        )
     unpaused = next((node.id for node in own.nodes if not node.can_pause), None)
     if unpaused is not None and any(isinstance(step, steps.Pause) for step in done):
         return f"{own.file}: {scenario.name} pauses, and node {unpaused} has a kill but no pause."

@@ -13,7 +13,13 @@ from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.clusters.own.model import Managed
 from neaptide.harness.needs import check_need
-from neaptide.harness.systems import System, check_system_on, generation_of, has_voters
+from neaptide.harness.systems import (
+    System,
+    check_system_on,
+    generation_of,
+    has_voters,
+    secret_settings,
+)
 from neaptide.nemesis.drawn.faults import ALL, FAULTS
 from neaptide.nemesis.drawn.schedule import (
     Schedule,
@@ -85,6 +91,8 @@ class RandomRun:
     def coordinated(self) -> tuple[str, CoordinatorKind] | None:
         """Whose coordinator is a target: of the workload's group, or of a transactional id."""
         workload = find_workload(self.workload)
+        if self.system.used is None and secret_settings(self.system):
+            return None  # who it is would be asked without them
         if workload.group is not None:
             return str(self.options.get("group", workload.group)), "group"
         if workload.transactional_id is not None:
@@ -200,6 +208,11 @@ def _refusal(fault: str, system: System) -> str | None:
 
 
 def _refusal_of_own(fault: str, own: Managed) -> str | None:
+    if fault == "members" and own.client:
+        return (
+            f"{own.file}: members are changed through the listener of clients, by a client that"
+            " does not read [client]"
+        )
     if fault in _OF_OUR_OWN_START:
         return f"{own.file}: its brokers are started by commands of their own, not prepared for it"
     node = next((node for node in own.nodes if not node.can_pause), None)
@@ -263,14 +276,20 @@ def check_load(asked: RandomRun) -> RandomRun:
             f"There is no client {asked.client!r}; it must be one of {', '.join(LIBRARIES)}."
         )
     used = asked.system.used
+    own = asked.system.own
+    if isinstance(own, Managed) and own.client and workload.name not in _OF_USED:
+        raise UsageError(
+            f"The workload {workload.name} has clients that do not read [client] of {own.file}:"
+            f" take one of {', '.join(_OF_USED)}."
+        )
     if used is not None and workload.name not in _OF_USED:
         raise UsageError(
             f"The workload {workload.name} is for brokers that are started: on a cluster that is"
             f" just used, as {used.file} names one, take one of {', '.join(_OF_USED)}."
         )
-    if used is not None and used.client and asked.client != DEFAULT:
+    if own is not None and own.client and asked.client != DEFAULT:
         raise UsageError(
-            f"--client {asked.client}: the settings of [client] in {used.file} are librdkafka's;"
+            f"--client {asked.client}: the settings of [client] in {own.file} are librdkafka's;"
             f" choose --client {DEFAULT}."
         )
     _check_roles(workload)

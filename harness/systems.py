@@ -237,7 +237,7 @@ def client_settings(system: System) -> Mapping[str, str]:
 
 def secret_settings(system: System) -> Mapping[str, str]:
     """More of librdkafka's settings, which are written to no file."""
-    return {} if system.used is None else system.used.client
+    return {} if system.own is None else system.own.client
 
 
 def generation_of(system: System) -> Generation | None:

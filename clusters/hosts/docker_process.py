@@ -60,9 +60,14 @@ class DockerProcess:
         await asyncio.to_thread(self._terminate)
 
     def _terminate(self) -> None:
-        for child in self._children():
-            with suppress(psutil.NoSuchProcess):
-                child.terminate()
+        if self._returncode is not None:
+            return
+        try:
+            for child in self._children():
+                with suppress(psutil.NoSuchProcess):
+                    child.terminate()
+        except (psutil.AccessDenied, APIError) as error:
+            raise HostError(f"{self.spec.name} cannot be sent SIGTERM: {error}") from error
         self._signal("SIGTERM")
 
     def _children(self) -> list[psutil.Process]:

@@ -110,9 +110,12 @@ def brokers_of(used: Used) -> tuple[int, ...]:
     return tuple(sorted(seen.brokers))
 
 
-def advertised_at(address: str) -> Mapping[int, str]:
-    """What a listener advertises to its clients, by broker; empty: nobody answers."""
-    seen = AskedCluster(address, {}, address).look()
+def advertised_at(address: str, settings: Mapping[str, str], where: str) -> Mapping[int, str]:
+    """What a listener advertises to its clients, by broker; empty: nobody answers.
+
+    `settings`: with which clients come in. Raises UsageError, as of `where`, for what they are not.
+    """
+    seen = AskedCluster(address, settings, where).look()
     return {} if seen is None else seen.brokers
 
 

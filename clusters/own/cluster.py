@@ -261,7 +261,16 @@ class OwnZooKeeperCluster(KafkaCluster):
             ports = {b: getattr(there, f"{listener}_port") for b, there in through.items()}
             first = next(iter(through))
             at = f"{through[first].host}:{ports[first]}"
-            advertised = await asyncio.to_thread(advertised_at, at)
+            settings = self._system.client if listener == "client" else {}
+            where = f"{self._system.file}, [client]"
+            advertised = await asyncio.to_thread(advertised_at, at, settings, where)
+            if not advertised:
+                like = f", or that {where} is what it takes" if settings else ""
+                raise UsageError(
+                    f"{self._own[first].properties}: nobody answers a client at {at}, the"
+                    f" {listener} listener of broker {first}: see that it listens at"
+                    f" {{{listener}_listen}}{like}."
+                )
             for broker, port in ports.items():
                 wanted = f"{through[broker].host}:{port}"
                 if advertised.get(broker) != wanted:

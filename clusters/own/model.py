@@ -55,6 +55,7 @@ class Managed:
     said: frozenset[str] = frozenset()  # settings that some broker's properties name
     image: str | None = None  # on docker: what the nodes run in; None: neaptide's own
     mounts: tuple[Path, ...] = ()  # on docker: directories of this machine, read-only
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)  # librdkafka's settings
 
     @property
     def nodes(self) -> tuple[OwnNode, ...]:
@@ -84,6 +85,7 @@ class Managed:
             "behaves_like": self.behaves_like,
             **({} if self.image is None else {"image": self.image}),
             **({"mounts": [str(path) for path in self.mounts]} if self.mounts else {}),
+            **({"client": dict.fromkeys(self.client, NOT_RECORDED)} if self.client else {}),
             "environment": dict.fromkeys(self.environment, NOT_RECORDED),
             "brokers": [_node_record(node) for node in self.brokers],
             "controllers": [_node_record(node) for node in self.controllers],

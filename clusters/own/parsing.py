@@ -33,7 +33,7 @@ T = TypeVar("T")
 SUFFIX: Final = ".toml"
 _TOP: Final = ("name", "behaves_like")
 _USED: Final = (*_TOP, "bootstrap", "client", "keep_topics")
-_MANAGED: Final = (*_TOP, "environment", "brokers", "controllers", "image", "mounts")
+_MANAGED: Final = (*_TOP, "environment", "client", "brokers", "controllers", "image", "mounts")
 _COMMANDS: Final = ("prepare", "stop", "kill", "pause", "resume")
 _NODE: Final = ("id", "ids", "properties", "start", *_COMMANDS, "pid_file", "log_dir")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -48,7 +48,10 @@ _KINDS: Final[Mapping[type, str]] = {
     list: "a list",
     dict: "a table",
 }
-_UNREAD: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")  # protocols of listeners
+_PROTOCOL: Final = "security.protocol"
+_PLAINTEXT: Final = "PLAINTEXT"
+_PROTOCOLS: Final = (_PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_AT_CLIENTS: Final = "{client_listen}"
 # How a client reaches a cluster and logs in; what it does there is the workload's affair.
 _CLIENT_KEYS: Final = ("broker.address.family", "client.dns.lookup", "client.id", "client.rack")
 _CLIENT_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.")
@@ -136,16 +139,20 @@ def _used(top: _Table, path: Path, name: str) -> Used:
         found = _ADDRESS.fullmatch(address)
         if found is None or not 0 < int(found[1]) <= _PORT_MAX:
             raise top.complain(f"bootstrap: {address!r} is no address; write host:port")
-    raw = top.take("client", dict, {})
-    client = _Table(raw, f"{path}, [client]", top.directory)
     return Used(
         name,
         top.take("behaves_like", str),
         path,
         ",".join(addresses),
-        {key: _client_value(client, key) for key in raw},
+        _client(top),
         top.take("keep_topics", bool, False),
     )
+
+
+def _client(top: _Table) -> Mapping[str, str]:
+    raw = top.take("client", dict, {})
+    client = _Table(raw, f"{top.where}, [client]", top.directory)
+    return {key: _client_value(client, key) for key in raw}
 
 
 def _client_value(client: _Table, key: str) -> str:
@@ -173,12 +180,8 @@ def _client_value(client: _Table, key: str) -> str:
 
 
 def _managed(top: _Table, path: Path, name: str, release: Release) -> Managed:
-    if "client" in top.raw:
-        raise top.complain(
-            "[client] goes with bootstrap only: the gate reads what managed brokers say, so that"
-            " their listeners are PLAINTEXT"
-        )
     top.allow(_MANAGED)
+    client = _client(top)
     behaves_like = top.take("behaves_like", str)
     if row_of(behaves_like).addressing is not Addressing.NAMED_LISTENERS:
         raise top.complain(
@@ -193,6 +196,8 @@ def _managed(top: _Table, path: Path, name: str, release: Release) -> Managed:
     if twice is not None:
         raise top.complain(f"the id {twice} is there twice; each node has an id of its own")
     environment = _Table(top.take("environment", dict, {}), f"{path}, [environment]", top.directory)
+    for node in (*brokers, *controllers):
+        _check_listeners(top, node, client.get(_PROTOCOL, _PLAINTEXT))
     said = frozenset(key for node in brokers for key in read_properties(node.template))
     return Managed(
         name,
@@ -204,6 +209,7 @@ def _managed(top: _Table, path: Path, name: str, release: Release) -> Managed:
         said,
         top.find("image", str) or None,
         _mounts(top),
+        client,
     )
 
 
@@ -287,22 +293,31 @@ def _template(table: _Table, file: Path) -> str:
                 f"properties: {file}: {key} holds a secret, and the filled file is written into the"
                 " run directory; name it by a config provider, as ${file:…}, or leave it out"
             )
-    _check_listeners(table, file, settings)
     _check_placeholders(table, "properties", text, MEANINGS)
     return text
 
 
-def _check_listeners(table: _Table, file: Path, settings: Mapping[str, str]) -> None:
-    """A listener has the protocol of the map, or that of its name."""
+def _check_listeners(top: _Table, node: OwnNode, of_clients: str) -> None:
+    """The gate reads what brokers say to each other. What clients say passes it as it is: they and
+    their listener have one protocol. A listener has that of the map, or of its name."""
+    settings = read_properties(node.template)
     named = settings.get("listener.security.protocol.map", "").split(",")
     protocols = {word.split(":")[0].strip(): word.split(":")[-1].strip() for word in named}
     for listener in settings.get("listeners", "").split(","):
-        name = listener.partition("://")[0].strip()
+        name, _, at = listener.strip().partition("://")
         protocol = protocols.get(name, name).upper()
-        if protocol in _UNREAD:
-            raise table.complain(
-                f"properties: {file}: the listener {name} speaks {protocol}; the gate reads what"
-                " brokers say, so that listeners of brokers that neaptide starts are PLAINTEXT"
+        if protocol not in _PROTOCOLS:
+            continue  # that is for the broker to say
+        if at == _AT_CLIENTS and protocol != of_clients.upper():
+            raise top.complain(
+                f"the listener {name} of {node.properties} speaks {protocol}, and clients"
+                f' {of_clients}; write "{_PROTOCOL}" = "{protocol}" in [client], or change the'
+                " listener"
+            )
+        if at != _AT_CLIENTS and protocol != _PLAINTEXT:
+            raise top.complain(
+                f"the listener {name} of {node.properties} speaks {protocol}; the gate reads what"
+                " brokers and controllers say to each other, so that it must be PLAINTEXT"
             )
 
 

@@ -253,6 +253,45 @@ def _archive(name: str, content: bytes) -> bytes:
     return written.getvalue()
 
 
+_BEHIND = """
+import subprocess, sys
+sys.exit(subprocess.call([sys.executable, "-c", *sys.argv[1:]]) + 20)
+"""
+
+
+@pytest.mark.needs("docker")
+def test_on_docker_a_sigterm_reaches_who_is_behind_a_script_and_a_kill_leaves_nobody(
+    open_by_name: Open, tmp_path: Path
+) -> None:
+    """The first process of a container does not end by a SIGTERM that it does not handle."""
+    host = open_by_name("docker")
+    counted = tmp_path / "run" / "broker-0" / "count"
+
+    async def counting() -> NodeProcess:
+        counted.unlink(missing_ok=True)
+        process = await host.start(0, spec(tmp_path, host, 0, _BEHIND, _COUNT, str(counted)))
+        async with asyncio.timeout(DEADLINE_S):
+            while not counted.is_file():
+                await asyncio.sleep(0.02)
+        return process
+
+    async def play() -> None:
+        await host.prepare((0,))
+        process = await counting()
+        await process.terminate()
+        assert await process.wait(DEADLINE_S) == 7 + 20
+        await process.terminate()  # it is over: nothing is done, and nothing is wrong
+        process = await counting()
+        await process.kill()
+        assert await process.wait(DEADLINE_S) == -signal.SIGKILL
+        last = counted.read_text()
+        await asyncio.sleep(0.1)
+        assert counted.read_text() == last
+        await host.close()
+
+    asyncio.run(play())
+
+
 @pytest.mark.needs("docker")
 def test_what_docker_did_not_remove_stays_in_the_ledger(
     open_by_name: Open, monkeypatch: pytest.MonkeyPatch

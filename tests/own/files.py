@@ -32,7 +32,6 @@ kill = ["./start.sh", "{pid}"]
 BROKER = """\
 node.id={id}
 listeners=CLIENT://{client_listen},REPLICATION://{replication_listen}
-listener.security.protocol.map=CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,OTHER:SSL
 ssl.truststore.password=${file:/etc/kafka/secrets:password}
 """
 

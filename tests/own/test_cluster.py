@@ -210,6 +210,7 @@ PAST = "127.0.0.1:9092"
         ({2: PAST}, {}, {1, 2, 3}, f"broker 2 advertises {PAST} on its client listener, past"),
         ({}, {3: PAST}, {1, 2, 3}, f"broker 3 advertises {PAST} on its replication listener"),
         ({1: None}, {}, {1, 2, 3}, "broker 1 advertises nothing on its client listener"),
+        (dict.fromkeys((1, 2, 3)), {}, {1, 2, 3}, r"nobody answers .*2001, .* \{client_listen\}\."),
         ({}, {}, {1, 3}, r"broker 2 does not come to the coordination .* \{quorum\}\.$"),
     ],
 )
@@ -230,7 +231,7 @@ def test_a_link_that_leads_past_the_gate_is_refused(
     # A port for each broker and listener: 2001, 2002, … and 3001, 3002, …
     through = {b: Listeners(2000 + b, 3000 + b, 0) for b in (1, 2, 3)}
 
-    def advertised(address: str) -> dict[int, str]:
+    def advertised(address: str, settings: object, where: str) -> dict[int, str]:
         is_client = address == GATE[1]
         first, wrong = (2000, client) if is_client else (3000, replication)
         there = {b: wrong.get(b, f"127.0.0.1:{first + b}") for b in (1, 2, 3)}

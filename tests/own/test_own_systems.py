@@ -17,7 +17,14 @@ from neaptide.harness.play import play, refused_by_own
 from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
 from neaptide.harness.random_load import names_of
 from neaptide.harness.repro import cells
-from neaptide.harness.systems import System, check_system_on, generation_of, parse_system, place_of
+from neaptide.harness.systems import (
+    System,
+    check_system_on,
+    generation_of,
+    parse_system,
+    place_of,
+    secret_settings,
+)
 from neaptide.nemesis.drawn.faults import CutFault
 from neaptide.nemesis.scenario import (
     ScheduledStep,
@@ -25,7 +32,7 @@ from neaptide.nemesis.scenario import (
     load_scenario,
     with_brokers,
 )
-from neaptide.nemesis.steps import Inject, Pause
+from neaptide.nemesis.steps import Hold, Inject, OpenClient, Pause
 from tests.own.files import MANAGED, USED, written
 
 LIKE = "kafka:3.9.1-kraft"
@@ -165,3 +172,32 @@ def test_a_scenario_that_a_system_cannot_play_is_named(
     name = [str(managed.own.file)] if managed.own else []
     kept = cells(files, name, 1, all_of_them=True)
     assert [cell.scenario for cell in kept] == [LOSS]
+
+
+def test_what_does_not_read_the_settings_of_clients_is_refused(directory: Path) -> None:
+    """The twin is the same file without [client]."""
+    plain = parse_system(str(written(directory, MANAGED)))
+    client = '[client]\n"client.rack" = "a"\n[environment]'
+    given = parse_system(str(written(directory, MANAGED.replace("[environment]", client))))
+    assert secret_settings(given) == {"client.rack": "a"}
+    for more, says in (
+        ({"client": "kafka-python"}, "are librdkafka's; choose --client confluent-kafka"),
+        ({"workload": "keyed"}, r"clients that do not read \[client\] .*: take one of append"),
+        ({"faults": ("members",)}, "members are changed through the listener of clients"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            check(asked(given, **more))
+        check(asked(plain, **more))
+    assert check(asked(given, "kill,cut"))
+    assert asked(given, workload="groups").coordinated is None
+    assert asked(plain, workload="groups").coordinated == ("g", "group")
+    for step in (
+        OpenClient("p", "raw_producer", None, "tx"),
+        Hold("r", "request", "produce", "client", "A", "", None, None, "client"),
+    ):
+        changed = replace(LOSS, steps=(ScheduledStep(step, 1),))
+        assert "reads or writes messages of clients itself" in (
+            refused_by_own(changed, given) or ""
+        )
+        assert refused_by_own(changed, plain) is None
+    assert refused_by_own(LOSS, given) is None

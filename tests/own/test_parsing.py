@@ -87,7 +87,7 @@ def test_a_secret_may_come_from_the_environment(
         (MANAGED, '"3.9.1-kraft"', '"3.9.1"', "[[controllers]]: with ZooKeeper there are none"),
         (MANAGED, "-kraft", "-combined", "[[controllers]]: in a -combined system there are none"),
         (MANAGED, '"3.9.1-kraft"', '"0.9.0.1"', "brokers are managed from 0.10.2 on"),
-        (MANAGED, "[environment]", "[client]", "[client] goes with bootstrap only"),
+        (MANAGED, "[environment]", "[client]", "[client]: there is no 'KAFKA_OPTS'; it is for ho"),
         (MANAGED, "ids = [1, 2, 3]", "", "brokers 1: it must have either id, or ids"),
         (MANAGED, "ids = [1, 2, 3]", "ids = [1]\nid = 1", "brokers 1: it must have either id"),
         (MANAGED, "[1, 2, 3]", "[1, 2, -3]", "brokers 1: ids must be whole numbers, 0 or more"),
@@ -133,16 +133,10 @@ def test_a_mistake_is_one_sentence_with_the_file_and_the_key(
         ("sasl.jaas.config=x required password=hunter2;", "holds a secret"),
         ("log.dirs={log_dirs}", "there is no placeholder {log_dirs}"),
         ("hunter2", "is not of the form name=value"),
-        (
-            "listener.security.protocol.map=CLIENT:SSL,REPLICATION:PLAINTEXT",
-            "the listener CLIENT speaks SSL; the gate reads",
-        ),
-        ("listeners=SASL_SSL://{client_listen}", "the listener SASL_SSL speaks SASL_SSL"),
     ],
 )
 def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> None:
-    """The twin is BROKER as it is, which names a secret without having it, and a protocol that no
-    listener has."""
+    """The twin is BROKER as it is, which names a secret without having it."""
     file = written(directory, MANAGED)
     load_system(file)
     (directory / "broker.properties").write_text(f"{BROKER}{line}\n", encoding="utf-8")
@@ -150,6 +144,45 @@ def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> 
         load_system(file)
     assert says in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+PROTOCOLS = "listener.security.protocol.map"
+IN_TLS = f"{PROTOCOLS}=CLIENT:SSL,REPLICATION:PLAINTEXT"
+CLIENT = '[client]\n"security.protocol" = "SSL"\n"ssl.key.password" = "hunter2"\n'
+WITH_TLS = MANAGED.replace("[environment]", f"{CLIENT}[environment]")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (MANAGED, "", ""),
+        (MANAGED, f"{PROTOCOLS}=CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT,OTHER:SSL", ""),
+        (WITH_TLS, IN_TLS, ""),
+        (MANAGED, IN_TLS, r"CLIENT of .* speaks SSL, and clients PLAINTEXT; write .* = \"SSL\" in"),
+        (WITH_TLS, "", r"CLIENT of .* speaks PLAINTEXT, and clients SSL; write"),
+        (
+            WITH_TLS,
+            f"{PROTOCOLS}=CLIENT:SSL,REPLICATION:SSL",
+            "REPLICATION of .* speaks SSL; the",
+        ),
+        (MANAGED, "listeners=SASL_SSL://{client_listen}", "SASL_SSL of .* speaks SASL_SSL, and cl"),
+    ],
+)
+def test_clients_may_speak_tls_where_they_know_and_brokers_may_not(
+    directory: Path, text: str, line: str, says: str
+) -> None:
+    named = "listeners=CLIENT://{client_listen},REPLICATION://{replication_listen}\n"
+    plain = f"{PROTOCOLS}=CLIENT:PLAINTEXT,REPLICATION:PLAINTEXT\n"
+    (directory / "broker.properties").write_text(f"{named}{plain}{line}\n", encoding="utf-8")
+    file = written(directory, text)
+    if says:
+        with pytest.raises(UsageError, match=rf"system\.toml: the listener {says}"):
+            load_system(file)
+        return
+    system = load_system(file)
+    assert isinstance(system, Managed)
+    assert system.client.get("security.protocol", "PLAINTEXT") in ("SSL", "PLAINTEXT")
+    assert "hunter2" not in repr(system.record()) + repr(system.client.keys())
 
 
 def test_a_program_has_to_be_where_it_is_run(directory: Path) -> None:
