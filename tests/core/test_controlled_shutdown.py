@@ -9,7 +9,7 @@ import pytest
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller.leader_election import may_be_counted_on
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface import administration, effects, events
 from neaptide.clusters.broker.replication.interface.administration import (
     ControlledShutdownFailed,
     ControlledShutdownRequested,
@@ -247,7 +247,7 @@ def test_c5_a_broker_that_is_to_stop_asks_the_controller_and_ends_when_it_leads_
 def test_c5_it_asks_so_often_and_then_ends_all_the_same(outcome: object) -> None:
     one = stopping(controlled_shutdown_max_retries=2, controlled_shutdown_retry_backoff_ms=70)
     request = attempt(step(one, ShutdownRequested(), NOW))
-    retry = events.ControlledShutdownRetry()
+    retry = administration.ControlledShutdownRetry()
     failed = replace(outcome, sequence=request.sequence)  # type: ignore[type-var]
     assert given.did(step(one, failed, NOW)) == [effects.SetTimer(retry, 70)]
     request = attempt(step(one, TimerFired(retry), NOW))
@@ -259,9 +259,12 @@ def test_c5_without_a_controller_it_waits_for_one() -> None:
     one = given.broker("2.8", controlled_shutdown_enable=True)
     step(one, SessionStarted(7), NOW)
     done = step(one, ShutdownRequested(), NOW)
-    assert given.did(done) == [effects.SetTimer(events.ControlledShutdownRetry(), 5_000)]
+    assert given.did(done) == [effects.SetTimer(administration.ControlledShutdownRetry(), 5_000)]
     step(one, events.UpdateMetadataRequested(1, C, 1, (), tuple(ALL.values())), NOW)
-    assert attempt(step(one, TimerFired(events.ControlledShutdownRetry()), NOW)).controller == C
+    assert (
+        attempt(step(one, TimerFired(administration.ControlledShutdownRetry()), NOW)).controller
+        == C
+    )
 
 
 def test_c5_it_ends_at_once_where_that_is_switched_off_or_it_was_never_registered() -> None:

@@ -9,7 +9,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import A
 from neaptide.clusters.broker.replication.controller.leader_election import with_preferred
 from neaptide.clusters.broker.replication.controller.replica_leader_election import imbalanced
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface import administration, effects, events
 from neaptide.clusters.broker.replication.interface.administration import (
     ElectionType,
     ElectLeadersRequested,
@@ -45,7 +45,7 @@ ALL = {b: BrokerRegistration(b, (), epoch=b) for b in (A, B, C)}
 NOBODY = -1
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
-REBALANCE = events.AutoPreferredReplicaLeaderElection()
+REBALANCE = administration.AutoPreferredReplicaLeaderElection()
 
 
 def led_by(leader: int, isr: tuple[int, ...] = (A, B, C), epoch: int = 4) -> LeaderAndIsr:

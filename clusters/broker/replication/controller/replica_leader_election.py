@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.controller.elections import answer_ele
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
+    AutoPreferredReplicaLeaderElection,
     ElectionType,
     ElectLeadersRequested,
     PartitionResult,
@@ -28,7 +29,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 )
 from neaptide.clusters.broker.replication.interface.effects import RespondElectLeaders
 from neaptide.clusters.broker.replication.interface.events import (
-    AutoPreferredReplicaLeaderElection,
     DelayedOperationExpired,
 )
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition

@@ -14,10 +14,10 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
     ControlledShutdownFailed,
     ControlledShutdownResponded,
+    ControlledShutdownRetry,
     ShutdownRequested,
 )
 from neaptide.clusters.broker.replication.interface.effects import SendControlledShutdown, Shutdown
-from neaptide.clusters.broker.replication.interface.events import ControlledShutdownRetry
 from neaptide.clusters.broker.replication.model import NO_LEADER
 
 
