@@ -41,6 +41,7 @@ PERSISTENT_PARENTS: Final = (
     BROKER_IDS,
     TOPICS,
     "/config",
+    "/config/changes",
     TOPIC_CONFIGS,
     ISR_CHANGES,
     "/cluster",
