@@ -331,3 +331,15 @@ def test_c5_what_followed_does_not_join_the_isr_again() -> None:
     world.advance(30_000)
     assert world.isr == (B, A)
     assert world.brokers[C].partitions[T].role == Follower(NOBODY)
+
+
+def test_c5_r3_on_4_0_the_high_watermark_does_not_wait_for_a_broker_that_has_gone() -> None:
+    """It had caught up, so that it would have been waited for until it had not for so long."""
+    world = cluster("4.0", (B, C, A), min_insync_replicas=2, controlled_shutdown_enable=True)
+    world.stop(B)
+    while B in world.brokers:
+        world.deliver(world.in_flight[0])
+    sent = world.produce("m1", to=C)
+    world.advance(1_500)
+    assert world.isr == (C, A)
+    assert world.is_acked(sent)
