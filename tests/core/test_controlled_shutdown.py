@@ -333,13 +333,21 @@ def test_c5_what_followed_does_not_join_the_isr_again() -> None:
     assert world.brokers[C].partitions[T].role == Follower(NOBODY)
 
 
-def test_c5_r3_on_4_0_the_high_watermark_does_not_wait_for_a_broker_that_has_gone() -> None:
-    """It had caught up, so that it would have been waited for until it had not for so long."""
-    world = cluster("4.0", (B, C, A), min_insync_replicas=2, controlled_shutdown_enable=True)
-    world.stop(B)
-    while B in world.brokers:
-        world.deliver(world.in_flight[0])
-    sent = world.produce("m1", to=C)
-    world.advance(1_500)
-    assert world.isr == (C, A)
-    assert world.is_acked(sent)
+@pytest.mark.parametrize(
+    ("generation", "live", "moves"),
+    [("4.0", (A, B), True), ("4.0", (A, B, C), False), ("2.8", (A, B), False)],
+    ids=["gone", "there", "before KIP-841"],
+)
+def test_c5_r3_the_high_watermark_waits_for_who_has_caught_up_unless_it_has_gone(
+    generation: str, live: tuple[int, ...], moves: bool
+) -> None:
+    """C has caught up and is not in the ISR: it was stopping, say."""
+    one = given.leading(generation, isr=(A, B), records=1, high_watermark=1)
+    step(one, given.fetch(C, 1, request=501), NOW)
+    brokers = tuple(ALL[b] for b in live)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (), brokers), NOW)
+    produced = step(one, given.produce(request=7), NOW)
+    assert not given.did(produced, effects.RespondProduce)
+    done = step(one, given.fetch(B, 2, request=502), NOW + 10)
+    assert given.of(one).high_watermark == (2 if moves else 1)
+    assert bool(given.did(done, effects.RespondProduce)) == moves
