@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from neaptide.clusters.broker.replication.generation import GENERATIONS as RULES
 from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.world import World
-from tests.simulation.worlds import A, B, C, log, ready, run_for, until
+from neaptide.nemesis.search.episode import Search, explore_seed
+from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, run_for, until
 
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]
 STOPS = {"controlled_shutdown_enable": "true"}
@@ -100,3 +102,20 @@ def test_c5_a_partition_moves_and_its_log_is_gone_where_it_was(generation: str) 
     assert _acked(world, "m2")
     run_for(world, 2_000)
     assert [log(world, broker) for broker in (A, B, C)] == [["m1", "m2"]] * 3
+
+
+@pytest.mark.parametrize("generation", ["0.11", "2.1", "2.8", "4.0"])
+def test_c5_a_search_in_which_brokers_stop_and_leaders_go_back_finds_nothing(
+    generation: str,
+) -> None:
+    on = {"controlled.shutdown.enable": "true", "auto.leader.rebalance.enable": "true"}
+    search = Search(
+        RULES[generation],
+        ("all",),
+        ("stop", "kill", "hold", "cut", "wait"),
+        {**SETTINGS, **on, "leader.imbalance.check.interval.seconds": "1"},
+        {"min.insync.replicas": "2"},
+        150,
+        watched=True,
+    )
+    assert explore_seed(search, 1).loss is None
