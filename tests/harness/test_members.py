@@ -6,8 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
+from neaptide.harness import members
 from neaptide.harness.members import MembersNemesis
+from neaptide.harness.systems import parse_system
 from neaptide.nemesis.drawn.members import MembersFault
 
 BEGAN = {0: (0, 1, 2), 1: (1, 2, 0)}
@@ -80,3 +84,52 @@ def test_nothing_is_asked_for_where_nothing_was_moved_or_all_is_back() -> None:
     asyncio.run(play())
     assert untouched.asked == []
     assert len(undone.asked) == 1
+
+
+# --- our own broker ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("system", "asked"),
+    [
+        ("neaptide:0.10", "znodes"),
+        ("neaptide:2.1", "znodes"),
+        ("neaptide:2.8", "admin API"),
+        ("neaptide:4.0", "admin API"),
+    ],
+)
+def test_own_brokers_are_asked_as_kafka_of_their_age(
+    system: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+
+    class Recorded:
+        def __init__(self, how: str) -> None:
+            self.how = how
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: done.append((name, self.how))
+
+    monkeypatch.setattr(members, "ZooKeeperMembers", lambda _: Recorded("znodes"))
+    monkeypatch.setattr(MembersNemesis, "_by_admin_api", lambda _: Recorded("admin API"))
+    stage = SimpleNamespace(
+        system=parse_system(system),
+        spec=Cluster().spec,
+        machines=SimpleNamespace(harness_address="127.0.0.1"),
+        cluster=SimpleNamespace(coordination_port=1),
+    )
+    own = MembersNemesis(cast(Any, stage), cast(Any, None))._members()
+    own.reassign("t", BEGAN)
+    own.elect("t", [0])
+    own.add_partitions("t", BEGAN)
+    own.set("t", {})
+    own.create("u", BEGAN)
+    with pytest.raises(RefusedChangeError, match="deletes no topic"):
+        own.delete("u")
+    assert done == [
+        ("reassign", asked),
+        ("elect", asked),
+        ("add_partitions", "znodes"),
+        ("set", "znodes"),
+        ("create", "znodes"),
+    ]
