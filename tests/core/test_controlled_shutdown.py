@@ -255,6 +255,12 @@ def test_c5_it_asks_so_often_and_then_ends_all_the_same(outcome: object) -> None
     assert given.did(step(one, failed, NOW)) == [effects.Shutdown()]
 
 
+@pytest.mark.parametrize("retries", [0, -1])
+def test_c5_without_any_attempt_it_ends_at_once(retries: int) -> None:
+    one = stopping(controlled_shutdown_max_retries=retries)
+    assert given.did(step(one, ShutdownRequested(), NOW)) == [effects.Shutdown()]
+
+
 def test_c5_without_a_controller_it_waits_for_one() -> None:
     one = given.broker("2.8", controlled_shutdown_enable=True)
     step(one, SessionStarted(7), NOW)

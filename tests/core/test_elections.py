@@ -129,8 +129,8 @@ def test_c5_an_election_is_answered_when_it_is_written(generation: str) -> None:
     done = written(one, read(one, led_by(C)))
     assert answers(done) == [(T, Error.NONE)]
     sent = [e.message for e in given.did(done, effects.SendControl)]  # type: ignore[union-attr]
-    (told, *_) = [m for m in sent if isinstance(m, events.LeaderAndIsrRequested)]
-    assert (told.partitions[0].state.leader, told.partitions[0].state.leader_epoch) == (B, 5)
+    (first, *_) = [m for m in sent if isinstance(m, events.LeaderAndIsrRequested)]
+    assert (first.partitions[0].state.leader, first.partitions[0].state.leader_epoch) == (B, 5)
 
 
 def test_c5_what_cannot_be_is_answered_partition_by_partition() -> None:

@@ -129,7 +129,8 @@ def on_auto_preferred_replica_leader_election(
         names = ", ".join(map(str, uneven))
         broker.note(f"leaders are uneven: electing preferred leaders of {names}")
         _want(broker, uneven, ElectionType.PREFERRED)
-    broker.set_timer(timer, broker.settings.leader_imbalance_check_interval_seconds * 1_000)
+    seconds = max(1, broker.settings.leader_imbalance_check_interval_seconds)
+    broker.set_timer(timer, seconds * 1_000)
 
 
 def imbalanced(controller: Active, percentage: int) -> tuple[TopicPartition, ...]:
