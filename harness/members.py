@@ -20,6 +20,7 @@ from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import (
     ADMIN_SINCE,
     Members,
+    OwnMembers,
     RefusedChangeError,
     Replicas,
     ZooKeeperMembers,
@@ -29,7 +30,7 @@ from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.harness.aimed import MissedError
 from neaptide.harness.faults import Faults
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, generation_of
+from neaptide.harness.systems import generation_of
 from neaptide.nemesis.drawn.members import MembersFault, without
 
 Undo = Callable[[], Awaitable[str | None]]  # why it did not come about, if it did not
@@ -242,8 +243,17 @@ class MembersNemesis:
         return f"{stage.machines.harness_address}:{stage.cluster.coordination_port}"
 
     def _members(self) -> Members:
-        if not _has_admin_api(self._stage.system):
-            return ZooKeeperMembers(self._connect)
+        by_znodes = ZooKeeperMembers(self._connect)
+        generation = generation_of(self._stage.system)
+        if generation is not None:
+            has_api = Api.ELECT_LEADERS in client_apis(generation.name)
+            return OwnMembers(self._by_admin_api() if has_api else by_znodes, by_znodes)
+        release = parse_release(str(self._stage.system.release))
+        if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
+            return by_znodes
+        return self._by_admin_api()
+
+    def _by_admin_api(self) -> Members:
         from neaptide.clusters.kafka.admin import AdminMembers
 
         stage = self._stage
@@ -251,15 +261,6 @@ class MembersNemesis:
         if not there:
             raise RefusedChangeError("no broker is there to be asked")
         return AdminMembers(",".join(stage.client_address(broker) for broker in there))
-
-
-def _has_admin_api(system: System) -> bool:
-    """Whether all of it is there; else the znodes that Kafka's tools of the time wrote."""
-    generation = generation_of(system)
-    if generation is not None:
-        return Api.ELECT_LEADERS in client_apis(generation.name)
-    release = parse_release(str(system.release))
-    return release.mode is not Mode.ZOOKEEPER or release.version >= ADMIN_SINCE
 
 
 async def _nothing() -> None:

@@ -197,8 +197,6 @@ def _refusal(fault: str, system: System) -> str | None:
         )
     if isinstance(system.own, Managed):
         return _refusal_of_own(fault, system.own)
-    if FAULTS[fault].kafka_only and generation_of(system) is not None:
-        return f"{system} does not serve it; take an Apache Kafka, as kafka:3.9.1"
     if fault == "power-off" and (system.release or "").endswith(f"-{Mode.COMBINED.value}"):
         return (
             f"in {system} every broker is a controller, and the cluster's metadata would be cut,"

@@ -288,7 +288,7 @@ def faults() -> str:
 
 
 def _needs(kind: FaultKind) -> str:
-    return ", ".join(filter(None, (_MEANS[kind.means], "Apache Kafka" if kind.kafka_only else "")))
+    return _MEANS[kind.means]
 
 
 def workloads() -> str:

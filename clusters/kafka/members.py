@@ -2,7 +2,7 @@
 
 By the admin API where Kafka has all of it (2.4: KIP-455), which is in `admin`; before that as
 Kafka's own tools of the time did it, by znodes. Asked for, not waited for: when it is done the
-cluster's metadata shows it. Not for the brokers of this project, which serve nothing of this.
+cluster's metadata shows it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from neaptide.clusters.broker.replication.model import TopicPartition
 Replicas = Mapping[int, Sequence[int]]
 ADMIN_SINCE: Final = (2, 4)
 _ZOOKEEPER_S: Final = 8.0
-_REASSIGN_PATH: Final = "/admin/reassign_partitions"
 _DELETE_PATH: Final = "/admin/delete_topics"
 _CHANGES_PATH: Final = "/config/changes/config_change_"
 
@@ -59,7 +58,8 @@ class ZooKeeperMembers:
         self._connect = connect
 
     def reassign(self, topic: str, replicas: Replicas) -> None:
-        self._ask("create", _REASSIGN_PATH, _document(_partitions(topic, replicas)))
+        targets = {TopicPartition(topic, p): tuple(brokers) for p, brokers in replicas.items()}
+        self._ask("create", znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets))
 
     def elect(self, topic: str, partitions: Sequence[int]) -> None:
         chosen = [TopicPartition(topic, partition) for partition in partitions]
@@ -99,15 +99,31 @@ class ZooKeeperMembers:
             client.close()
 
 
-def _partitions(topic: str, replicas: Replicas) -> list[dict[str, Any]]:
-    return [
-        {"topic": topic, "partition": partition, "replicas": list(brokers)}
-        for partition, brokers in replicas.items()
-    ]
+class OwnMembers:
+    """Of the brokers of this project: leaders and replicas as Kafka of that age has them changed,
+    everything else by znodes; they delete no topic."""
 
+    def __init__(self, moves: Members, rest: ZooKeeperMembers) -> None:
+        self._moves = moves
+        self._rest = rest
 
-def _document(partitions: list[dict[str, Any]]) -> bytes:
-    return json.dumps({"version": 1, "partitions": partitions}).encode()
+    def reassign(self, topic: str, replicas: Replicas) -> None:
+        self._moves.reassign(topic, replicas)
+
+    def elect(self, topic: str, partitions: Sequence[int]) -> None:
+        self._moves.elect(topic, partitions)
+
+    def add_partitions(self, topic: str, replicas: Replicas) -> None:
+        self._rest.add_partitions(topic, replicas)
+
+    def set(self, topic: str, settings: Mapping[str, str | None]) -> None:
+        self._rest.set(topic, settings)
+
+    def create(self, topic: str, replicas: Replicas) -> None:
+        self._rest.create(topic, replicas)
+
+    def delete(self, topic: str) -> None:
+        raise RefusedChangeError(f"our own broker deletes no topic, and keeps {topic}")
 
 
 def move_controller(connect: str) -> None:

@@ -29,7 +29,13 @@ class Handled(NamedTuple):
 
 
 # Lines for a log, and answers to operators, of whom there are none.
-_UNHEEDED: Final = (effects.Note, effects.RespondCreateTopics, effects.RespondElectLeaders)
+_UNHEEDED: Final = (
+    effects.Note,
+    effects.RespondCreateTopics,
+    effects.RespondElectLeaders,
+    effects.RespondAlterPartitionReassignments,
+    effects.RespondListPartitionReassignments,
+)
 
 
 def handle(node: BrokerNode, event: object) -> Handled:

@@ -7,6 +7,7 @@ answered, every broker is notified of `/controller`, only the controller of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.interface import coordination_service
@@ -29,9 +30,11 @@ class Service:
         "elections",
         "isr_changes",
         "notifications",
+        "reassignments",
         "sessions",
         "states",
         "topics",
+        "watched",
     )
 
     def __init__(self) -> None:
@@ -42,9 +45,11 @@ class Service:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.notifications: dict[str, tuple[TopicPartition, ...]] = {}
         self.isr_changes: dict[TopicPartition, int] = {}
-        self.elections: tuple[TopicPartition, ...] | None = (
-            None  # /admin/preferred_replica_election
-        )
+        # What /admin/preferred_replica_election and /admin/reassign_partitions name (None, empty:
+        # they are not there), and who watches which states meanwhile.
+        self.elections: tuple[TopicPartition, ...] | None = None
+        self.reassignments: Mapping[TopicPartition, tuple[int, ...]] = {}
+        self.watched: dict[TopicPartition, int] = {}
         self._transactions = 0  # every write has its number, as in ZooKeeper
         self._sequence = 0
 
@@ -58,6 +63,8 @@ class Service:
         other.notifications = dict(self.notifications)
         other.isr_changes = dict(self.isr_changes)
         other.elections = self.elections
+        other.reassignments = self.reassignments
+        other.watched = dict(self.watched)
         other._transactions = self._transactions
         other._sequence = self._sequence
         return other
@@ -91,10 +98,9 @@ class Service:
     def execute(self, broker: int, request: object) -> Notifications:
         match request:
             case coordination_service.WriteLeaderAndIsr():
-                return [(broker, self._write(request))]
-            case coordination_service.ReadLeaderAndIsr(partitions):
-                states = {tp: self.states[tp] for tp in partitions if tp in self.states}
-                return [(broker, coordination_service.LeaderAndIsrRead(partitions, states))]
+                return self._write_and_notify(broker, request)
+            case coordination_service.ReadLeaderAndIsr():
+                return [(broker, self._read(broker, request))]
             case coordination_service.TryBecomeController():
                 return self._elect(broker)
             case coordination_service.ResignController():
@@ -113,8 +119,18 @@ class Service:
                     self.notifications.pop(name, None)
             case coordination_service.CreateTopic(number, topic, configuration):
                 return self._create(broker, number, topic, configuration)
+            case _:
+                return self._administer(broker, request)
+        return []
+
+    def _administer(self, broker: int, request: object) -> Notifications:
+        match request:
             case coordination_service.DeletePreferredReplicaElection():
                 self.elections = None
+            case coordination_service.SetPartitionReassignment(targets):
+                self.reassignments = targets
+            case coordination_service.WriteAssignment():
+                return self._assign(broker, request)
         return []
 
     def _load(self, broker: int, epoch: int) -> Notifications:
@@ -134,6 +150,9 @@ class Service:
         if self.elections is not None:
             found = coordination_service.PreferredReplicaElectionFound(self.elections)
             notified.append((broker, found))
+        if self.reassignments:
+            wanted = coordination_service.PartitionReassignmentFound(self.reassignments)
+            notified.append((broker, wanted))
         return notified
 
     def _elect(self, broker: int) -> Notifications:
@@ -171,6 +190,47 @@ class Service:
         self.states[tp] = replace(state, version=known + 1, written_at=self._transactions)
         return coordination_service.LeaderAndIsrWritten(tp, self.states[tp], request.by_controller)
 
+    def _read(
+        self, broker: int, request: coordination_service.ReadLeaderAndIsr
+    ) -> coordination_service.LeaderAndIsrRead:
+        partitions = request.partitions
+        if request.is_watched:
+            self.watched |= dict.fromkeys(partitions, broker)
+        states = {tp: self.states[tp] for tp in partitions if tp in self.states}
+        return coordination_service.LeaderAndIsrRead(partitions, states)
+
+    def _write_and_notify(
+        self, broker: int, request: coordination_service.WriteLeaderAndIsr
+    ) -> Notifications:
+        answer = self._write(request)
+        notified: Notifications = [(broker, answer)]
+        if isinstance(answer, coordination_service.LeaderAndIsrWritten):
+            watcher = self.watched.pop(request.partition, None)
+            if watcher is not None and watcher in self.sessions:
+                changed = coordination_service.LeaderAndIsrChanged((request.partition,))
+                notified.append((watcher, changed))
+        return notified
+
+    def _assign(self, broker: int, request: coordination_service.WriteAssignment) -> Notifications:
+        tp, assignment = request.partition, request.assignment
+        known = self.topics.get(tp.topic)
+        fenced = request.is_fenced and request.controller_epoch != self.controller_epoch
+        is_written = known is not None and not fenced
+        answered = coordination_service.AssignmentWritten(tp, assignment, is_written)
+        notified: Notifications = [(broker, answered)]
+        if known is not None and is_written:
+            number = tp.partition
+            changed = replace(known, assignment={**known.assignment, number: assignment.replicas})
+            if request.names_moves:
+                changed = replace(
+                    changed,
+                    adding={**known.adding, number: assignment.adding},
+                    removing={**known.removing, number: assignment.removing},
+                )
+            self.topics = {**self.topics, tp.topic: changed}
+            notified += self.topics_changed()
+        return notified
+
     def _create(
         self, broker: int, number: int, topic: str, configuration: TopicConfiguration
     ) -> Notifications:
@@ -193,6 +253,11 @@ class Service:
         """Somebody who is no broker writes `/admin/preferred_replica_election`."""
         self.elections = partitions
         return self._to_controller(coordination_service.PreferredReplicaElectionFound(partitions))
+
+    def reassign(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> Notifications:
+        """Somebody who is no broker writes `/admin/reassign_partitions`."""
+        self.reassignments = targets
+        return self._to_controller(coordination_service.PartitionReassignmentFound(targets))
 
     def _brokers_changed(self) -> Notifications:
         return self._to_controller(coordination_service.BrokersChanged(dict(self.sessions)))

@@ -237,9 +237,8 @@ Read = Callable[[Mapping[str, Any]], Fault]
 
 @dataclass(frozen=True, slots=True)
 class FaultKind:
-    """One name that `--nemesis` takes. `needs`: brokers, at least. `kafka_only`: the brokers of
-    this project do not serve it. `means`: what the machine must have. `lasts_s`: at least, at
-    most."""
+    """One name that `--nemesis` takes. `needs`: brokers, at least. `means`: what the machine
+    must have. `lasts_s`: at least, at most."""
 
     what: str
     draw: Draw
@@ -247,7 +246,6 @@ class FaultKind:
     needs: int = 1
     of_clients: bool = False  # nothing is done to the cluster
     alone: bool = False  # never at the same time as another fault
-    kafka_only: bool = False
     means: Means | None = None
     lasts_s: tuple[float, float] = (1.0, 5.0)
 
@@ -319,7 +317,6 @@ FAULTS: Final[Mapping[str, FaultKind]] = {
         _members,
         MembersFault.from_json,
         needs=3,
-        kafka_only=True,
     ),
     "rounds": FaultKind(
         "aimed at fetch rounds: holds, drops or delays Fetch or OffsetForLeaderEpoch messages, and"

@@ -9,7 +9,7 @@ import pytest
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller.leader_election import may_be_counted_on
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface import administration, effects, events
 from neaptide.clusters.broker.replication.interface.administration import (
     ControlledShutdownFailed,
     ControlledShutdownRequested,
@@ -247,7 +247,7 @@ def test_c5_a_broker_that_is_to_stop_asks_the_controller_and_ends_when_it_leads_
 def test_c5_it_asks_so_often_and_then_ends_all_the_same(outcome: object) -> None:
     one = stopping(controlled_shutdown_max_retries=2, controlled_shutdown_retry_backoff_ms=70)
     request = attempt(step(one, ShutdownRequested(), NOW))
-    retry = events.ControlledShutdownRetry()
+    retry = administration.ControlledShutdownRetry()
     failed = replace(outcome, sequence=request.sequence)  # type: ignore[type-var]
     assert given.did(step(one, failed, NOW)) == [effects.SetTimer(retry, 70)]
     request = attempt(step(one, TimerFired(retry), NOW))
@@ -255,13 +255,22 @@ def test_c5_it_asks_so_often_and_then_ends_all_the_same(outcome: object) -> None
     assert given.did(step(one, failed, NOW)) == [effects.Shutdown()]
 
 
+@pytest.mark.parametrize("retries", [0, -1])
+def test_c5_without_any_attempt_it_ends_at_once(retries: int) -> None:
+    one = stopping(controlled_shutdown_max_retries=retries)
+    assert given.did(step(one, ShutdownRequested(), NOW)) == [effects.Shutdown()]
+
+
 def test_c5_without_a_controller_it_waits_for_one() -> None:
     one = given.broker("2.8", controlled_shutdown_enable=True)
     step(one, SessionStarted(7), NOW)
     done = step(one, ShutdownRequested(), NOW)
-    assert given.did(done) == [effects.SetTimer(events.ControlledShutdownRetry(), 5_000)]
+    assert given.did(done) == [effects.SetTimer(administration.ControlledShutdownRetry(), 5_000)]
     step(one, events.UpdateMetadataRequested(1, C, 1, (), tuple(ALL.values())), NOW)
-    assert attempt(step(one, TimerFired(events.ControlledShutdownRetry()), NOW)).controller == C
+    assert (
+        attempt(step(one, TimerFired(administration.ControlledShutdownRetry()), NOW)).controller
+        == C
+    )
 
 
 def test_c5_it_ends_at_once_where_that_is_switched_off_or_it_was_never_registered() -> None:
@@ -328,3 +337,23 @@ def test_c5_what_followed_does_not_join_the_isr_again() -> None:
     world.advance(30_000)
     assert world.isr == (B, A)
     assert world.brokers[C].partitions[T].role == Follower(NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("generation", "live", "moves"),
+    [("4.0", (A, B), True), ("4.0", (A, B, C), False), ("2.8", (A, B), False)],
+    ids=["gone", "there", "before KIP-841"],
+)
+def test_c5_r3_the_high_watermark_waits_for_who_has_caught_up_unless_it_has_gone(
+    generation: str, live: tuple[int, ...], moves: bool
+) -> None:
+    """C has caught up and is not in the ISR: it was stopping, say."""
+    one = given.leading(generation, isr=(A, B), records=1, high_watermark=1)
+    step(one, given.fetch(C, 1, request=501), NOW)
+    brokers = tuple(ALL[b] for b in live)
+    step(one, events.UpdateMetadataRequested(1, C, 1, (), brokers), NOW)
+    produced = step(one, given.produce(request=7), NOW)
+    assert not given.did(produced, effects.RespondProduce)
+    done = step(one, given.fetch(B, 2, request=502), NOW + 10)
+    assert given.of(one).high_watermark == (2 if moves else 1)
+    assert bool(given.did(done, effects.RespondProduce)) == moves

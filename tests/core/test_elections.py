@@ -9,7 +9,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import A
 from neaptide.clusters.broker.replication.controller.leader_election import with_preferred
 from neaptide.clusters.broker.replication.controller.replica_leader_election import imbalanced
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.interface import administration, effects, events
 from neaptide.clusters.broker.replication.interface.administration import (
     ElectionType,
     ElectLeadersRequested,
@@ -45,7 +45,7 @@ ALL = {b: BrokerRegistration(b, (), epoch=b) for b in (A, B, C)}
 NOBODY = -1
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
-REBALANCE = events.AutoPreferredReplicaLeaderElection()
+REBALANCE = administration.AutoPreferredReplicaLeaderElection()
 
 
 def led_by(leader: int, isr: tuple[int, ...] = (A, B, C), epoch: int = 4) -> LeaderAndIsr:
@@ -129,8 +129,8 @@ def test_c5_an_election_is_answered_when_it_is_written(generation: str) -> None:
     done = written(one, read(one, led_by(C)))
     assert answers(done) == [(T, Error.NONE)]
     sent = [e.message for e in given.did(done, effects.SendControl)]  # type: ignore[union-attr]
-    (told, *_) = [m for m in sent if isinstance(m, events.LeaderAndIsrRequested)]
-    assert (told.partitions[0].state.leader, told.partitions[0].state.leader_epoch) == (B, 5)
+    (first, *_) = [m for m in sent if isinstance(m, events.LeaderAndIsrRequested)]
+    assert (first.partitions[0].state.leader, first.partitions[0].state.leader_epoch) == (B, 5)
 
 
 def test_c5_what_cannot_be_is_answered_partition_by_partition() -> None:

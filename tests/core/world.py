@@ -302,6 +302,8 @@ class World:
                 effects.RespondProduce()
                 | effects.RespondCreateTopics()
                 | effects.RespondElectLeaders()
+                | effects.RespondAlterPartitionReassignments()
+                | effects.RespondListPartitionReassignments()
             ):
                 self.answers.setdefault(effect.request, []).append(effect)
             case _:

@@ -12,8 +12,10 @@ import pytest
 
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
+from neaptide.harness import members
 from neaptide.harness.aimed import MissedError
 from neaptide.harness.members import MembersNemesis, Undo
+from neaptide.harness.systems import parse_system
 from neaptide.nemesis.drawn.members import Action, MembersFault
 
 BEGAN = {0: (0, 1, 2), 1: (1, 2, 0)}
@@ -200,3 +202,52 @@ def test_a_quorum_that_refuses_is_a_miss_and_is_asked_again_only_if_a_voter_is_g
 
 async def _awaited(undo: Undo) -> str | None:
     return await undo()
+
+
+# --- our own broker ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("system", "asked"),
+    [
+        ("neaptide:0.10", "znodes"),
+        ("neaptide:2.1", "znodes"),
+        ("neaptide:2.8", "admin API"),
+        ("neaptide:4.0", "admin API"),
+    ],
+)
+def test_own_brokers_are_asked_as_kafka_of_their_age(
+    system: str, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, str]] = []
+
+    class Recorded:
+        def __init__(self, how: str) -> None:
+            self.how = how
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: done.append((name, self.how))
+
+    monkeypatch.setattr(members, "ZooKeeperMembers", lambda _: Recorded("znodes"))
+    monkeypatch.setattr(MembersNemesis, "_by_admin_api", lambda _: Recorded("admin API"))
+    stage = SimpleNamespace(
+        system=parse_system(system),
+        spec=Cluster().spec,
+        machines=SimpleNamespace(harness_address="127.0.0.1"),
+        cluster=SimpleNamespace(coordination_port=1),
+    )
+    own = MembersNemesis(cast(Any, stage), cast(Any, None))._members()
+    own.reassign("t", BEGAN)
+    own.elect("t", [0])
+    own.add_partitions("t", BEGAN)
+    own.set("t", {})
+    own.create("u", BEGAN)
+    with pytest.raises(RefusedChangeError, match="deletes no topic"):
+        own.delete("u")
+    assert done == [
+        ("reassign", asked),
+        ("elect", asked),
+        ("add_partitions", "znodes"),
+        ("set", "znodes"),
+        ("create", "znodes"),
+    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.broker.coordination.znodes import MalformedZnodeError
+from neaptide.clusters.broker.replication.interface.events import StopReplicaRequested
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.server.flushing import keep_flushed
 from neaptide.clusters.broker.storage.config import SettingError, log_config
@@ -184,5 +185,24 @@ def test_a9_a_log_is_flushed_when_its_flush_ms_has_passed(
         flusher.cancel()
         await turns()
         logs.shutdown()
+
+    asyncio.run(run())
+
+
+def test_c5_they_are_taken_up_when_another_partition_of_the_topic_has_moved_away(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        leader = await Reported(tmp_path / "data").lead()
+        connection = leader.connection()
+        leader.ask(connection, leader.leader_and_isr("t", 0, 1), 50)
+        await turns()
+        assert T0._replace(partition=1) in leader.logs.logs
+        stop = StopReplicaRequested(0, 7, 1, True, (T0._replace(partition=1),))
+        leader.ask(connection, leader.control_request(stop), 51)
+        await turns()
+        assert set(leader.logs.logs) == {T0}
+        leader.shell.on_topic_settings("t", {"flush.messages": "9"})
+        assert leader.log.config.flush_messages == 9
 
     asyncio.run(run())

@@ -29,6 +29,7 @@ QUICK = {
     "sequences-not-checked": "duplicated",
     "remembers-what-was-cut": "broken: producers-of-the-log",
     "positions-not-read": "duplicated",
+    "hands-over-to-anyone": "broken: strong-isr",
 }
 
 

@@ -12,7 +12,6 @@ from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client, Watch
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     IsrChangeNotified,
-    PreferredReplicaElectionFound,
 )
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
@@ -47,26 +46,15 @@ def topics(client: Client, watch: Watch | None = None) -> dict[str, TopicConfigu
 
 
 def states(
-    client: Client, partitions: Iterable[TopicPartition]
+    client: Client, partitions: Iterable[TopicPartition], watch: Watch | None = None
 ) -> dict[TopicPartition, LeaderAndIsr]:
     paths = {znodes.state_path(partition): partition for partition in partitions}
     return {
         paths[path]: znodes.decode_state(
             paths[path], znode.data, znode.stat.version, znode.stat.mzxid
         )
-        for path, znode in client.get_all(list(paths)).items()
+        for path, znode in client.get_all(list(paths), watch).items()
     }
-
-
-def preferred_replica_election(
-    client: Client, watch: Watch
-) -> PreferredReplicaElectionFound | None:
-    """None where nobody asks for one. Raises MalformedZnodeError."""
-    path = znodes.PREFERRED_REPLICA_ELECTION
-    znode = client.watched(path, watch)
-    if znode is None:
-        return None
-    return PreferredReplicaElectionFound(znodes.decode_partitions(path, znode.data))
 
 
 class IsrChanges:

@@ -18,6 +18,7 @@ from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
+    ReplicaAssignment,
     TopicConfiguration,
     TopicPartition,
 )
@@ -33,12 +34,14 @@ CLUSTER_ID: Final = "/cluster/id"
 PRODUCER_IDS: Final = "/latest_producer_id_block"
 ADMIN: Final = "/admin"
 PREFERRED_REPLICA_ELECTION: Final = f"{ADMIN}/preferred_replica_election"
+REASSIGN_PARTITIONS: Final = f"{ADMIN}/reassign_partitions"
 
 PERSISTENT_PARENTS: Final = (
     "/brokers",
     BROKER_IDS,
     TOPICS,
     "/config",
+    "/config/changes",
     TOPIC_CONFIGS,
     ISR_CHANGES,
     "/cluster",
@@ -73,6 +76,12 @@ def partition_path(partition: TopicPartition) -> str:
 
 def state_path(partition: TopicPartition) -> str:
     return f"{partition_path(partition)}/state"
+
+
+def partition_of_state_path(path: str) -> TopicPartition:
+    """The opposite of `state_path`."""
+    *_, topic, _, partition, _ = path.split("/")
+    return TopicPartition(topic, int(partition))
 
 
 def topic_config_path(topic: str) -> str:
@@ -139,13 +148,46 @@ def encode_assignment(
 def decode_topic(topic: str, data: bytes, config: bytes | None) -> TopicConfiguration:
     """A topic from its znode and from the one of its settings, which may be missing."""
     what = f"topic {topic}"
-    partitions = _decode(what, data).get("partitions", {})
+    content = _decode(what, data)
     try:
-        assignment = {int(p): tuple(int(b) for b in replicas) for p, replicas in partitions.items()}
+        assignment = _replicas(content.get("partitions"))
+        adding = _replicas(content.get("adding_replicas"))
+        removing = _replicas(content.get("removing_replicas"))
     except (AttributeError, TypeError, ValueError) as error:
         raise MalformedZnodeError(what, data) from error
     settings = {} if config is None else decode_settings(topic, config)
-    return TopicConfiguration(dict(sorted(assignment.items())), settings)
+    return TopicConfiguration(assignment, settings, adding, removing)
+
+
+def _replicas(partitions: Any) -> dict[int, tuple[int, ...]]:
+    """By partition, in order."""
+    named = (partitions or {}).items()
+    return dict(sorted((int(p), tuple(int(b) for b in replicas)) for p, replicas in named))
+
+
+def with_assignment(
+    partition: TopicPartition, data: bytes, assignment: ReplicaAssignment, *, names_moves: bool
+) -> bytes:
+    """A topic's znode with other replicas of one partition; all else in it stays.
+
+    `names_moves`: which of them come and go is said too, as Kafka 2.4 and later do (KIP-455).
+    """
+    what = f"topic {partition.topic}"
+    content = _decode(what, data)
+    number = str(partition.partition)
+    try:
+        content["partitions"] = {**content["partitions"], number: list(assignment.replicas)}
+        if names_moves:
+            content["version"] = max(2, int(content["version"]))
+            for key, moved in (
+                ("adding_replicas", assignment.adding),
+                ("removing_replicas", assignment.removing),
+            ):
+                others = {p: b for p, b in content.get(key, {}).items() if p != number}
+                content[key] = {**others, number: list(moved)} if moved else others
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(what, data) from error
+    return _encode(content)
 
 
 def encode_settings(settings: Mapping[str, str]) -> bytes:
@@ -209,6 +251,30 @@ def decode_partitions(name: str, data: bytes) -> tuple[TopicPartition, ...]:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise MalformedZnodeError(name, data) from error
+
+
+# --- /admin/reassign_partitions ------------------------------------------------------------------
+
+
+def encode_reassignments(targets: Mapping[TopicPartition, Sequence[int]]) -> bytes:
+    named = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+        for tp, replicas in targets.items()
+    ]
+    return _encode({"version": 1, "partitions": named})
+
+
+def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    what = "the reassignment of partitions"
+    try:
+        return {
+            TopicPartition(str(entry["topic"]), int(entry["partition"])): tuple(
+                int(replica) for replica in entry["replicas"]
+            )
+            for entry in _decode(what, data)["partitions"]
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(what, data) from error
 
 
 # --- /latest_producer_id_block -------------------------------------------------------------------

@@ -30,11 +30,18 @@ from typing import Final, TypeVar, assert_never
 from kazoo.exceptions import ConnectionClosedError, SessionExpiredError
 from kazoo.protocol.states import KazooState, WatchedEvent
 
-from neaptide.clusters.broker.coordination import cluster_view, producer_id_blocks, session, znodes
+from neaptide.clusters.broker.coordination import (
+    administration,
+    cluster_view,
+    producer_id_blocks,
+    session,
+    znodes,
+)
 from neaptide.clusters.broker.coordination.client import Client, Watch
 from neaptide.clusters.broker.coordination.worker import Batched, Worker
 from neaptide.clusters.broker.coordination.writes import StateWriter, create_topic, write_states
 from neaptide.clusters.broker.replication.interface.coordination_service import (
+    AdministrationRequest,
     AllocateProducerIds,
     BrokersChanged,
     ClusterLoaded,
@@ -45,6 +52,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     CreateTopic,
     DeleteIsrChangeNotifications,
     DeletePreferredReplicaElection,
+    LeaderAndIsrChanged,
     LeaderAndIsrRead,
     LoadCluster,
     NotifyIsrChange,
@@ -52,8 +60,10 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     ResignController,
     SessionExpired,
     SessionStarted,
+    SetPartitionReassignment,
     TopicsChanged,
     TryBecomeController,
+    WriteAssignment,
     WriteLeaderAndIsr,
 )
 from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
@@ -111,7 +121,8 @@ class ZooKeeperCoordination:
         self._on_brokers = self._watch(self._brokers_changed)
         self._on_topics = self._watch(self._topics_changed)
         self._on_isr_changes = self._watch(self._isr_changed)
-        self._on_election_wanted = self._watch(self._election_wanted)
+        self._on_administration = self._watch(self._administration_wanted)
+        self._on_state_change: Watch = self._on_state
         self._on_settings: dict[str, Watch] = {}  # by topic
         self.cluster_id: str | None = None  # known when SessionStarted is reported
 
@@ -255,18 +266,23 @@ class ZooKeeperCoordination:
         if event is not None:
             self._notify(event)
 
-    def _election_wanted(self) -> None:
-        """What cannot be read asks for nothing, and is deleted."""
+    def _administration_wanted(self) -> None:
+        """By operators: elections, reassignments."""
         if not self._is_controlling:
             return
-        try:
-            found = cluster_view.preferred_replica_election(self._client, self._on_election_wanted)
-        except znodes.MalformedZnodeError as error:
-            _log.warning("nobody is elected: %s", error)
-            self._client.delete(znodes.PREFERRED_REPLICA_ELECTION)
-            return
-        if found is not None:
-            self._notify(found)
+        for wanted in (administration.election_wanted, administration.reassignment_wanted):
+            found = wanted(self._client, self._on_administration)
+            if found is not None:
+                self._notify(found)
+
+    def _on_state(self, event: WatchedEvent) -> None:
+        """Of a partition that is being reassigned. Without a path it is of the connection."""
+        if event.path:
+            self._worker.put(partial(self._state_changed, event.path))
+
+    def _state_changed(self, path: str) -> None:
+        if self._is_controlling:
+            self._notify(LeaderAndIsrChanged((znodes.partition_of_state_path(path),)))
 
     # --- what the core asks ----------------------------------------------------------------------
 
@@ -286,8 +302,9 @@ class ZooKeeperCoordination:
                 self._resign()
             case LoadCluster():
                 self._load_cluster(request)
-            case ReadLeaderAndIsr(partitions):
-                states = cluster_view.states(self._client, partitions)
+            case ReadLeaderAndIsr(partitions, is_watched):
+                watch = self._on_state_change if is_watched else None
+                states = cluster_view.states(self._client, partitions, watch)
                 self._notify(LeaderAndIsrRead(partitions, states))
             case WriteLeaderAndIsr():
                 self._write_states([(expiries, request)])
@@ -297,13 +314,18 @@ class ZooKeeperCoordination:
                 self._isr_changes.delete(names)
             case CreateTopic():
                 self._notify(create_topic(self._client, request))
-            case DeletePreferredReplicaElection():
-                self._client.delete(znodes.PREFERRED_REPLICA_ELECTION)
+            case DeletePreferredReplicaElection() | WriteAssignment() | SetPartitionReassignment():
+                self._administer(request)
             case AllocateProducerIds():
                 broker_id = self._registration.broker_id
                 self._notify(producer_id_blocks.allocate(self._client, broker_id))
             case _:
                 assert_never(request)
+
+    def _administer(self, request: AdministrationRequest) -> None:
+        answer = administration.administer(self._client, request, self._term)
+        if answer is not None:
+            self._notify(answer)
 
     def _notify_isr_change(self, partitions: tuple[TopicPartition, ...]) -> None:
         for first in range(0, len(partitions), _NOTIFIED_AT_ONCE):
@@ -349,7 +371,7 @@ class ZooKeeperCoordination:
         self._notify(ClusterLoaded(request.controller_epoch, brokers, topics, states))
         self._isr_changes = cluster_view.IsrChanges(self._client)
         self._isr_changed()
-        self._election_wanted()
+        self._administration_wanted()
 
     def _answer(self, read: Callable[[], T], answer: concurrent.futures.Future[T]) -> None:
         """Reads for somebody who waits, in this session or in the next one."""

@@ -34,7 +34,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     FetcherId,
     Timer,
 )
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
@@ -205,7 +205,29 @@ class Broker:
                 now_ms=now_ms,
                 lag_time_max_ms=self.settings.replica_lag_time_max_ms,
                 rules=self.rules,
+                ineligible=self._ineligible_replicas(partition),
             )
+        )
+
+    def _ineligible_replicas(self, partition: Partition) -> tuple[int, ...]:
+        role = partition.role
+        if not self.rules.fences_isr_members or not isinstance(role, Leader):
+            return ()
+        return tuple(one for one in role.remotes if not self.may_be_in_isr(partition, one))
+
+    def may_be_in_isr(self, partition: Partition, replica_id: int) -> bool:
+        """As far as this leader's metadata know, which may be of some time ago: the controller
+        checks it again. Registered (KIP-841), and not again since its last fetch (KIP-903)."""
+        if not self.rules.fences_isr_members:
+            return True
+        registration = self.metadata.brokers.get(replica_id)
+        if registration is None or not isinstance(partition.role, Leader):
+            return False
+        fetched_in = partition.role.remotes[replica_id].broker_epoch
+        return (
+            not self.rules.isr_names_broker_epochs
+            or UNKNOWN_BROKER_EPOCH in (fetched_in, registration.epoch)
+            or fetched_in == registration.epoch
         )
 
 

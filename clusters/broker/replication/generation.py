@@ -120,6 +120,12 @@ class Generation:
     # A control request names the epoch of the broker that it is for; a broker that has registered
     # again since refuses it (KIP-380, from 2.2 on).
     checks_broker_epochs: bool
+    # /admin/reassign_partitions may name brokers that do not live, for the time when they do (from
+    # 0.9 on).
+    reassigns_to_the_dead: bool
+    # A topic's znode says which replicas come and go (KIP-455, from 2.4 on); before,
+    # /admin/reassign_partitions alone says that a partition is reassigned.
+    keeps_reassignments_in_topics: bool
     # ISR changes go from the leader to the controller, which writes them (KIP-497, from 2.7 on);
     # before, the leader writes them itself.
     alters_partitions: bool
@@ -195,6 +201,8 @@ _V0_10: Final = Generation(
     starts_at_first_batch=False,
     fences_controller_writes=False,
     checks_broker_epochs=False,
+    reassigns_to_the_dead=True,
+    keeps_reassignments_in_topics=False,
     alters_partitions=False,
     fences_isr_members=False,
     isr_names_broker_epochs=False,
@@ -224,6 +232,7 @@ _V0_8: Final = replace(
     isr_checks_in_lag_time=1,
     waits_for_caught_up=False,
     reports_isr_changes=False,
+    reassigns_to_the_dead=False,
     acks_above_one=True,
 )
 _V0_11: Final = replace(
@@ -266,6 +275,7 @@ _V2_8: Final = replace(
     truncates_on_fetch=True,
     takes_diverging_high_watermark=True,
     checks_broker_epochs=True,
+    keeps_reassignments_in_topics=True,
     withholds_stale_offsets=True,
     replica_lag_time_max_ms=30_000,
     message_max_bytes=1_048_588,

@@ -121,8 +121,42 @@ class LeaderAndIsr:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaAssignment:
+    """A partition's replicas while it is reassigned: those to be, and those that go (KIP-455)."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.replicas if replica not in self.adding)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
+        """Those of the target come first, in its order."""
+        origin = self.origin
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        return ReplicaAssignment(
+            replicas,
+            tuple(replica for replica in replicas if replica not in origin),
+            tuple(replica for replica in replicas if replica not in target),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TopicConfiguration:
     """Assigned replicas by partition, in preference order, and the topic's own settings."""
 
     assignment: Mapping[int, tuple[int, ...]]
     settings: Mapping[str, str] = field(default_factory=dict)
+    # While partitions are reassigned (KIP-455): which of the assigned come, and which go.
+    adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

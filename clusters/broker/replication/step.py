@@ -15,7 +15,9 @@ from neaptide.clusters.broker.replication.controller import (
 from neaptide.clusters.broker.replication.controller import (
     elections,
     kafka_controller,
+    partition_reassignment,
     partition_state_machine,
+    reassignments,
     replica_leader_election,
     shutdowns,
     topic_creation,
@@ -100,6 +102,7 @@ def _on_request_abandoned(broker: Broker, event: events.RequestAbandoned, now_ms
     topic_creation.forget_creation(broker, event.request)
     elections.forget_elections(broker, event.request)
     shutdowns.forget_shutdown(broker, event.request)
+    reassignments.forget_reassignments(broker, event.request)
     producer_id_manager.forget_request(broker, event.request)
 
 
@@ -107,6 +110,7 @@ def _on_expired(broker: Broker, timer: events.DelayedOperationExpired, now_ms: i
     purgatory.on_delayed_operation_expired(broker, timer, now_ms)
     topic_creation.on_creation_expired(broker, timer.request)
     elections.on_elections_expired(broker, timer.request)
+    reassignments.on_reassignments_expired(broker, timer.request)
 
 
 def _on_timer(broker: Broker, event: events.TimerFired, now_ms: int) -> None:
@@ -123,8 +127,9 @@ _TIMERS: Final[Mapping[type, Handler]] = {
     events.HighWatermarkCheckpoint: replica_manager.on_high_watermark_checkpoint,
     events.DelayedOperationExpired: _on_expired,
     events.FetcherBackoffOver: replica_fetcher_manager.on_backoff_over,
-    events.ControlledShutdownRetry: controlled_shutdown.on_controlled_shutdown_retry,
-    events.AutoPreferredReplicaLeaderElection: (
+    administration.ReassignmentRetry: partition_reassignment.on_reassignment_retry,
+    administration.ControlledShutdownRetry: controlled_shutdown.on_controlled_shutdown_retry,
+    administration.AutoPreferredReplicaLeaderElection: (
         replica_leader_election.on_auto_preferred_replica_leader_election
     ),
 }
@@ -163,6 +168,12 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     events.AlterPartitionFailed: alter_partition_manager.on_failed,
     # of operators, to this controller
     administration.ElectLeadersRequested: replica_leader_election.on_elect_leaders,
+    administration.AlterPartitionReassignmentsRequested: (
+        partition_reassignment.on_alter_partition_reassignments
+    ),
+    administration.ListPartitionReassignmentsRequested: (
+        partition_reassignment.on_list_partition_reassignments
+    ),
     # this broker is to stop
     administration.ShutdownRequested: controlled_shutdown.on_shutdown_requested,
     administration.ControlledShutdownResponded: (
@@ -189,6 +200,11 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     coordination_service.PreferredReplicaElectionFound: (
         replica_leader_election.on_preferred_replica_election_found
     ),
+    coordination_service.PartitionReassignmentFound: (
+        partition_reassignment.on_partition_reassignment_found
+    ),
+    coordination_service.AssignmentWritten: partition_reassignment.on_assignment_written,
+    coordination_service.LeaderAndIsrChanged: partition_reassignment.on_leader_and_isr_changed,
     coordination_service.TopicCreated: topic_creation.on_topic_created,
     coordination_service.ProducerIdsAllocated: producer_id_manager.on_producer_ids_allocated,
 }

@@ -49,9 +49,11 @@ class ControllerRequests:
         self._order = asyncio.Lock()
 
     def stop_replica(self, event: events.StopReplicaRequested) -> None:
+        """Other partitions of a topic may stay: then its settings are still to be known."""
         if event.delete_partitions:
-            for partition in event.partitions:
-                self._topic_settings.pop(partition.topic, None)
+            stay = {partition.topic for partition in self._logs.logs.keys() - set(event.partitions)}
+            for topic in {partition.topic for partition in event.partitions} - stay:
+                self._topic_settings.pop(topic, None)
         self._submit(event)
 
     # --- UpdateMetadata ---------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from neaptide.nemesis.search.mutants import (
     high_watermark,
     isr,
     readers,
+    relieved,
     sequences,
     several,
     successors,
@@ -46,6 +47,7 @@ MUTANTS: Final = (
     *several.MUTANTS,
     *waiting.MUTANTS,
     *successors.MUTANTS,
+    *relieved.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -36,7 +36,9 @@ def keeps_high_watermark(held: Partition, offset: int) -> Partition:
 def moves_to(offset_of: Callable[[Partition, Leader], int]) -> MoveHighWatermark:
     """The high watermark is what `offset_of` says, if that is further."""
 
-    def moved(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
+    def moved(
+        led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation, **_: Any
+    ) -> Partition:
         assert isinstance(led.role, Leader)
         offset = offset_of(led, led.role)
         return (
@@ -49,7 +51,9 @@ def moves_to(offset_of: Callable[[Partition, Leader], int]) -> MoveHighWatermark
 def waits_for(members: Members, *, for_caught_up: bool = True) -> MoveHighWatermark:
     """The high watermark waits for these, and not for the maximal ISR."""
 
-    def moved(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
+    def moved(
+        led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation, **_: Any
+    ) -> Partition:
         assert isinstance(led.role, Leader)
         counted = set(members(led.role))
         if for_caught_up:
@@ -90,7 +94,7 @@ def maximal_isr(leader: Leader) -> Collection[int]:
     return leader.isr.maximal
 
 
-def goes_back(led: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation) -> Partition:
+def goes_back(led: Partition, **_: Any) -> Partition:
     assert isinstance(led.role, Leader)
     return partition_rules.set_high_watermark(
         led, max(0, lowest_of(led, led.role, led.role.isr.maximal))

@@ -14,6 +14,7 @@ from neaptide.clusters.broker.replication.interface.events import AlteredPartiti
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
+    ReplicaAssignment,
     TopicConfiguration,
     TopicPartition,
 )
@@ -87,6 +88,32 @@ class ShutdownRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class ReassignmentRequest:
+    """AlterPartitionReassignments: what each partition came to (None: not known yet)."""
+
+    request: int
+    results: Mapping[TopicPartition, PartitionResult | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignments:
+    """`ongoing`: begun, and not over. `written`: the writes of assignments that have no answer yet,
+    the last of each partition, and how many there are.
+
+    `renewed` are to have a new leader epoch with their next state: all of their replicas must be
+    informed. `unneeded` replicas are to be deleted when that state is written. `of_znode` is what
+    `/admin/reassign_partitions` names and that is not over.
+    """
+
+    ongoing: Mapping[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
+    written: Mapping[TopicPartition, tuple[ReplicaAssignment, int]] = field(default_factory=dict)
+    renewed: frozenset[TopicPartition] = frozenset()
+    unneeded: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    of_znode: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    requests: Mapping[int, ReassignmentRequest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Active:
     """The controller.
 
@@ -118,6 +145,7 @@ class Active:
     elections: Elections = Elections()
     shutting_down: Mapping[int, frozenset[TopicPartition]] = field(default_factory=dict)
     shutdown_requests: tuple[ShutdownRequest, ...] = ()
+    reassignments: Reassignments = Reassignments()
 
     def all_partitions(self) -> list[TopicPartition]:
         return [
@@ -127,7 +155,7 @@ class Active:
         ]
 
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
-        """The assigned replicas."""
+        """The assigned replicas; while they change, those to be come first, then those that go."""
         return tuple(self.topics[topic_partition.topic].assignment[topic_partition.partition])
 
 

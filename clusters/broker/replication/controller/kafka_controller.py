@@ -22,11 +22,19 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
 )
 from neaptide.clusters.broker.replication.controller.elections import refuse_elections
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
+from neaptide.clusters.broker.replication.controller.reassignments import (
+    loaded,
+    refuse_reassignments,
+    with_own_assignments,
+)
 from neaptide.clusters.broker.replication.controller.shutdowns import refuse_shutdowns
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     refuse_creations,
 )
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface.administration import (
+    AutoPreferredReplicaLeaderElection,
+)
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ClusterLoaded,
@@ -43,7 +51,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 )
 from neaptide.clusters.broker.replication.interface.effects import StopSendingControl
 from neaptide.clusters.broker.replication.interface.events import (
-    AutoPreferredReplicaLeaderElection,
     ControlResponded,
 )
 
@@ -65,6 +72,7 @@ def _cease(broker: Broker, *, registered: bool) -> None:
     refuse_alterations(broker)
     refuse_elections(broker)
     refuse_shutdowns(broker)
+    refuse_reassignments(broker)
     broker.controller = Standby(registered)
     broker.do(StopSendingControl(None))
 
@@ -94,6 +102,7 @@ def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None
         event.topics,
         dict(event.states),
         unclean=leader_election.came_back_torn(event.states, event.brokers),
+        reassignments=loaded(event.topics),
     )
     known = tuple(event.states)
     send_update_metadata(broker, known, event.brokers)
@@ -169,7 +178,8 @@ def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None
     if controller is not None:
         states = {tp: one for tp, one in controller.states.items() if tp.topic in event.topics}
         before = controller.topics
-        broker.controller = replace(controller, topics=event.topics, states=states)
+        topics = with_own_assignments(controller, event.topics)
+        broker.controller = replace(controller, topics=topics, states=states)
         # With other settings a partition may have a leader now (unclean.leader.election.enable).
         changed = {
             topic

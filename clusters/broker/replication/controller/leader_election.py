@@ -101,6 +101,39 @@ def with_preferred(
     )
 
 
+def with_reassigned(
+    decided: LeaderAndIsr | None,
+    state: LeaderAndIsr,
+    target: tuple[int, ...],
+    live: Collection[int],
+    controller_epoch: int,
+) -> LeaderAndIsr | None:
+    """As decided, but with the target's replicas alone where all of them live and are in sync.
+
+    The leader stays where it is one of them, else the first of them leads
+    (ReassignPartitionLeaderElection).
+    """
+    now = decided or state
+    if not set(target) <= set(now.isr) & set(live):
+        return decided
+    return replace(
+        now,
+        leader=now.leader if now.leader in target else target[0],
+        leader_epoch=state.leader_epoch + 1,
+        isr=target,
+        elr=(),
+        controller_epoch=controller_epoch,
+    )
+
+
+def renewed(
+    decided: LeaderAndIsr | None, state: LeaderAndIsr, controller_epoch: int
+) -> LeaderAndIsr:
+    """As decided, in a new leader epoch in any case: so all replicas take notice."""
+    epoch = state.leader_epoch + 1
+    return decided or replace(state, leader_epoch=epoch, controller_epoch=controller_epoch)
+
+
 # --- eligible leader replicas (KIP-966) -----------------------------------------------------------
 
 

@@ -28,6 +28,10 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Alteration,
 )
 from neaptide.clusters.broker.replication.controller.elections import make_elections
+from neaptide.clusters.broker.replication.controller.reassignments import (
+    delete_unneeded,
+    finish_where_done,
+)
 from neaptide.clusters.broker.replication.controller.shutdowns import answer_shutdowns
 from neaptide.clusters.broker.replication.controller.topic_creation import (
     complete_creations,
@@ -61,8 +65,10 @@ def reconsider(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
         reconsidering=controller.reconsidering | set(fresh),
         again=controller.again | (set(wanted) - set(fresh)),
     )
-    if fresh:
-        broker.coordinate(ReadLeaderAndIsr(fresh))
+    ongoing = controller.reassignments.ongoing
+    for is_watched in (False, True):  # a reassignment goes on when the ISR has grown
+        if read := tuple(tp for tp in fresh if (tp in ongoing) == is_watched):
+            broker.coordinate(ReadLeaderAndIsr(read, is_watched))
 
 
 def on_leader_and_isr_read(broker: Broker, event: LeaderAndIsrRead, now_ms: int) -> None:
@@ -101,7 +107,7 @@ def _decide(
     leaving = controller.shutting_down.keys()
     if state is None:
         return leader_election.initial_state(assigned, up - leaving, controller.controller_epoch)
-    live = leader_election.may_be_counted_on(state, up, leaving)
+    live = leader_election.may_be_counted_on(state, up, leaving) & set(assigned)
     settings = topic_settings(configuration.settings, broker.settings)
     election = controller.elections.wanted.get(topic_partition)
     unclean = settings.unclean_leader_election_enable or election is ElectionType.UNCLEAN
@@ -116,6 +122,13 @@ def _decide(
         decided = leader_election.next_state(state, assigned, live, epoch, unclean=unclean)
     if election is ElectionType.PREFERRED:
         decided = leader_election.with_preferred(decided, state, assigned, live, epoch)
+    reassignments = controller.reassignments
+    ongoing = reassignments.ongoing.get(topic_partition)
+    if ongoing is not None and topic_partition not in reassignments.written:
+        target = ongoing.target
+        decided = leader_election.with_reassigned(decided, state, target, live, epoch)
+    if topic_partition in reassignments.renewed:
+        decided = leader_election.renewed(decided, state, epoch)
     return decided
 
 
@@ -130,6 +143,7 @@ def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) ->
         _settle(broker, [(event.partition, event.state)], changed=False)
         return
     broker.controller = replace(controller, writing=controller.writing - {event.partition})
+    finish_where_done(broker, event.partition, event.state)
     broker.note(
         f"{event.partition}: leader {event.state.leader}, epoch {event.state.leader_epoch},"
         f" ISR {list(event.state.isr)}"
@@ -149,7 +163,8 @@ def on_state_conflict(broker: Broker, event: LeaderAndIsrConflict, now_ms: int) 
             controller = broker.active_controller
             assert controller is not None
         broker.controller = replace(controller, writing=controller.writing - {event.partition})
-        broker.coordinate(ReadLeaderAndIsr((event.partition,)))
+        is_watched = event.partition in controller.reassignments.ongoing
+        broker.coordinate(ReadLeaderAndIsr((event.partition,), is_watched))
         _send_written(broker)
 
 
@@ -212,6 +227,7 @@ def _send_written(broker: Broker) -> None:
     known = tuple(tp for tp in unsent if tp in states)
     obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
     send_leader_and_isr(broker, obeyed, controller.brokers)
+    delete_unneeded(broker, unsent)
     send_update_metadata(broker, known, controller.brokers)
 
 

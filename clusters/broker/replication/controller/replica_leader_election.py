@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.controller.elections import answer_ele
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
+    AutoPreferredReplicaLeaderElection,
     ElectionType,
     ElectLeadersRequested,
     PartitionResult,
@@ -28,7 +29,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 )
 from neaptide.clusters.broker.replication.interface.effects import RespondElectLeaders
 from neaptide.clusters.broker.replication.interface.events import (
-    AutoPreferredReplicaLeaderElection,
     DelayedOperationExpired,
 )
 from neaptide.clusters.broker.replication.model import NO_LEADER, TopicPartition
@@ -129,7 +129,8 @@ def on_auto_preferred_replica_leader_election(
         names = ", ".join(map(str, uneven))
         broker.note(f"leaders are uneven: electing preferred leaders of {names}")
         _want(broker, uneven, ElectionType.PREFERRED)
-    broker.set_timer(timer, broker.settings.leader_imbalance_check_interval_seconds * 1_000)
+    seconds = max(1, broker.settings.leader_imbalance_check_interval_seconds)
+    broker.set_timer(timer, seconds * 1_000)
 
 
 def imbalanced(controller: Active, percentage: int) -> tuple[TopicPartition, ...]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    PartitionReassignmentFound,
+)
 from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 
@@ -75,3 +78,49 @@ class ControlledShutdownFailed:
     """The request got no answer: no connection, a broken one, or a time-out."""
 
     sequence: int
+
+
+# --- reassignments (KIP-455) ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Reassigned:
+    """The replicas that a partition is to have; None: those that it had before."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartitionReassignmentsRequested:
+    request: int
+    partitions: tuple[Reassigned, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListPartitionReassignmentsRequested:
+    """`partitions` None: all that are being reassigned."""
+
+    request: int
+    partitions: tuple[TopicPartition, ...] | None
+
+
+# --- timers --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRetry:
+    """Timer: what was asked for while another reassignment of the partition was ending."""
+
+    asked: AlterPartitionReassignmentsRequested | PartitionReassignmentFound
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRetry:
+    """Timer: controlled.shutdown.retry.backoff.ms after an attempt that did not succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoPreferredReplicaLeaderElection:
+    """Timer of a controller: every leader.imbalance.check.interval.seconds."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
+    ReplicaAssignment,
     TopicConfiguration,
     TopicPartition,
 )
@@ -42,9 +43,13 @@ class LoadCluster:
 
 @dataclass(frozen=True, slots=True)
 class ReadLeaderAndIsr:
-    """Read partition states; answered by LeaderAndIsrRead."""
+    """Read partition states; answered by LeaderAndIsrRead.
+
+    `is_watched`: the next change of each is reported once (LeaderAndIsrChanged).
+    """
 
     partitions: tuple[TopicPartition, ...]
+    is_watched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +94,33 @@ class DeletePreferredReplicaElection:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteAssignment:
+    """Write a partition's replicas into `/brokers/topics/T`; answered by AssignmentWritten.
+
+    `names_moves`: the znode says which come and go. One that `is_fenced` requires that
+    `/controller_epoch` still is `controller_epoch`.
+    """
+
+    partition: TopicPartition
+    assignment: ReplicaAssignment
+    controller_epoch: int
+    names_moves: bool
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitionReassignment:
+    """Write what is left to be done of `/admin/reassign_partitions`; nothing: delete it."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
     """Take the next block of `/latest_producer_id_block`; answered by ProducerIdsAllocated."""
 
 
+AdministrationRequest = DeletePreferredReplicaElection | WriteAssignment | SetPartitionReassignment
 CoordinationRequest = (
     TryBecomeController
     | ResignController
@@ -102,7 +130,7 @@ CoordinationRequest = (
     | NotifyIsrChange
     | DeleteIsrChangeNotifications
     | CreateTopic
-    | DeletePreferredReplicaElection
+    | AdministrationRequest
     | AllocateProducerIds
 )
 
@@ -206,6 +234,29 @@ class PreferredReplicaElectionFound:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReassignmentFound:
+    """What `/admin/reassign_partitions` says now; only the controller is notified."""
+
+    targets: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentWritten:
+    """Of WriteAssignment. Not `is_written`: the topic is gone, or there is a later controller."""
+
+    partition: TopicPartition
+    assignment: ReplicaAssignment
+    is_written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrChanged:
+    """States that were read with a watch are others now, whoever wrote them."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerIdsAllocated:
     """The ids from `first` to before `end` are this broker's: no other ever gets them."""
 
@@ -227,5 +278,8 @@ CoordinationEvent = (
     | IsrChangeNotified
     | TopicCreated
     | PreferredReplicaElectionFound
+    | PartitionReassignmentFound
+    | AssignmentWritten
+    | LeaderAndIsrChanged
     | ProducerIdsAllocated
 )

@@ -30,6 +30,7 @@ from neaptide.clusters.broker.replication.interface.events import (
 from neaptide.clusters.broker.replication.model import (
     UNKNOWN_BROKER_EPOCH,
     Batch,
+    ReplicaAssignment,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import (
@@ -273,6 +274,22 @@ class RespondControlledShutdown:
     remaining: tuple[TopicPartition, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RespondAlterPartitionReassignments:
+    """Where `error` is one, it concerns the request as a whole."""
+
+    request: int
+    error: Error
+    results: tuple[PartitionResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RespondListPartitionReassignments:
+    request: int
+    error: Error
+    ongoing: tuple[tuple[TopicPartition, ReplicaAssignment], ...] = ()
+
+
 # --- requests to other brokers -------------------------------------------------------------------
 
 
@@ -414,6 +431,8 @@ Answer = (
     | RespondCreateTopics
     | RespondElectLeaders
     | RespondControlledShutdown
+    | RespondAlterPartitionReassignments
+    | RespondListPartitionReassignments
 )
 
 Effect = (

@@ -16,6 +16,11 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
     OffsetCommitRecord,
 )
+from neaptide.clusters.broker.replication.interface.administration import (
+    AutoPreferredReplicaLeaderElection,
+    ControlledShutdownRetry,
+    ReassignmentRetry,
+)
 from neaptide.clusters.broker.replication.model import (
     UNKNOWN_BROKER_EPOCH,
     Batch,
@@ -463,16 +468,6 @@ class AlterPartitionRetry:
     """Timer: ISR changes that the controller did not take may be sent again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdownRetry:
-    """Timer: controlled.shutdown.retry.backoff.ms after an attempt that did not succeed."""
-
-
-@dataclass(frozen=True, slots=True)
-class AutoPreferredReplicaLeaderElection:
-    """Timer of a controller: every leader.imbalance.check.interval.seconds."""
-
-
 Timer = (
     IsrExpiration
     | AlterPartitionRetry
@@ -482,6 +477,7 @@ Timer = (
     | FetcherBackoffOver
     | AutoPreferredReplicaLeaderElection
     | ControlledShutdownRetry
+    | ReassignmentRetry
 )
 
 

@@ -43,28 +43,12 @@ SINCE_PROPAGATION_MS = 60_000  # … or once nothing has been reported for this 
 def maybe_expand_isr(broker: Broker, partition: Partition, replica_id: int) -> None:
     """Lets a follower in, if its fetch has just shown that it belongs there."""
     if partition_rules.may_join_isr(partition, replica_id, broker.rules):
-        if not _is_eligible(broker, partition, replica_id):
+        if not broker.may_be_in_isr(partition, replica_id):
             return
         pending, state = partition_rules.begin_expand(partition, replica_id)
         broker.put(pending)
         broker.note(f"{partition.topic_partition}: expanding the ISR to {list(state.isr)}")
         _propose(broker, pending, state)
-
-
-def _is_eligible(broker: Broker, partition: Partition, replica_id: int) -> bool:
-    """As far as this leader's metadata know, which may be of some time ago: the controller checks
-    it again. Registered (KIP-841), and not again since its last fetch (KIP-903)."""
-    if not broker.rules.fences_isr_members:
-        return True
-    registration = broker.metadata.brokers.get(replica_id)
-    if registration is None or not isinstance(partition.role, Leader):
-        return False
-    fetched_in = partition.role.remotes[replica_id].broker_epoch
-    return (
-        not broker.rules.isr_names_broker_epochs
-        or UNKNOWN_BROKER_EPOCH in (fetched_in, registration.epoch)
-        or fetched_in == registration.epoch
-    )
 
 
 def _propose(broker: Broker, partition: Partition, state: LeaderAndIsr) -> None:

@@ -7,7 +7,7 @@ into effects.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.errors import IllegalReplicaStateError
@@ -256,12 +256,18 @@ def record_follower_fetch(
 
 
 def maybe_increment_high_watermark(
-    partition: Partition, *, now_ms: int, lag_time_max_ms: int, rules: Generation
+    partition: Partition,
+    *,
+    now_ms: int,
+    lag_time_max_ms: int,
+    rules: Generation,
+    ineligible: Collection[int] = (),
 ) -> Partition:
     """HW = max(HW, min LEO over the ISR and the replicas that are caught up in time).
 
     A replica that has caught up but is not yet back in the ISR counts as well (from 0.10 on), so
-    that HW does not run away from it while it tries to join (seed 003). With KIP-966 HW stands
+    that HW does not run away from it while it tries to join (seed 003); not so one that may not
+    join, as its broker has gone (`ineligible`, KIP-841). With KIP-966 HW stands
     still while the ISR is smaller than min.insync.replicas: what is committed then is on so many
     replicas for sure.
     """
@@ -275,7 +281,9 @@ def maybe_increment_high_watermark(
     lowest = partition.log.end_offset
     for replica_id, remote in leader.remotes.items():
         if replica_id in isr or (
-            rules.waits_for_caught_up and is_caught_up(remote, now_ms, lag_time_max_ms)
+            rules.waits_for_caught_up
+            and replica_id not in ineligible
+            and is_caught_up(remote, now_ms, lag_time_max_ms)
         ):
             lowest = min(lowest, remote.log_end_offset)
     if lowest <= partition.high_watermark:

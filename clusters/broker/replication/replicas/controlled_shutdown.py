@@ -14,10 +14,10 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.administration import (
     ControlledShutdownFailed,
     ControlledShutdownResponded,
+    ControlledShutdownRetry,
     ShutdownRequested,
 )
 from neaptide.clusters.broker.replication.interface.effects import SendControlledShutdown, Shutdown
-from neaptide.clusters.broker.replication.interface.events import ControlledShutdownRetry
 from neaptide.clusters.broker.replication.model import NO_LEADER
 
 
@@ -34,7 +34,7 @@ def on_shutdown_requested(broker: Broker, event: ShutdownRequested, now_ms: int)
 
 
 def _attempt(broker: Broker, shutdown: ControlledShutdown) -> None:
-    if shutdown.attempts_left == 0:
+    if shutdown.attempts_left <= 0:
         broker.note("ending although this broker may lead: no attempt at it has succeeded")
         broker.do(Shutdown())
         return

@@ -245,6 +245,28 @@ _ROWS: Final = (
         ),
     ),
     ApiRow(
+        Api.ALTER_PARTITION_REASSIGNMENTS,
+        {"2.8": Versions(0, 0)},  # from Kafka 2.4 on
+        AnsweredByCore(
+            core_administration.AlterPartitionReassignmentsRequested,
+            administration.decode_alter_partition_reassignments,
+            effects.RespondAlterPartitionReassignments,
+            administration.encode_alter_partition_reassignments,
+            administration.alter_partition_reassignments_error,
+        ),
+    ),
+    ApiRow(
+        Api.LIST_PARTITION_REASSIGNMENTS,
+        {"2.8": Versions(0, 0)},
+        AnsweredByCore(
+            core_administration.ListPartitionReassignmentsRequested,
+            administration.decode_list_partition_reassignments,
+            effects.RespondListPartitionReassignments,
+            administration.encode_list_partition_reassignments,
+            administration.list_partition_reassignments_error,
+        ),
+    ),
+    ApiRow(
         Api.INIT_PRODUCER_ID,
         # Idempotent producers (KIP-98). What else 4.0 offers to clients is not there.
         {

@@ -1,0 +1,102 @@
+"""What operators ask of the controller by znodes, and what it writes of that.
+
+`/admin/preferred_replica_election`, `/admin/reassign_partitions`, and the replicas in
+`/brokers/topics/T`. What cannot be read asks for nothing, and is deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import assert_never
+
+from kazoo.client import TransactionRequest
+
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.coordination.client import Client, Watch
+from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
+from neaptide.clusters.broker.coordination.session import Term
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    AdministrationRequest,
+    AssignmentWritten,
+    DeletePreferredReplicaElection,
+    PartitionReassignmentFound,
+    PreferredReplicaElectionFound,
+    SetPartitionReassignment,
+    WriteAssignment,
+)
+
+_log = logging.getLogger("broker")
+
+
+def election_wanted(client: Client, watch: Watch) -> PreferredReplicaElectionFound | None:
+    """None where nobody asks for one."""
+    path = znodes.PREFERRED_REPLICA_ELECTION
+    znode = client.watched(path, watch)
+    try:
+        if znode is not None:
+            return PreferredReplicaElectionFound(znodes.decode_partitions(path, znode.data))
+    except znodes.MalformedZnodeError as error:
+        _log.warning("nobody is elected: %s", error)
+        client.delete(path)
+    return None
+
+
+def reassignment_wanted(client: Client, watch: Watch) -> PartitionReassignmentFound | None:
+    """None where nobody asks for one."""
+    path = znodes.REASSIGN_PARTITIONS
+    znode = client.watched(path, watch)
+    try:
+        if znode is not None:
+            return PartitionReassignmentFound(znodes.decode_reassignments(znode.data))
+    except znodes.MalformedZnodeError as error:
+        _log.warning("nothing is reassigned: %s", error)
+        client.delete(path)
+    return None
+
+
+def administer(
+    client: Client, request: AdministrationRequest, term: Term | None
+) -> AssignmentWritten | None:
+    """None where the request has no answer."""
+    match request:
+        case DeletePreferredReplicaElection():
+            client.delete(znodes.PREFERRED_REPLICA_ELECTION)
+        case SetPartitionReassignment(targets):
+            if targets:
+                client.set_if_there(
+                    znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets)
+                )
+            else:
+                client.delete(znodes.REASSIGN_PARTITIONS)
+        case WriteAssignment():
+            is_written = _write_assignment(client, request, term)
+            return AssignmentWritten(request.partition, request.assignment, is_written)
+        case _:
+            assert_never(request)
+    return None
+
+
+def _write_assignment(client: Client, request: WriteAssignment, term: Term | None) -> bool:
+    """Whatever else was written into the znode meanwhile is kept."""
+    if request.is_fenced and (term is None or term.controller_epoch != request.controller_epoch):
+        return False
+    path = znodes.topic_path(request.partition.topic)
+    while True:
+        znode = client.get(path)
+        if znode is None:
+            return False
+        data = znodes.with_assignment(
+            request.partition, znode.data, request.assignment, names_moves=request.names_moves
+        )
+        version = znode.stat.version
+
+        def fill(transaction: TransactionRequest, data: bytes = data, at: int = version) -> None:
+            if request.is_fenced and term is not None:
+                transaction.check(znodes.CONTROLLER_EPOCH, term.version)
+            transaction.set_data(path, data, at)
+
+        result = ConditionalWrite(client, fill, path, data).result()
+        if isinstance(result, Written):
+            return True
+        if request.is_fenced and result.operation == 0:
+            return False

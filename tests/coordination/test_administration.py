@@ -1,0 +1,198 @@
+"""What operators ask by znodes, and what a controller writes of it, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from kazoo.client import KazooClient
+
+from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    AssignmentWritten,
+    ControllerChanged,
+    DeletePreferredReplicaElection,
+    LeaderAndIsrChanged,
+    LeaderAndIsrRead,
+    PartitionReassignmentFound,
+    PreferredReplicaElectionFound,
+    ReadLeaderAndIsr,
+    SetPartitionReassignment,
+    TopicsChanged,
+    WriteAssignment,
+    WriteLeaderAndIsr,
+)
+from neaptide.clusters.broker.replication.model import ReplicaAssignment, TopicPartition
+from tests.coordination.conftest import Participant, participant
+from tests.coordination.plays import T0, T1, TOPIC, created_topic, state, written
+
+pytestmark = pytest.mark.live
+ELECTION, REASSIGN = znodes.PREFERRED_REPLICA_ELECTION, znodes.REASSIGN_PARTITIONS
+MOVING = ReplicaAssignment((3, 1, 2), (3,), (2,))
+
+
+async def is_idle(broker: Participant) -> None:
+    """All that was asked before is done."""
+    broker.ask(ReadLeaderAndIsr((T1,)))
+    await broker.receives(LeaderAndIsrRead, lambda e: e.partitions == (T1,))
+
+
+def test_c5_an_election_is_reported_again_and_again(connect: str, zookeeper: KazooClient) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            for partitions in ((T0,), (T1, T0)):
+                zookeeper.create(ELECTION, znodes.encode_partitions(partitions))
+                found = await one.receives(PreferredReplicaElectionFound)
+                assert found.partitions == partitions
+                one.ask(DeletePreferredReplicaElection(), DeletePreferredReplicaElection())
+                await is_idle(one)
+                assert zookeeper.exists(ELECTION) is None
+
+    asyncio.run(play())
+
+
+def test_c5_what_was_asked_for_before_there_was_a_controller_is_reported_to_it(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            targets = {T0: (2, 3), T1: (1,)}
+            zookeeper.create(ELECTION, znodes.encode_partitions((T0,)))
+            zookeeper.create(REASSIGN, znodes.encode_reassignments(targets))
+            await one.becomes_controller()
+            await one.receives(PreferredReplicaElectionFound)
+            assert (await one.receives(PartitionReassignmentFound)).targets == targets
+            await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
+            assert not [e for e in two.unread if isinstance(e, PartitionReassignmentFound)]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("path", [ELECTION, REASSIGN])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"partitions":[{"topic":"t"}]}'])
+def test_c5_what_cannot_be_read_is_deleted(
+    connect: str, zookeeper: KazooClient, path: str, data: bytes
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            zookeeper.create(path, data)
+            for _ in range(200):
+                await is_idle(one)
+                if zookeeper.exists(path) is None:
+                    break
+            assert zookeeper.exists(path) is None
+
+    asyncio.run(play())
+
+
+def test_c5_what_is_left_of_a_reassignment_is_written_and_its_end_deletes_it(
+    connect: str, zookeeper: KazooClient
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            zookeeper.create(REASSIGN, znodes.encode_reassignments({T0: (2,), T1: (1,)}))
+            await one.receives(PartitionReassignmentFound)
+            one.ask(SetPartitionReassignment({T1: (1,)}))
+            assert (await one.receives(PartitionReassignmentFound)).targets == {T1: (1,)}
+            one.ask(SetPartitionReassignment({}), SetPartitionReassignment({T0: (1,)}))
+            await is_idle(one)
+            assert zookeeper.exists(REASSIGN) is None  # what is gone is not written again
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("names_moves", [False, True])
+def test_c5_an_assignment_is_written_beside_what_else_there_is(
+    connect: str, zookeeper: KazooClient, names_moves: bool
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            await created_topic(one)
+            await one.receives(TopicsChanged)
+            one.ask(WriteAssignment(T0, MOVING, 1, names_moves, True))
+            assert await one.receives(AssignmentWritten) == AssignmentWritten(T0, MOVING, True)
+            topic = (await one.receives(TopicsChanged)).topics["t"]
+            assert topic.assignment == {0: (3, 1, 2), 1: TOPIC.assignment[1]}
+            assert topic.settings == TOPIC.settings
+            assert topic.adding == ({0: (3,)} if names_moves else {})
+            assert topic.removing == ({0: (2,)} if names_moves else {})
+            content = json.loads(zookeeper.get("/brokers/topics/t")[0])
+            assert content["version"] == (2 if names_moves else 1)
+            one.ask(WriteAssignment(T0, ReplicaAssignment((3, 1)), 1, names_moves, True))
+            topic = (await one.receives(TopicsChanged)).topics["t"]
+            assert (topic.assignment[0], topic.adding, topic.removing) == ((3, 1), {}, {})
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+def test_c5_a_controller_of_an_earlier_epoch_writes_no_assignment_if_it_is_fenced(
+    connect: str, zookeeper: KazooClient, is_fenced: bool
+) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            await created_topic(one)
+            zookeeper.set("/controller_epoch", b"2")
+            one.ask(WriteAssignment(T0, MOVING, 1, True, is_fenced))
+            assert (await one.receives(AssignmentWritten)).is_written != is_fenced
+            gone = TopicPartition("gone", 0)
+            one.ask(WriteAssignment(gone, MOVING, 1, True, False))
+            answer = await one.receives(AssignmentWritten, lambda e: e.partition == gone)
+            assert not answer.is_written
+
+    asyncio.run(play())
+
+
+def test_c5_the_next_change_of_a_state_that_is_watched_is_reported_once(connect: str) -> None:
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            await one.becomes_controller()
+            await created_topic(one)
+            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+            other = await written(one, WriteLeaderAndIsr(T1, state(1, 1), True))
+            one.ask(ReadLeaderAndIsr((T0,), True), ReadLeaderAndIsr((T1,)))
+            await one.receives(LeaderAndIsrRead, lambda e: e.partitions == (T1,))
+            second = await written(two, WriteLeaderAndIsr(T0, first, False))
+            await written(two, WriteLeaderAndIsr(T1, other, False))
+            assert (await one.receives(LeaderAndIsrChanged)).partitions == (T0,)
+            await written(two, WriteLeaderAndIsr(T0, second, False))
+            await is_idle(one)
+            assert not [e for e in one.unread if isinstance(e, LeaderAndIsrChanged)]
+
+    asyncio.run(play())
+
+
+# --- znodes --------------------------------------------------------------------------------------
+
+
+def test_c5_the_znodes_are_kafkas() -> None:
+    assert json.loads(znodes.encode_reassignments({T0: (2, 3)})) == {
+        "version": 1,
+        "partitions": [{"topic": "t", "partition": 0, "replicas": [2, 3]}],
+    }
+    # As Kafka 2.8 writes a topic while one of its partitions is reassigned.
+    before = (
+        b'{"removing_replicas":{"1":[1]},"partitions":{"0":[1,2],"1":[2,1]},"topic_id":"abc",'
+        b'"adding_replicas":{},"version":3}'
+    )
+    after = json.loads(znodes.with_assignment(T0, before, MOVING, names_moves=True))
+    assert after == {
+        "version": 3,
+        "topic_id": "abc",
+        "partitions": {"0": [3, 1, 2], "1": [2, 1]},
+        "adding_replicas": {"0": [3]},
+        "removing_replicas": {"0": [2], "1": [1]},
+    }
+    assert znodes.partition_of_state_path(znodes.state_path(T1)) == T1
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[]", b'{"partitions":{}}', b'{"partitions":3}'])
+def test_a_topic_that_is_none_gets_no_assignment(data: bytes) -> None:
+    with pytest.raises(znodes.MalformedZnodeError, match="topic t"):
+        znodes.with_assignment(T0, data, MOVING, names_moves=True)

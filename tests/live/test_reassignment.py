@@ -1,0 +1,138 @@
+"""C5: partitions are reassigned by znode, by ours and by Apache Kafka; and in a cluster of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from kazoo.exceptions import NodeExistsError
+
+from tests.live.alone import REAL, Alone
+from tests.live.clients import librdkafka_consume, librdkafka_produce
+from tests.live.cluster import BROKERS, LiveCluster, until
+from tests.live.conftest import SETTINGS
+
+pytestmark = pytest.mark.live
+REASSIGN = "/admin/reassign_partitions"
+
+
+def reassign(cluster: LiveCluster, topic: str, *replicas: int) -> None:
+    named = [{"topic": topic, "partition": 0, "replicas": list(replicas)}]
+    content = json.dumps({"version": 1, "partitions": named}).encode()
+
+    def is_asked() -> bool:
+        """Not before an earlier one is over."""
+        try:
+            cluster.zookeeper.create(REASSIGN, content)
+        except NodeExistsError:
+            return False
+        return True
+
+    until(is_asked, "no other reassignment goes on")
+
+
+def await_assigned(cluster: LiveCluster, topic: str, *replicas: int) -> None:
+    def is_over() -> bool:
+        content = cluster.znode(f"/brokers/topics/{topic}")
+        moving = content.get("adding_replicas") or content.get("removing_replicas")
+        return content["partitions"]["0"] == list(replicas) and not moving
+
+    until(is_over, f"{topic} is of {replicas}")
+    until(lambda: not cluster.zookeeper.exists(REASSIGN), "the znode is gone")
+    assert sorted(cluster.state(topic)["isr"]) == sorted(replicas)
+    assert cluster.state(topic)["leader"] in replicas
+
+
+def test_c5_a_new_replica_counts_when_it_is_in_sync_and_then_the_old_one_is_deleted(
+    alone: Alone, topic_name: str
+) -> None:
+    topic = alone.create_topic(topic_name, [[REAL]])
+    alone.append(topic, 3)
+    before = alone.state(topic)
+    new = alone.phantom()
+    reassign(alone, topic, new.broker)
+
+    def is_assigned_too() -> bool:
+        partitions = alone.znode(f"/brokers/topics/{topic}")["partitions"]
+        return sorted(partitions["0"]) == sorted([REAL, new.broker])
+
+    until(is_assigned_too, "both are assigned")
+    until(lambda: alone.state(topic)["leader_epoch"] > before["leader_epoch"], "a new epoch")
+    assert alone.isr(topic) == [REAL]
+    assert alone.state(topic)["leader"] == REAL
+    log = alone.log_directory(REAL) / f"{topic}-0"
+    assert log.is_dir()
+
+    def leads() -> bool:
+        alone.fetch(new.broker, topic, 3)  # it has all that there is
+        return bool(alone.state(topic)["leader"] == new.broker)
+
+    until(leads, "the new replica leads")
+    await_assigned(alone, topic, new.broker)
+    until(lambda: not log.exists(), "the log is deleted, or renamed at least")
+
+
+def test_c5_a_replica_that_only_goes_and_one_that_only_moves_in_the_order(
+    alone: Alone, topic_name: str
+) -> None:
+    other = alone.phantom()
+    topic = alone.create_topic(topic_name, [[other.broker, REAL]])
+    reassign(alone, topic, REAL, other.broker)
+    await_assigned(alone, topic, REAL, other.broker)
+    assert alone.state(topic)["leader"] == other.broker  # it stays: it is one of them
+    reassign(alone, topic, REAL)
+    await_assigned(alone, topic, REAL)
+    assert alone.state(topic)["leader"] == REAL
+
+
+# --- a cluster of ours ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["0.8", "0.10", "2.1", "2.8", "4.0"])
+def three(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveCluster]:
+    directory = tmp_path_factory.mktemp("three")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("NEAPTIDE_STATE", str(directory / "state"))
+        cluster = LiveCluster(directory, SETTINGS, request.param)
+        yield cluster
+        cluster.close()
+
+
+def holders(cluster: LiveCluster, topic: str) -> set[int]:
+    return {broker for broker in BROKERS if (cluster.log_directory(broker) / f"{topic}-0").is_dir()}
+
+
+def test_c5_a_partition_goes_round_the_cluster_and_keeps_all_its_records(
+    three: LiveCluster, topic_name: str
+) -> None:
+    """Each broker has it, gives it away, and gets it again; the controller changes meanwhile."""
+    topic = three.create_topic(topic_name, [[0, 1]])
+    sent: list[bytes] = []
+    for round_, replicas in enumerate([(1, 2), (2, 0), (0, 1), (2,), (1, 0, 2), (0, 1)]):
+        sent.append(b"%d" % round_)
+        librdkafka_produce(three.bootstrap, topic, sent[-1:], -1, "none")
+        reassign(three, topic, *replicas)
+        if round_ % 2:
+            three.zookeeper.delete("/controller")
+        await_assigned(three, topic, *replicas)
+        until(lambda r=replicas: holders(three, topic) == set(r), "who gave it away has no log")  # type: ignore[misc]
+    assert librdkafka_consume(three.bootstrap, topic, len(sent)) == sent
+
+
+def test_c5_a_broker_that_was_dead_takes_up_its_replica_when_it_is_back(
+    three: LiveCluster, topic_name: str
+) -> None:
+    topic = three.create_topic(topic_name, [[0, 1]])
+    librdkafka_produce(three.bootstrap, topic, [b"m"], -1, "none")
+    reassign(three, topic, 0, 2)
+    three.kill(2)
+    three.restart(2)
+    await_assigned(three, topic, 0, 2)
+    three.kill(0)
+    assert three.await_leader(topic, other_than=0) == 2
+    assert librdkafka_consume(three.bootstrap, topic, 1) == [b"m"]
+    three.restart(0)
+    three.await_isr(topic, [0, 2])
