@@ -322,8 +322,7 @@ def test_f8_an_empty_log_that_starts_inside_the_first_batch_starts_with_it(
     epochs = {0: start} if end > start else {}
     follower = given.broker(generation, given.stored(end, end, start=start, epochs=epochs))
     step(follower, given.leader_and_isr(B), NOW)
-    if epochs or generation == "0.11":
-        step(follower, given.epochs_answer(follower, end, leader_epoch=0), NOW)
+    step(follower, given.epochs_answer(follower, end, leader_epoch=0), NOW)
     answer = events.FetchResult(T, Error.NONE, 12, 10, (Batch(base, 5, 0, 100, "m"),))
     sent = given.in_flight(follower)
     done = step(follower, events.FetchResponded(LEADER_OF_A, sent, (answer,)), NOW)
