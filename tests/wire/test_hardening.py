@@ -19,7 +19,7 @@ from neaptide.clusters.broker.replication.replicas.metadata_cache import Metadat
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, ArrayError, check_arrays
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, ArrayError, checked
 from neaptide.clusters.broker.wire.codec import (
     MalformedMessageError,
     decode_request,
@@ -144,10 +144,29 @@ def test_a10_behind_tagged_fields_arrays_are_looked_at_too() -> None:
     tagged = b"\x01" + b"\x63" + varint(300) + bytes(300)  # one, of 300 bytes
     topics = b"\x02" + b"\x02t" + b"\x02" + bytes(32) + tagged + tagged
     cls = request_class(Api.FETCH, 12)
-    check_arrays(cls, _FETCH + topics + b"\x01" + b"\x01" + tagged, 0)
+    unknown = _FETCH + topics + b"\x01" + b"\x01" + tagged
+    assert len(checked(cls, unknown, 0)) == len(unknown) - 3 * (len(tagged) - 1)
     for claimed in (_FETCH + topics, _FETCH + b"\x02" + b"\x02t" + b"\x01" + tagged):
         with pytest.raises(ArrayError, match="forgotten_topics_data claims 10000 elements"):
-            check_arrays(cls, claimed + varint(10_001), 0)
+            checked(cls, claimed + varint(10_001), 0)
+
+
+def test_tagged_fields_that_nobody_knows_are_ignored() -> None:
+    tagged = b"\x01" + b"\x63" + b"\x02" + b"no"
+    asked = b"\x03" + b"\x02t" + tagged + b"\x02u" + b"\0" + b"\1\0\0" + tagged
+    _, entity = decode_request(flexible_frame(Api.METADATA, 9, asked), REPLICATION_APIS)
+    assert [topic.name for topic in entity.topics] == ["t", "u"]
+    known = b"\x02" + b"\x00\x02" + b"\x02c" + tagged[1:]  # the cluster's id, and another one
+    fetch = _FETCH + b"\x01" + b"\x01" + b"\x01" + known
+    _, entity = decode_request(flexible_frame(Api.FETCH, 12, fetch), REPLICATION_APIS)
+    assert entity.cluster_id == "c"
+
+
+def test_what_librdkafka_sends_for_all_topics_in_metadata_v9_is_understood() -> None:
+    """As librdkafka 2.16 writes it: one tagged field of no bytes, and a byte behind all."""
+    asked = bytes.fromhex("00000000" + "01000000")
+    _, entity = decode_request(flexible_frame(Api.METADATA, 9, asked), REPLICATION_APIS)
+    assert (entity.topics, entity.allow_auto_topic_creation) == (None, False)
 
 
 # --- a leader alone -------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 kio makes room for as many elements as an array claims (21 bytes can claim 17 GB), and takes a null
 array for None where the protocol has none. Here only lengths are read: of four bytes, or, in
-flexible versions (KIP-482), as varints of what is one more. Tagged fields are passed over: those
-that are known here have no arrays.
+flexible versions (KIP-482), as varints of what is one more. Tagged fields are passed over, since
+those that are known here have no arrays; those that are not known are ignored, as by Kafka, while
+kio knows only what it knows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
+
+from neaptide.clusters.broker.wire.writer import varint
 
 # Kafka sets no such limit. No client names so many partitions in a request, and each of them costs
 # the broker some hundred bytes while it answers.
@@ -54,6 +57,8 @@ class _Bytes:
 class _TaggedFields:
     """At the end of each entity of a flexible version."""
 
+    known: frozenset[int]
+
 
 @dataclass(frozen=True, slots=True)
 class _Array:
@@ -69,18 +74,35 @@ _Step = int | _Bytes | _Array | _TaggedFields  # a number: so many bytes of no i
 _Plan = tuple[_Step, ...]
 
 
-def check_arrays(
+@dataclass(slots=True)
+class _Walk:
+    """`elements_left`: so many may still be claimed. `edits`: (start, end, what is put there)."""
+
+    frame: bytes
+    elements_left: int
+    edits: list[tuple[int, int, bytes]]
+
+
+def checked(
     cls: Any, frame: bytes, position: int, elements_max: int | None = ELEMENTS_MAX
-) -> None:
-    """Raises ArrayError. `cls` is a kio entity that begins at `position`; None: any number."""
+) -> bytes:
+    """The frame, without tagged fields that are not known. Raises ArrayError.
+
+    `cls` is a kio entity that begins at `position`; `elements_max` None: any number.
+    """
     plan = _plan(cls)
-    if plan:
-        budget = [len(frame) if elements_max is None else elements_max]
-        _walk(plan, frame, position, budget)
+    if not plan:
+        return frame
+    walk = _Walk(frame, len(frame) if elements_max is None else elements_max, [])
+    _walk(plan, position, walk)
+    for start, end, replaced in reversed(walk.edits):
+        frame = frame[:start] + replaced + frame[end:]
+    return frame
 
 
-def _walk(plan: _Plan, frame: bytes, at: int, budget: list[int]) -> int:
+def _walk(plan: _Plan, at: int, walk: _Walk) -> int:
     """Where the entity ends. What ends early is for kio to find."""
+    frame = walk.frame
     for step in plan:
         if type(step) is int:
             at += step
@@ -88,9 +110,9 @@ def _walk(plan: _Plan, frame: bytes, at: int, budget: list[int]) -> int:
             length, at = _length(frame, at, step.length_bytes)
             at += max(0, length)
         elif type(step) is _Array:
-            at = _walk_array(step, frame, at, budget)
-        else:
-            at = _walk_tagged_fields(frame, at)
+            at = _walk_array(step, at, walk)
+        elif type(step) is _TaggedFields:
+            at = _walk_tagged_fields(step, at, walk)
     return at
 
 
@@ -112,29 +134,38 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
     return number, len(frame)  # it ends early, or has too many bytes: kio finds that
 
 
-def _walk_tagged_fields(frame: bytes, at: int) -> int:
+def _walk_tagged_fields(tagged: _TaggedFields, at: int, walk: _Walk) -> int:
+    frame, start = walk.frame, at
     count, at = _varint(frame, at)
-    while count and at < len(frame):
-        _, at = _varint(frame, at)
+    kept: list[bytes] = []
+    for _ in range(count):
+        if at >= len(frame):
+            return at
+        field_start = at
+        tag, at = _varint(frame, at)
         size, at = _varint(frame, at)
         at += size
-        count -= 1
+        if tag in tagged.known:
+            kept.append(frame[field_start:at])
+    if len(kept) < count:
+        walk.edits.append((start, at, varint(len(kept)) + b"".join(kept)))
     return at
 
 
-def _walk_array(array: _Array, frame: bytes, at: int, budget: list[int]) -> int:
+def _walk_array(array: _Array, at: int, walk: _Walk) -> int:
+    frame = walk.frame
     count, first = _length(frame, at, array.length_bytes)
     if count < 0:
         if count == -1 and array.is_nullable:
             return first
         raise ArrayError(f"{array.name} has the length {count}")
-    budget[0] -= count
-    if count * array.smallest > max(0, len(frame) - first) or budget[0] < 0:
+    walk.elements_left -= count
+    if count * array.smallest > max(0, len(frame) - first) or walk.elements_left < 0:
         raise ArrayError(f"{array.name} claims {count} elements")
     if array.is_fixed:
         return first + count * array.smallest
     for _ in range(count):
-        first = _walk(array.element, frame, first, budget)
+        first = _walk(array.element, first, walk)
     return first
 
 
@@ -142,7 +173,7 @@ def _walk_array(array: _Array, frame: bytes, at: int, budget: list[int]) -> int:
 def _plan(cls: Any) -> _Plan:
     """Empty where there is nothing to look at."""
     plan = _whole_plan(cls)
-    return plan if any(isinstance(step, _Array) for step in plan) else ()
+    return plan if any(isinstance(step, _Array | _TaggedFields) for step in plan) else ()
 
 
 @cache
@@ -156,7 +187,10 @@ def _whole_plan(cls: Any) -> _Plan:
             steps[-1] += step
         else:
             steps.append(step)
-    return (*steps, _TaggedFields()) if cls.__flexible__ else tuple(steps)
+    if cls.__flexible__:
+        tags = (field.metadata.get("tag") for field in dataclasses.fields(cls))
+        steps.append(_TaggedFields(frozenset(tag for tag in tags if tag is not None)))
+    return tuple(steps)
 
 
 def _step(field: dataclasses.Field[Any], is_flexible: bool) -> _Step:

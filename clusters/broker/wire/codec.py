@@ -22,7 +22,7 @@ from kio.static.constants import EntityType
 
 from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown
 from neaptide.clusters.broker.wire.apis import Api, Versions
-from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, check_arrays
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, checked
 from neaptide.clusters.broker.wire.writer import writer
 
 LENGTH_BYTES: Final = 4
@@ -119,11 +119,13 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
     try:
         if cls.__header_schema__ is not RequestHeaderV1:
             _, size = _reader(cls.__header_schema__)(frame, 0)
-        check_arrays(cls, frame, size, None if api in BROKER_APIS else ELEMENTS_MAX)
+        frame = checked(cls, frame, size, None if api in BROKER_APIS else ELEMENTS_MAX)
         entity, body_size = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"{api.name} v{version}: {error}") from error
-    if size + body_size != len(frame):
+    # Kafka ignores what is left. librdkafka leaves a byte: it writes "all topics" of Metadata v9 in
+    # four bytes, of which all but one are taken for what comes next.
+    if size + body_size != len(frame) and not cls.__flexible__:
         raise MalformedMessageError(f"{api.name} v{version}: bytes left over")
     return header, entity
 
@@ -151,7 +153,7 @@ def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
     cls: Any = response_class(api, version)
     try:
         header, size = _reader(cls.__header_schema__)(frame, 0)
-        check_arrays(cls, frame, size, None)
+        frame = checked(cls, frame, size, None)
         entity, _ = _reader(cls)(frame, size)
     except Exception as error:
         raise MalformedMessageError(f"response to {api.name} v{version}: {error}") from error
