@@ -123,5 +123,5 @@ def _format(
         said = done.stdout.strip().splitlines() or ["nothing"]
         raise UsageError(
             f"Apache Kafka {version} cannot be formatted with"
-            f" {' '.join(options) or 'its defaults'}: {said[-1]}"
+            f" {' '.join(options).replace('--feature=', '') or 'its defaults'}: {said[-1]}"
         )
