@@ -53,6 +53,8 @@ def parse(steps: str, head: str = HEAD) -> object:
 UNPREDICTED = {
     ("obeys-earlier-controller", "neaptide:0.10"),
     ("obeys-earlier-controller", "kafka:0.10.2.2"),
+    ("last-replica-standing", "neaptide:0.10"),
+    ("last-replica-standing", "kafka:0.10.2.2"),
 }
 
 
