@@ -300,6 +300,27 @@ def test_c5_reassignments_time_out_are_abandoned_and_refused_by_who_is_no_contro
     assert done == (effects.RespondListPartitionReassignments(9, Error.NOT_CONTROLLER),)
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_c5_a_replica_that_fell_is_dead_once_though_the_state_is_read_again(
+    is_changed: bool,
+) -> None:
+    """A change of the state while it is reconsidered is no new death."""
+    one = _moving()
+    bounced = {**ALL, A: type(ALL[A])(A, (), epoch=99)}
+    step(one, BrokersChanged(bounced), NOW)
+    in_sync = LeaderAndIsr(B, 5, (B, A), 2, version=8)
+    if is_changed:
+        step(one, LeaderAndIsrChanged((T,)), NOW)
+    (write,) = asked(step(one, LeaderAndIsrRead((T,), {T: in_sync}), NOW), WriteLeaderAndIsr)
+    without_a = write.state  # type: ignore[attr-defined]
+    assert without_a.isr == (B,)
+    done = step(one, LeaderAndIsrWritten(T, without_a, True), NOW)
+    assert asked(done, ReadLeaderAndIsr)  # what has come back is looked at once more
+    back = LeaderAndIsr(B, 6, (B, A), 2, version=10)
+    done = step(one, LeaderAndIsrRead((T,), {T: back}), NOW)
+    assert not asked(done, WriteLeaderAndIsr)
+
+
 # --- the znode -----------------------------------------------------------------------------------
 
 
@@ -449,7 +470,7 @@ def test_c5_it_goes_on_when_a_replica_that_is_to_come_is_back(generation: str) -
 
 
 @pytest.mark.parametrize("generation", ["0.10", "2.1", "2.8", "4.0"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), 19, 36])
 def test_c5_under_load_and_with_deaths_nothing_acknowledged_is_lost(
     generation: str, seed: int
 ) -> None:

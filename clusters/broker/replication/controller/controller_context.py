@@ -102,7 +102,8 @@ class Reassignments:
 
     `renewed` are to have a new leader epoch with their next state: all of their replicas must be
     informed. `unneeded` replicas are to be deleted when that state is written. `of_znode` is what
-    `/admin/reassign_partitions` names and that is not over.
+    `/admin/reassign_partitions` names and that is not over. `unread` are partitions whose state has
+    changed while they were being reconsidered, perhaps by that: they are to be read once more.
     """
 
     ongoing: Mapping[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
@@ -110,6 +111,7 @@ class Reassignments:
     renewed: frozenset[TopicPartition] = frozenset()
     unneeded: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     of_znode: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    unread: frozenset[TopicPartition] = frozenset()
     requests: Mapping[int, ReassignmentRequest] = field(default_factory=dict)
 
 

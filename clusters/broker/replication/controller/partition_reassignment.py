@@ -222,9 +222,18 @@ def _is_waited_for(controller: Active, tp: TopicPartition) -> bool:
 
 
 def on_leader_and_isr_changed(broker: Broker, event: LeaderAndIsrChanged, now_ms: int) -> None:
-    """A leader has written the ISR of a partition that is being reassigned."""
+    """A leader has written the ISR of a partition that is being reassigned, or this controller.
+
+    That is nothing about its brokers: who has fallen is counted as dead by what is being decided.
+    """
     controller = broker.active_controller
-    if controller is not None:
-        ongoing = controller.reassignments.ongoing
-        if changed := [tp for tp in event.partitions if tp in ongoing]:
-            reconsider(broker, changed)
+    if controller is None:
+        return
+    changed = controller.reassignments.ongoing.keys() & set(event.partitions)
+    busy = changed & controller.reconsidering
+    unread = controller.reassignments.unread | busy
+    broker.controller = replace(
+        controller, reassignments=replace(controller.reassignments, unread=unread)
+    )
+    if changed - busy:
+        reconsider(broker, sorted(changed - busy))

@@ -187,7 +187,8 @@ def _settle(
                 news.append(topic_partition)
             states[topic_partition] = state
     returned = {tp for tp, dead in controller.fallen.items() if dead & set(controller.brokers)}
-    again = tuple(sorted(names & (controller.again | returned)))
+    unread = controller.reassignments.unread
+    again = tuple(sorted(names & (controller.again | returned | unread)))
     # What fell after the state was decided has not been counted as dead yet.
     counted = names - controller.again
     broker.controller = replace(
@@ -198,6 +199,7 @@ def _settle(
         fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
         unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
         unsent=(*controller.unsent, *news) if changed else controller.unsent,
+        reassignments=replace(controller.reassignments, unread=unread - names),
     )
     make_elections(broker, counted)
     if changed:
