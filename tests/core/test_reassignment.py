@@ -254,17 +254,44 @@ def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync() -> N
     assert not deleted(step(one, LeaderAndIsrWritten(T, state, True), NOW))
 
 
-def test_c5_what_is_asked_while_a_reassignment_ends_waits_for_its_end() -> None:
+def _ending() -> tuple[Broker, LeaderAndIsr]:
+    """The state that ends the reassignment is being written."""
     one = _moving()
     step(one, LeaderAndIsrChanged((T,)), NOW)
     in_sync = LeaderAndIsr(B, 5, (B, A, C), 2, version=9)
     (write,) = asked(step(one, LeaderAndIsrRead((T,), {T: in_sync}), NOW), WriteLeaderAndIsr)
-    late = AlterPartitionReassignmentsRequested(12, (Reassigned(T, (B,)),), 30_000)
-    retry = administration.ReassignmentRetry(late)
-    assert given.did(step(one, late, NOW)) == [effects.SetTimer(retry, 50)]
-    step(one, LeaderAndIsrWritten(T, write.state, True), NOW)  # type: ignore[attr-defined]
-    (again,) = assigned(step(one, TimerFired(retry), NOW))
+    return one, write.state  # type: ignore[attr-defined]
+
+
+RETRY = administration.ReassignmentRetry()
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        AlterPartitionReassignmentsRequested(12, (Reassigned(T, (B,)),), 30_000),
+        PartitionReassignmentFound({T: (B,)}),
+    ],
+)
+def test_c5_what_is_asked_while_a_reassignment_ends_waits_for_its_end(late: object) -> None:
+    one, state = _ending()
+    assert given.did(step(one, late, NOW)) == [effects.SetTimer(RETRY, 50)]
+    step(one, LeaderAndIsrWritten(T, state, True), NOW)
+    (again,) = assigned(step(one, TimerFired(RETRY), NOW))
     assert again == ReplicaAssignment((B, C, A), (B,), (C, A))
+    assert step(one, TimerFired(RETRY), NOW) == ()
+
+
+def test_c5_what_waits_for_the_end_of_another_is_refused_or_forgotten_as_all_is() -> None:
+    one, _ = _ending()
+    alter(one, Reassigned(T, (B,)), request=12)
+    alter(one, Reassigned(T, (A,)), request=13)
+    step(one, events.RequestAbandoned(13), NOW)
+    done = given.did(
+        step(one, ControllerChanged(C), NOW), effects.RespondAlterPartitionReassignments
+    )
+    assert done == [effects.RespondAlterPartitionReassignments(12, Error.NOT_CONTROLLER)]
+    assert step(one, TimerFired(RETRY), NOW) == ()
 
 
 def test_c5_while_another_assignment_is_being_written_no_reassignment_ends() -> None:

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from neaptide.clusters.broker.replication.interface.administration import (
+    AlterPartitionReassignmentsRequested,
     ElectionType,
     PartitionResult,
+)
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    PartitionReassignmentFound,
 )
 from neaptide.clusters.broker.replication.interface.effects import TopicResult
 from neaptide.clusters.broker.replication.interface.events import AlteredPartition, AlteredResult
@@ -104,6 +108,7 @@ class Reassignments:
     informed. `unneeded` replicas are to be deleted when that state is written. `of_znode` is what
     `/admin/reassign_partitions` names and that is not over. `unread` are partitions whose state has
     changed while they were being reconsidered, perhaps by that: they are to be read once more.
+    `postponed` was asked for while the reassignment of a partition was ending.
     """
 
     ongoing: Mapping[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
@@ -112,6 +117,7 @@ class Reassignments:
     unneeded: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     of_znode: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     unread: frozenset[TopicPartition] = frozenset()
+    postponed: tuple[AlterPartitionReassignmentsRequested | PartitionReassignmentFound, ...] = ()
     requests: Mapping[int, ReassignmentRequest] = field(default_factory=dict)
 
 

@@ -24,8 +24,12 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Reassignments,
 )
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface.administration import PartitionResult
+from neaptide.clusters.broker.replication.interface.administration import (
+    AlterPartitionReassignmentsRequested,
+    PartitionResult,
+)
 from neaptide.clusters.broker.replication.interface.coordination_service import (
+    PartitionReassignmentFound,
     SetPartitionReassignment,
     WriteAssignment,
 )
@@ -258,14 +262,27 @@ def on_reassignments_expired(broker: Broker, request: int) -> None:
 def forget_reassignments(broker: Broker, request: int) -> None:
     """Nobody waits for this answer any more; what was asked for is done all the same."""
     controller = broker.active_controller
-    if controller is not None and request in controller.reassignments.requests:
-        requests = controller.reassignments.requests
-        left = {number: one for number, one in requests.items() if number != request}
-        _put(broker, replace(controller.reassignments, requests=left))
+    if controller is None:
+        return
+    requests = controller.reassignments.requests
+    left = {number: one for number, one in requests.items() if number != request}
+    postponed = tuple(
+        one
+        for one in controller.reassignments.postponed
+        if isinstance(one, PartitionReassignmentFound) or one.request != request
+    )
+    _put(broker, replace(controller.reassignments, requests=left, postponed=postponed))
 
 
 def refuse_reassignments(broker: Broker) -> None:
     """Answers all that wait, before this broker ceases to be the controller."""
     controller = broker.active_controller
-    for request in controller.reassignments.requests if controller is not None else ():
+    if controller is None:
+        return
+    postponed = (
+        one.request
+        for one in controller.reassignments.postponed
+        if isinstance(one, AlterPartitionReassignmentsRequested)
+    )
+    for request in (*controller.reassignments.requests, *postponed):
         broker.do(RespondAlterPartitionReassignments(request, Error.NOT_CONTROLLER))
