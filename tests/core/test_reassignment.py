@@ -241,9 +241,10 @@ def test_c5_a_reassignment_is_taken_back(wanted: tuple[int, ...] | None) -> None
     assert listed(one) == {}
 
 
-def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync() -> None:
+@pytest.mark.parametrize("generation", BY_API)
+def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync(generation: str) -> None:
     """Kafka deletes it, and all that it has."""
-    one = _moving()
+    one = _moving(generation)
     (back,) = assigned(alter(one, Reassigned(T, None), request=11))
     step(one, AssignmentWritten(T, back, True), NOW)
     only_c = LeaderAndIsr(C, 7, (C,), 2, version=11)

@@ -84,7 +84,7 @@ class Elections:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequest:
-    """A ControlledShutdown request that waits until nothing of that broker is being decided."""
+    """A ControlledShutdown request; `partitions` of that broker are still to be decided."""
 
     request: int
     broker_id: int

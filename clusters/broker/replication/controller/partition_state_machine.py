@@ -9,7 +9,7 @@ leaders ask for (KIP-497) are decided here as well, so that a partition has one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
@@ -104,9 +104,10 @@ def _decide(
         return None
     assigned = tuple(configuration.assignment[topic_partition.partition])
     up = controller.brokers.keys() - controller.fallen.get(topic_partition, frozenset())
-    leaving = controller.shutting_down.keys()
     if state is None:
-        return leader_election.initial_state(assigned, up - leaving, controller.controller_epoch)
+        new = up - controller.shutting_down.keys()
+        return leader_election.initial_state(assigned, new, controller.controller_epoch)
+    leaving = _leaving(controller, topic_partition, state, up)
     live = leader_election.may_be_counted_on(state, up, leaving) & set(assigned)
     settings = topic_settings(configuration.settings, broker.settings)
     election = controller.elections.wanted.get(topic_partition)
@@ -130,6 +131,15 @@ def _decide(
     if topic_partition in reassignments.renewed:
         decided = leader_election.renewed(decided, state, epoch)
     return decided
+
+
+def _leaving(
+    controller: Active, tp: TopicPartition, state: LeaderAndIsr, up: Collection[int]
+) -> Collection[int]:
+    """Who is in controlled shutdown is never elected, and leaves the ISR when it asks for that."""
+    if state.leader not in up:
+        return controller.shutting_down.keys()
+    return {one.broker_id for one in controller.shutdown_requests if tp in one.partitions}
 
 
 def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
@@ -210,14 +220,15 @@ def _settle(
         complete_creations(broker)
     if again:
         reconsider(broker, again)
-    answer_shutdowns(broker)
+    answer_shutdowns(broker, counted)
     _alter_next(broker)
 
 
 def _send_written(broker: Broker) -> None:
     """One LeaderAndIsr and one UpdateMetadata a broker for all that was written together.
 
-    A leader that fell after it was decided on is not to lead: the next state comes at once.
+    A leader that fell after it was decided on is not to lead, and an ISR is not to have replicas
+    that are none any more: the next state comes at once.
     """
     controller = broker.active_controller
     assert controller is not None
@@ -227,7 +238,12 @@ def _send_written(broker: Broker) -> None:
     unsent = tuple(dict.fromkeys(controller.unsent))
     states, fallen = controller.states, controller.fallen
     known = tuple(tp for tp in unsent if tp in states)
-    obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
+    obeyed = tuple(
+        tp
+        for tp in known
+        if states[tp].leader not in fallen.get(tp, ())
+        and set(states[tp].isr) <= set(controller.replicas(tp))
+    )
     send_leader_and_isr(broker, obeyed, controller.brokers)
     delete_unneeded(broker, unsent)
     send_update_metadata(broker, known, controller.brokers)

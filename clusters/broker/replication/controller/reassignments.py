@@ -37,6 +37,7 @@ from neaptide.clusters.broker.replication.interface.effects import (
     RespondAlterPartitionReassignments,
 )
 from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
     LeaderAndIsr,
     ReplicaAssignment,
     TopicConfiguration,
@@ -138,7 +139,8 @@ def finish_where_done(broker: Broker, tp: TopicPartition, state: LeaderAndIsr) -
 def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
     """Replicas that are none any more, of partitions whose others have been informed.
 
-    One that is in the ISR still may have what nobody else has: it is kept until it is not.
+    One that is in the ISR still, or eligible, may have what nobody else has; where nobody leads, any
+    may. It is kept until it cannot.
     """
     controller = broker.active_controller
     assert controller is not None
@@ -146,15 +148,20 @@ def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
     doomed, left = {}, dict(reassignments.unneeded)
     for tp in informed:
         kept = left.pop(tp, frozenset())
-        state = controller.states.get(tp)
-        in_sync = kept & set(state.isr if state is not None else ())
-        if in_sync:
-            left[tp] = in_sync
-        doomed[tp] = kept - in_sync
+        needed = _needed(controller.states.get(tp), kept)
+        if needed:
+            left[tp] = needed
+        doomed[tp] = kept - needed
     _put(broker, replace(reassignments, unneeded=left))
     for receiver in sorted({replica for replicas in doomed.values() for replica in replicas}):
         partitions = tuple(tp for tp, replicas in doomed.items() if receiver in replicas)
         send_stop_replica(broker, partitions, (receiver,), delete=True)
+
+
+def _needed(state: LeaderAndIsr | None, replicas: frozenset[int]) -> frozenset[int]:
+    if state is None or state.leader == NO_LEADER:
+        return replicas
+    return replicas & {*state.isr, *state.elr}
 
 
 def forget_znode(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
