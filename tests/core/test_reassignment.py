@@ -328,6 +328,21 @@ def test_c5_reassignments_time_out_are_abandoned_and_refused_by_who_is_no_contro
     assert done == (effects.RespondListPartitionReassignments(9, Error.NOT_CONTROLLER),)
 
 
+def test_c5_nothing_is_deleted_while_nobody_leads() -> None:
+    """C, unneeded, is not in the ISR; but who is has gone, and C may have to do."""
+    one = _moving("4.0")
+    (back,) = assigned(alter(one, Reassigned(T, None), request=11))
+    step(one, BrokersChanged({C: ALL[C]}), NOW)
+    step(one, LeaderAndIsrRead((T,), {T: LeaderAndIsr(B, 5, (B, A), 2, version=8)}), NOW)
+    nobody = LeaderAndIsr(-1, 6, (), 2, version=9, elr=(B, A))
+    step(one, LeaderAndIsrWritten(T, nobody, True), NOW)
+    step(one, AssignmentWritten(T, back, True), NOW)
+    done = step(one, LeaderAndIsrRead((T,), {T: nobody}), NOW)
+    (write,) = asked(done, WriteLeaderAndIsr)
+    done = step(one, LeaderAndIsrWritten(T, write.state, True), NOW)  # type: ignore[attr-defined]
+    assert not deleted(done)
+
+
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_c5_a_replica_that_fell_is_dead_once_though_the_state_is_read_again(
     is_changed: bool,

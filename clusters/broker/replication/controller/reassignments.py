@@ -139,8 +139,8 @@ def finish_where_done(broker: Broker, tp: TopicPartition, state: LeaderAndIsr) -
 def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
     """Replicas that are none any more, of partitions whose others have been informed.
 
-    One that is in the ISR still, or eligible, may have what nobody else has; where nobody leads, any
-    may. It is kept until it cannot.
+    One that is in the ISR still, or eligible, may have what nobody else has; where nobody leads,
+    any may. It is kept until it cannot.
     """
     controller = broker.active_controller
     assert controller is not None
