@@ -227,8 +227,7 @@ def _settle(
 def _send_written(broker: Broker) -> None:
     """One LeaderAndIsr and one UpdateMetadata a broker for all that was written together.
 
-    A leader that fell after it was decided on is not to lead, and an ISR is not to have replicas
-    that are none any more: the next state comes at once.
+    A leader that fell after it was decided on is not to lead: the next state comes at once.
     """
     controller = broker.active_controller
     assert controller is not None
@@ -238,12 +237,7 @@ def _send_written(broker: Broker) -> None:
     unsent = tuple(dict.fromkeys(controller.unsent))
     states, fallen = controller.states, controller.fallen
     known = tuple(tp for tp in unsent if tp in states)
-    obeyed = tuple(
-        tp
-        for tp in known
-        if states[tp].leader not in fallen.get(tp, ())
-        and set(states[tp].isr) <= set(controller.replicas(tp))
-    )
+    obeyed = tuple(tp for tp in known if states[tp].leader not in fallen.get(tp, ()))
     send_leader_and_isr(broker, obeyed, controller.brokers)
     delete_unneeded(broker, unsent)
     send_update_metadata(broker, known, controller.brokers)
