@@ -238,6 +238,15 @@ class World:
         if isinstance(message.body, ANSWERS) and message.target in self.brokers:
             failed = events.FetcherRequestFailed(message.body.fetcher, message.body.sequence)
             self._send(message.target, message.target, failed)
+        if message.target in self.brokers:
+            match message.body:
+                case events.AlterPartitionResponded(sequence):
+                    self._send(
+                        message.target, message.target, events.AlterPartitionFailed(sequence)
+                    )
+                case administration.ControlledShutdownResponded(sequence):
+                    shutdown_failed = administration.ControlledShutdownFailed(sequence)
+                    self._send(message.target, message.target, shutdown_failed)
         number = getattr(message.body, "request", None)
         if number in self._asked and self._asked[number].broker == message.source:
             self._fail(number)
