@@ -6,16 +6,15 @@ in the harness.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from uuid import NAMESPACE_URL, uuid5
 
 from neaptide.clusters.broker.cluster import BrokerCluster
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
-from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS
-from neaptide.clusters.broker.wire.topic_ids import topic_id as uuid_of_topic
+from neaptide.clusters.broker.wire.topic_ids import text_of
 from neaptide.clusters.cluster import ClusterSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.host import Host
@@ -253,11 +252,11 @@ def topic_id(system: System, topic: str) -> str | None:
     if system.used is not None:
         return None
     generation = generation_of(system)
-    if generation is not None and generation.fetch_version < FETCH_WITH_TOPIC_IDS:
+    if generation is not None and not generation.topic_ids:
         return None
     if system.release is not None and (
         not row_of(system.release).topic_ids
         or parse_release(system.release).mode is not Mode.ZOOKEEPER
     ):
         return None
-    return urlsafe_b64encode(uuid_of_topic(topic).bytes).decode().rstrip("=")
+    return text_of(uuid5(NAMESPACE_URL, topic))

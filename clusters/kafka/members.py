@@ -8,7 +8,7 @@ cluster's metadata shows it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kazoo.client import KazooClient
@@ -68,8 +68,8 @@ class ZooKeeperMembers:
 
     def add_partitions(self, topic: str, replicas: Replicas) -> None:
         assignment = {p: tuple(brokers) for p, brokers in replicas.items()}
-        encoded = znodes.encode_assignment(assignment, None)
-        self._ask("set", znodes.topic_path(topic), encoded)
+        path = znodes.topic_path(topic)
+        self._with_client(f"set {path}", lambda client: _set_partitions(client, topic, assignment))
 
     def set(self, topic: str, settings: Mapping[str, str | None]) -> None:
         kept = {name: value for name, value in settings.items() if value is not None}
@@ -88,15 +88,30 @@ class ZooKeeperMembers:
         self._ask("ensure_path", f"{_DELETE_PATH}/{topic}")
 
     def _ask(self, what: str, path: str, *arguments: Any, **named: Any) -> None:
+        self._with_client(
+            f"{what} {path}", lambda client: getattr(client, what)(path, *arguments, **named)
+        )
+
+    def _with_client(self, what: str, work: Callable[[KazooClient], object]) -> None:
         client = KazooClient(hosts=self._connect, timeout=_ZOOKEEPER_S)
         try:
             client.start(_ZOOKEEPER_S)
-            getattr(client, what)(path, *arguments, **named)
+            work(client)
         except (KazooException, KazooTimeoutError) as error:
-            raise RefusedChangeError(f"{what} {path}: {type(error).__name__}") from None
+            raise RefusedChangeError(f"{what}: {type(error).__name__}") from None
         finally:
             client.stop()
             client.close()
+
+
+def _set_partitions(
+    client: KazooClient, topic: str, assignment: Mapping[int, tuple[int, ...]]
+) -> None:
+    """What else the znode has, such as the topic's id, stays. Raises BadVersionError where somebody
+    else has written it meanwhile."""
+    path = znodes.topic_path(topic)
+    data, stat = client.get(path)
+    client.set(path, znodes.with_partitions(topic, data, assignment), stat.version)
 
 
 class OwnMembers:

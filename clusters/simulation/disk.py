@@ -42,6 +42,7 @@ class SimulatedLog:
     flush_messages: int | None = None
     segment_bytes: int = SEGMENT_BYTES
     retention_bytes: int = -1  # of the whole log; -1: no limit
+    topic_id: str | None = None  # on disk for good, as soon as it is written
 
     @property
     def end_offset(self) -> int:
@@ -67,6 +68,7 @@ class SimulatedLog:
             self.flush_messages,
             self.segment_bytes,
             self.retention_bytes,
+            self.topic_id,
         )
 
     def append(self, batches: tuple[Batch, ...]) -> None:
@@ -163,13 +165,14 @@ def _size(batch: Batch) -> int:
     return batch.size
 
 
-def new_log(settings: Mapping[str, str]) -> SimulatedLog:
+def new_log(settings: Mapping[str, str], topic_id: str | None = None) -> SimulatedLog:
     """With what a topic's settings say of it."""
     flush = settings.get("flush.messages")
     return SimulatedLog(
         flush_messages=int(flush) if flush else None,
         segment_bytes=int(settings.get("segment.bytes", SEGMENT_BYTES)),
         retention_bytes=int(settings.get("retention.bytes", -1)),
+        topic_id=topic_id,
     )
 
 
@@ -208,8 +211,10 @@ class Disk:
                 self.logs[tp].cut(offset)
                 end_offset = self.logs[tp].end_offset
                 return end_offset if end_offset != offset else None
-            case effects.CreateLog(tp, settings):
-                self.logs[tp] = new_log(settings)
+            case effects.CreateLog(tp, settings, topic_id):
+                self.logs[tp] = new_log(settings, topic_id)
+            case effects.AssignTopicId(tp, topic_id):
+                self.logs[tp].topic_id = topic_id
             case effects.DeleteLog(tp):
                 del self.logs[tp]
             case effects.TruncateFullyAndStartAt(tp, offset):
@@ -248,6 +253,7 @@ class Disk:
             tp: StoredReplica(
                 UnifiedLog(log.start_offset, log.end_offset, log.epochs, producers=log.producers),
                 self.high_watermarks.get(tp, 0),
+                log.topic_id,
             )
             for tp, log in self.logs.items()
         }

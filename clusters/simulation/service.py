@@ -7,8 +7,10 @@ answered, every broker is notified of `/controller`, only the controller of the 
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from uuid import NAMESPACE_URL, uuid5
 
 from neaptide.clusters.broker.replication.interface import coordination_service
 from neaptide.clusters.broker.replication.model import (
@@ -23,7 +25,9 @@ Notifications = list[tuple[int, object]]
 
 class Service:
     __slots__ = (
+        "_gives_topic_ids",
         "_sequence",
+        "_topic_ids",
         "_transactions",
         "controller",
         "controller_epoch",
@@ -52,6 +56,8 @@ class Service:
         self.watched: dict[TopicPartition, int] = {}
         self._transactions = 0  # every write has its number, as in ZooKeeper
         self._sequence = 0
+        self._gives_topic_ids = False  # to topics that the controller finds without one
+        self._topic_ids = 0  # how many were given
 
     def copy(self) -> Service:
         other = Service()
@@ -67,6 +73,8 @@ class Service:
         other.watched = dict(self.watched)
         other._transactions = self._transactions
         other._sequence = self._sequence
+        other._gives_topic_ids = self._gives_topic_ids
+        other._topic_ids = self._topic_ids
         return other
 
     # --- sessions --------------------------------------------------------------------------------
@@ -105,7 +113,8 @@ class Service:
                 return self._elect(broker)
             case coordination_service.ResignController():
                 return self._free_controller(broker)
-            case coordination_service.LoadCluster(epoch) if epoch == self.controller_epoch:
+            case coordination_service.LoadCluster(epoch, gives) if epoch == self.controller_epoch:
+                self._gives_topic_ids = gives
                 return self._load(broker, epoch)
             case coordination_service.NotifyIsrChange(partitions):
                 self._sequence += 1
@@ -117,8 +126,8 @@ class Service:
             case coordination_service.DeleteIsrChangeNotifications(names):
                 for name in names:
                     self.notifications.pop(name, None)
-            case coordination_service.CreateTopic(number, topic, configuration):
-                return self._create(broker, number, topic, configuration)
+            case coordination_service.CreateTopic(number, topic, configuration, gives):
+                return self._create(broker, number, topic, configuration, gives_topic_id=gives)
             case _:
                 return self._administer(broker, request)
         return []
@@ -136,7 +145,7 @@ class Service:
     def _load(self, broker: int, epoch: int) -> Notifications:
         """Notifications that nobody has handled come after all that there is."""
         loaded = coordination_service.ClusterLoaded(
-            epoch, dict(self.sessions), self.topics, dict(self.states)
+            epoch, dict(self.sessions), self._identified_topics(), dict(self.states)
         )
         notified: Notifications = [(broker, loaded)]
         if self.notifications:
@@ -232,22 +241,47 @@ class Service:
         return notified
 
     def _create(
-        self, broker: int, number: int, topic: str, configuration: TopicConfiguration
+        self,
+        broker: int,
+        number: int,
+        topic: str,
+        configuration: TopicConfiguration,
+        *,
+        gives_topic_id: bool,
     ) -> Notifications:
         if topic in self.topics:
             return [
                 (broker, coordination_service.TopicCreated(number, topic, "TOPIC_ALREADY_EXISTS"))
             ]
+        if gives_topic_id:
+            configuration = replace(configuration, topic_id=self._new_topic_id(topic))
         self.add_topic(topic, configuration)
-        changed = self._to_controller(coordination_service.TopicsChanged(self.topics))
-        return [(broker, coordination_service.TopicCreated(number, topic, None)), *changed]
+        created = coordination_service.TopicCreated(number, topic, None)
+        return [(broker, created), *self.topics_changed()]
+
+    def _new_topic_id(self, topic: str) -> str:
+        """The same in every run that gives as many before it."""
+        self._topic_ids += 1
+        digest = uuid5(NAMESPACE_URL, f"{topic}/{self._topic_ids}").bytes
+        return urlsafe_b64encode(digest).decode().rstrip("=")
+
+    def _identified_topics(self) -> Mapping[str, TopicConfiguration]:
+        """All topics; those without an id get one, if the controller wants that."""
+        if self._gives_topic_ids and any(one.topic_id is None for one in self.topics.values()):
+            self.topics = {
+                name: replace(one, topic_id=one.topic_id or self._new_topic_id(name))
+                for name, one in self.topics.items()
+            }
+        return self.topics
 
     def add_topic(self, topic: str, configuration: TopicConfiguration) -> None:
         self.topics = {**self.topics, topic: configuration}
 
     def topics_changed(self) -> Notifications:
         """After `add_topic` by somebody who is no broker."""
-        return self._to_controller(coordination_service.TopicsChanged(self.topics))
+        if self.controller is None:
+            return []
+        return [(self.controller, coordination_service.TopicsChanged(self._identified_topics()))]
 
     def elect(self, partitions: tuple[TopicPartition, ...]) -> Notifications:
         """Somebody who is no broker writes `/admin/preferred_replica_election`."""

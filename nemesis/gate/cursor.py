@@ -1,6 +1,7 @@
 """Reads the primitive types of Kafka's protocol from a buffer, one after the other.
 
-For the old message versions that kio does not have. Big endian; only the non-flexible forms.
+For the message versions that kio does not have. Big endian. The compact forms are those of flexible
+versions (KIP-482).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _T = TypeVar("_T")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
+_UVARINT_BITS = 28
 
 
 class Cursor:
@@ -61,6 +63,38 @@ class Cursor:
         if count > len(self.buffer) - self.offset:  # an element takes a byte at least
             raise MalformedStreamError(f"an array of {count} elements in {len(self.buffer)} bytes")
         return tuple(read(self) for _ in range(count))
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > _UVARINT_BITS:
+                raise MalformedStreamError("a number of more than 32 bits")
+
+    def compact_string(self) -> str:
+        try:
+            return self._take(max(self.uvarint() - 1, 0)).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedStreamError(f"a string is not UTF-8: {error}") from None
+
+    def compact_array(self, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
+        count = max(self.uvarint() - 1, 0)
+        if count > len(self.buffer) - self.offset:
+            raise MalformedStreamError(f"an array of {count} elements in {len(self.buffer)} bytes")
+        return tuple(read(self) for _ in range(count))
+
+    def skip(self, size: int) -> None:
+        self._take(size)
+
+    def skip_tags(self) -> None:
+        """Tagged fields: nobody looks at them."""
+        for _ in range(self.uvarint()):
+            self.uvarint()  # the tag
+            self.skip(self.uvarint())
 
     def _number(self, form: struct.Struct) -> int:
         try:

@@ -37,7 +37,9 @@ ALTER_PARTITION: Final = apis.APIS["alter_partition"].key
 CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
 FETCH_VERSIONS: Final = range(0, 19)
 EPOCH_VERSIONS: Final = range(0, 5)
-LEADER_AND_ISR_VERSIONS: Final = range(0, 3)
+LEADER_AND_ISR_VERSIONS: Final = (0, 1, 2, 5)  # of 0.8.2 to 2.3, and of 2.8 to 3.1
+_LEADER_AND_ISR_WITH_TOPIC_IDS: Final = 5
+_UUID_BYTES: Final = 16
 
 
 def request_header(frame: bytes) -> m.RequestHeader:
@@ -206,7 +208,7 @@ def leader_and_isr(
 ) -> dict[m.TopicPartition, m.LeaderEpoch] | None:
     """Who leads what, in which epoch, as a controller sends it to a broker.
 
-    None for v3 on, which nobody misses: from Kafka 2.4 on Fetch itself names the epoch.
+    None for the others, which nobody misses: from Kafka 2.4 on Fetch itself names the epoch.
     """
     version = header.api_version
     if version not in LEADER_AND_ISR_VERSIONS:
@@ -217,13 +219,40 @@ def leader_and_isr(
     if version < 2:
         return dict(cursor.array(lambda c: _partition_state(c, c.string(), version)))
     cursor.int64()  # broker_epoch
-    by_topic = cursor.array(_topic_states)
+    if version >= _LEADER_AND_ISR_WITH_TOPIC_IDS:
+        cursor.int8()  # type
+        by_topic = cursor.compact_array(_flexible_topic_states)
+    else:
+        by_topic = cursor.array(_topic_states)
     return dict(state for states in by_topic for state in states)
 
 
 def _topic_states(cursor: Cursor) -> tuple[tuple[m.TopicPartition, m.LeaderEpoch], ...]:
     topic = cursor.string()
     return cursor.array(lambda c: _partition_state(c, topic, 2))
+
+
+def _flexible_topic_states(
+    cursor: Cursor,
+) -> tuple[tuple[m.TopicPartition, m.LeaderEpoch], ...]:
+    topic = cursor.compact_string()
+    cursor.skip(_UUID_BYTES)
+    states = cursor.compact_array(lambda c: _flexible_partition_state(c, topic))
+    cursor.skip_tags()
+    return states
+
+
+def _flexible_partition_state(cursor: Cursor, topic: str) -> tuple[m.TopicPartition, m.LeaderEpoch]:
+    partition = cursor.int32()
+    cursor.int32()  # controller_epoch
+    state = m.LeaderEpoch(leader=cursor.int32(), leader_epoch=cursor.int32())
+    cursor.compact_array(Cursor.int32)  # isr
+    cursor.int32()  # zk_version
+    for _ in ("replicas", "adding_replicas", "removing_replicas"):
+        cursor.compact_array(Cursor.int32)
+    cursor.int8()  # is_new
+    cursor.skip_tags()
+    return (topic, partition), state
 
 
 def _partition_state(

@@ -105,10 +105,10 @@ class Participant:
                 self._news.clear()
                 await self._news.wait()
 
-    async def becomes_controller(self) -> ClusterLoaded:
+    async def becomes_controller(self, *, gives_topic_ids: bool = False) -> ClusterLoaded:
         self.ask(TryBecomeController())
         elected = await self.receives(ControllerElected)
-        self.ask(LoadCluster(elected.controller_epoch))
+        self.ask(LoadCluster(elected.controller_epoch, gives_topic_ids))
         return await self.receives(ClusterLoaded)
 
     def session(self) -> tuple[int, bytes]:

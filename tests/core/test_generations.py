@@ -503,9 +503,9 @@ def test_e6_clients_are_offered_leader_epochs_from_2_1_on_only() -> None:
 
 
 def test_e6_librdkafka_believes_epochs_from_2_8_on() -> None:
-    """From Metadata v9 on (KAFKA-9212); v10 has topic ids, which no generation keeps."""
+    """From Metadata v9 on (KAFKA-9212); v10 has topic ids (KIP-516)."""
     highest = {name: client_apis(name)[Api.METADATA].highest for name in GENERATIONS}
-    assert [highest[name] for name in ("2.0", "2.1", "2.8", "4.0")] == [6, 7, 9, 9]
+    assert [highest[name] for name in ("2.0", "2.1", "2.8", "4.0")] == [6, 7, 11, 13]
 
 
 # --- A7: 4.0 -------------------------------------------------------------------------------------

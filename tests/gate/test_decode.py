@@ -111,11 +111,14 @@ def test_the_epoch_versions_that_kio_does_not_have(version: int) -> None:
     assert decode.epoch_response(answer, version).partitions == {("t", 4): 6}
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1, 2, 5])
 def test_leader_and_isr_shows_the_leader_epoch_and_its_client_id_the_controller(
     version: int,
 ) -> None:
-    raw = wire.leader_and_isr(version, "t", 3, leader=2, leader_epoch=8, controller=1)
+    if version == 5:
+        raw = wire.flexible_leader_and_isr("t", 3, leader=2, leader_epoch=8, controller=1)
+    else:
+        raw = wire.leader_and_isr(version, "t", 3, leader=2, leader_epoch=8, controller=1)
     header = decode.request_header(raw)
     assert decode.source_broker(header) == 1
     states = decode.leader_and_isr(raw, header)
@@ -153,7 +156,7 @@ def test_rubbish_is_at_worst_an_error_of_one_kind(version: int, body: bytes) -> 
     for read in (
         lambda: decode.fetch_request(raw, decode.request_header(raw)),
         lambda: fetch_response(response, version),
-        lambda: decode.leader_and_isr(raw, m.RequestHeader(4, version % 3, 1, "1", 12)),
+        lambda: decode.leader_and_isr(raw, m.RequestHeader(4, version % 6, 1, "1", 12)),
         lambda: decode.request_header(wire.frame(body[:7])),
     ):
         with contextlib.suppress(MalformedStreamError):  # anything else would fail the test

@@ -31,9 +31,9 @@ from neaptide.clusters.broker.wire.codec import (
     encode_request,
     encode_response,
 )
-from neaptide.clusters.broker.wire.topic_ids import TopicNames
 from tests.server.test_config import GOOD
 from tests.server.test_requests import CONNECTION, CONTEXT
+from tests.topic_ids import id_of_name, names_of
 
 T = TopicPartition("t", 0)
 ASKED = events.FetchedPartition(
@@ -49,11 +49,13 @@ def _pending(api: Api, version: int) -> PendingRequest:
 @pytest.mark.parametrize(("generation", "last_epoch"), [("2.1", -1), ("2.8", 4), ("4.0", 4)])
 def test_e8_a_leader_receives_the_last_fetched_epoch(generation: str, last_epoch: int) -> None:
     config = replace(server_config(GOOD), generation=GENERATIONS[generation])
-    frame = encode_request(encode_fetch_request(SENT, config), correlation_id=1, client_id="c")
+    asked = replace(ASKED, topic_id=id_of_name("t") if generation == "4.0" else None)
+    sent = replace(SENT, partitions=(asked,))
+    frame = encode_request(encode_fetch_request(sent, config), correlation_id=1, client_id="c")
     header, entity = decode_request(frame[4:], replication_apis(generation))
-    known = replace(CONTEXT, topic_names=TopicNames(lambda: ["t"]))
+    known = replace(CONTEXT, topic_names=names_of("t"))
     event = decode_fetch(_pending(header.api, header.version), entity, known)
-    assert event.partitions == (replace(ASKED, last_fetched_epoch=last_epoch),)
+    assert event.partitions == (replace(asked, last_fetched_epoch=last_epoch),)
 
 
 @pytest.mark.parametrize("diverging", [None, EpochEnd(3, 6), EpochEnd(0, 0)])

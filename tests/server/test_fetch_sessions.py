@@ -46,9 +46,10 @@ from neaptide.clusters.broker.wire.codec import (
     encode_request,
     encode_response,
 )
-from neaptide.clusters.broker.wire.topic_ids import TopicNames
+from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS, TopicNames
 from tests.server.test_config import GOOD
 from tests.server.test_requests import CONNECTION, CONTEXT
+from tests.topic_ids import id_of_name
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 FETCHER = events.FetcherId(1, 0)
@@ -82,13 +83,18 @@ class Wire:
         self.topics = ["t", "u"]  # that the leader knows
         self.sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, ())
         self.cache = FetchSessionCache(slots, lambda: self.now_ms)
-        self.names = TopicNames(lambda: self.topics)
+        self.names = TopicNames(lambda: {id_of_name(name): name for name in self.topics})
         self.context = replace(CONTEXT, fetch_sessions=self.cache, topic_names=self.names)
         self.handler = FetchSessionHandler()
         self.named: list[TopicPartition] = []
 
     def request(self, *partitions: FetchedPartition) -> tuple[PendingRequest, Any]:
         """Sends it; returns it, and what the core of the leader gets."""
+        if self.config.generation.fetch_version >= FETCH_WITH_TOPIC_IDS:
+            partitions = tuple(
+                replace(one, topic_id=one.topic_id or id_of_name(one.partition.topic))
+                for one in partitions
+            )
         self.sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, partitions)
         entity = encode_fetch_request(self.sent, self.config, self.handler.request(partitions))
         frame = encode_request(entity, correlation_id=1, client_id="c")
@@ -344,3 +350,40 @@ def test_f16_topics_have_ids_in_what_a_session_forgets() -> None:
     _, event = wire.request(asked(T0))
     assert wire.named == []
     assert [one.partition for one in event.partitions] == [T0]
+
+
+def test_f16_a_topic_that_was_made_again_begins_a_new_session() -> None:
+    wire = Wire(generation="4.0")
+    wire.topics = ["t", "u", "another t"]
+    pending, _ = wire.request(asked(T0), asked(U0))
+    wire.respond(pending, result(T0), result(U0))
+    again = replace(asked(T0), topic_id=id_of_name("another t"))
+    pending, event = wire.request(again, asked(U0))
+    assert isinstance(pending.fetch.context, Full)
+    assert wire.named == [TopicPartition("another t", 0), U0]
+    assert [one.topic_id for one in event.partitions] == [
+        id_of_name("another t"),
+        id_of_name("u"),
+    ]
+
+
+@pytest.mark.parametrize("uses_topic_ids", [False, True])
+def test_f16_a_session_goes_on_naming_topics_as_it_began(uses_topic_ids: bool) -> None:
+    cache = FetchSessionCache(10, lambda: 0)
+    begun = cache.begin(0, INITIAL_EPOCH, (asked(T0),), (), is_follower=False)
+    assert isinstance(begun, Full)
+    session = cache.create(begun, [result(T0)])
+    context = cache.begin(session, 1, (), (), is_follower=False, uses_topic_ids=uses_topic_ids)
+    if uses_topic_ids:
+        assert context == SessionError(Error.FETCH_SESSION_TOPIC_ID_ERROR)
+    else:
+        assert isinstance(context, Incremental)
+
+
+def test_f16_a_topic_without_an_id_has_all_named_as_before() -> None:
+    """Kafka does so too: the last version of Fetch that names topics by names is v12."""
+    config = replace(server_config(GOOD), generation=GENERATIONS["4.0"])
+    with_id = replace(asked(T0), topic_id=id_of_name("t"))
+    for partitions, version in (((with_id,), 15), ((with_id, asked(U0)), 12)):
+        sent = effects.SendFetch(FETCHER, 1, 500, 1, 10_000, partitions)
+        assert int(type(encode_fetch_request(sent, config)).__version__) == version

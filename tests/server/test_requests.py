@@ -31,7 +31,7 @@ from neaptide.clusters.broker.server.apis.row import (
     PendingRequest,
     SendResponse,
 )
-from neaptide.clusters.broker.server.apis.table import TABLE
+from neaptide.clusters.broker.server.apis.table import TABLE, replication_apis
 from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
@@ -92,9 +92,11 @@ def leader() -> Broker:
     return broker
 
 
-def read_again(entity: Any) -> tuple[Header, Any]:
+def read_again(entity: Any, generation: str | None = None) -> tuple[Header, Any]:
+    """As a broker of this generation reads it; None: as one of the latest."""
+    apis = REPLICATION_APIS if generation is None else replication_apis(generation)
     frame = encode_request(entity, correlation_id=1, client_id="c")
-    return decode_request(frame[4:], REPLICATION_APIS)
+    return decode_request(frame[4:], apis)
 
 
 @pytest.mark.parametrize(

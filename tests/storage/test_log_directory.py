@@ -152,3 +152,29 @@ def test_a_log_is_deleted_again_before_the_first_one_is_removed(tmp_path: Path) 
     assert not again.logs
     assert not any(path.exists() for path in doomed)
     again.shutdown()
+
+
+def test_c10_a_log_says_of_which_topic_it_is(tmp_path: Path) -> None:
+    directory = LogDirectory.open(tmp_path, 1, {})
+    directory.create_log(T0, topic_id="Hu5LOl5CTyCxLd3gNjBFyw")
+    directory.create_log(T1)
+    file = tmp_path / "t-0" / "partition.metadata"
+    assert file.read_text() == "version: 0\ntopic_id: Hu5LOl5CTyCxLd3gNjBFyw"  # as Kafka's
+    assert not (tmp_path / "t-1" / "partition.metadata").exists()
+    crash(directory)
+    again = LogDirectory.open(tmp_path, 1, {})
+    assert again.topic_ids == {T0: "Hu5LOl5CTyCxLd3gNjBFyw"}
+    again.assign_topic_id(T1, "AAAAAAAAAAAAAAAAAAAAAQ")
+    again.delete_log(T0)
+    crash(again)
+    assert LogDirectory.open(tmp_path, 1, {}).topic_ids == {T1: "AAAAAAAAAAAAAAAAAAAAAQ"}
+
+
+@pytest.mark.parametrize("text", ["", "version: 1\ntopic_id: x", "version: 0", "topic_id: x"])
+def test_c10_a_malformed_partition_metadata_is_named(tmp_path: Path, text: str) -> None:
+    directory = LogDirectory.open(tmp_path, 1, {})
+    directory.create_log(T0)
+    crash(directory)
+    (tmp_path / "t-0" / "partition.metadata").write_text(text)
+    with pytest.raises(StorageError, match=r"partition\.metadata is malformed"):
+        LogDirectory.open(tmp_path, 1, {})

@@ -75,7 +75,7 @@ def test_what_only_brokers_ask_is_not_offered_to_clients() -> None:
 
 def test_a_version_counts_from_its_generation_on() -> None:
     highest = [client_apis(generation)[Api.FETCH].highest for generation in GENERATIONS]
-    assert highest == [5, 5, 5, 8, 10, 12, 12]
+    assert highest == [5, 5, 5, 8, 10, 12, 17]
     assert [Api.INIT_PRODUCER_ID in client_apis(name) for name in ("0.10", "0.11")] == [False, True]
 
 

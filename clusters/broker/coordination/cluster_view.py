@@ -31,8 +31,13 @@ def brokers(client: Client, watch: Watch | None = None) -> dict[int, BrokerRegis
     }
 
 
-def topics(client: Client, watch: Watch | None = None) -> dict[str, TopicConfiguration]:
-    """The watch is on the list, on each topic (partitions may be added) and on its settings."""
+def topics_and_czxids(
+    client: Client, watch: Watch | None = None
+) -> dict[str, tuple[TopicConfiguration, int]]:
+    """By name; the czxid of a topic's znode says whether it was made again.
+
+    The watch is on the list, on each topic (partitions may be added) and on its settings.
+    """
     names = client.children(znodes.TOPICS, watch)
     found = client.get_all([znodes.topic_path(name) for name in names], watch)
     configs = client.get_all([znodes.topic_config_path(name) for name in names], watch)
@@ -41,7 +46,8 @@ def topics(client: Client, watch: Watch | None = None) -> dict[str, TopicConfigu
         znode = found.get(znodes.topic_path(name))
         config = configs.get(znodes.topic_config_path(name))
         if znode is not None:
-            read[name] = znodes.decode_topic(name, znode.data, config.data if config else None)
+            settings = config.data if config else None
+            read[name] = znodes.decode_topic(name, znode.data, settings), znode.stat.czxid
     return read
 
 

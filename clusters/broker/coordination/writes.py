@@ -104,13 +104,13 @@ def write_states(
     return [finish() for finish in begun]
 
 
-def create_topic(client: Client, request: CreateTopic) -> TopicCreated:
+def create_topic(client: Client, request: CreateTopic, topic_id: str | None = None) -> TopicCreated:
     """Both znodes in one step; settings that a deleted topic of that name left are replaced.
 
     POLICY_VIOLATION where they are larger than one step may be.
     """
     path = znodes.topic_path(request.topic)
-    data = znodes.encode_assignment(request.configuration.assignment)
+    data = znodes.encode_assignment(request.configuration.assignment, topic_id)
     config_path = znodes.topic_config_path(request.topic)
     config = znodes.encode_settings(request.configuration.settings)
     if len(data) + len(config) + 2 * len(path) > _TRANSACTION_BYTES_MAX:

@@ -156,7 +156,25 @@ def decode_topic(topic: str, data: bytes, config: bytes | None) -> TopicConfigur
     except (AttributeError, TypeError, ValueError) as error:
         raise MalformedZnodeError(what, data) from error
     settings = {} if config is None else decode_settings(topic, config)
-    return TopicConfiguration(assignment, settings, adding, removing)
+    topic_id = content.get("topic_id")
+    if topic_id is not None and not isinstance(topic_id, str):
+        raise MalformedZnodeError(what, data)
+    return TopicConfiguration(assignment, settings, adding, removing, topic_id)
+
+
+def with_topic_id(topic: str, data: bytes, topic_id: str) -> bytes:
+    """A topic's znode with an id, as Kafka 2.8 and later have it; all else in it stays."""
+    content = _decode(f"topic {topic}", data)
+    kept = {"partitions": content.get("partitions") or {}}
+    for key in ("adding_replicas", "removing_replicas"):
+        kept[key] = content.get(key) or {}
+    return _encode({**content, **kept, "version": 3, "topic_id": topic_id})
+
+
+def with_partitions(topic: str, data: bytes, assignment: Mapping[int, Sequence[int]]) -> bytes:
+    """A topic's znode with these replicas of all of its partitions; all else in it stays."""
+    partitions = {str(number): list(assignment[number]) for number in sorted(assignment)}
+    return _encode({**_decode(f"topic {topic}", data), "partitions": partitions})
 
 
 def _replicas(partitions: Any) -> dict[int, tuple[int, ...]]:

@@ -38,6 +38,7 @@ from neaptide.clusters.broker.coordination import (
     znodes,
 )
 from neaptide.clusters.broker.coordination.client import Client, Watch
+from neaptide.clusters.broker.coordination.topic_ids import TopicsOfTerm, random_topic_id
 from neaptide.clusters.broker.coordination.worker import Batched, Worker
 from neaptide.clusters.broker.coordination.writes import StateWriter, create_topic, write_states
 from neaptide.clusters.broker.replication.interface.coordination_service import (
@@ -91,12 +92,14 @@ class ZooKeeperCoordination:
         *,
         on_topic_settings: Callable[[str, Mapping[str, str]], None] = lambda _, __: None,
         clock: Clock = wall_clock_ms,
+        new_topic_id: Callable[[], str] = random_topic_id,
     ) -> None:
         self._on_topic_settings = on_topic_settings
         self._registration = registration
         self._on_event = on_event
         self._loop = loop
         self._clock = clock
+        self._new_topic_id = new_topic_id
         self._new_cluster_id = session.derived_cluster_id(connect)
         self._client = Client(connect, session_timeout_ms)
         self._writer = StateWriter(self._client)
@@ -113,7 +116,7 @@ class ZooKeeperCoordination:
         self._is_registered = False
         self._deferred: list[Callable[[], None]] = []
         self._term: session.Term | None = None
-        self._is_controlling = False
+        self._topics: TopicsOfTerm | None = None  # of a controller
         self._holder_reported: session.Holder | None = None
         # One object each: kazoo keeps watches in sets, so that each is set once.
         self._on_freed = self._watch(self._register)
@@ -233,7 +236,11 @@ class ZooKeeperCoordination:
 
     def _stop_controlling(self) -> None:
         self._term = None
-        self._is_controlling = False
+        self._topics = None
+
+    @property
+    def _is_controlling(self) -> bool:
+        return self._topics is not None
 
     # --- what changed ----------------------------------------------------------------------------
 
@@ -256,8 +263,8 @@ class ZooKeeperCoordination:
             self._notify(BrokersChanged(cluster_view.brokers(self._client, self._on_brokers)))
 
     def _topics_changed(self) -> None:
-        if self._is_controlling:
-            self._notify(TopicsChanged(cluster_view.topics(self._client, self._on_topics)))
+        if self._topics is not None:
+            self._notify(TopicsChanged(self._topics.read(self._on_topics)))
 
     def _isr_changed(self) -> None:
         if not self._is_controlling:
@@ -313,7 +320,8 @@ class ZooKeeperCoordination:
             case DeleteIsrChangeNotifications(names):
                 self._isr_changes.delete(names)
             case CreateTopic():
-                self._notify(create_topic(self._client, request))
+                topic_id = self._new_topic_id() if request.gives_topic_id else None
+                self._notify(create_topic(self._client, request, topic_id))
             case DeletePreferredReplicaElection() | WriteAssignment() | SetPartitionReassignment():
                 self._administer(request)
             case AllocateProducerIds():
@@ -359,9 +367,10 @@ class ZooKeeperCoordination:
         """All that there is, with the watches set first; notifications that wait come after it."""
         if self._term is None or self._term.controller_epoch != request.controller_epoch:
             return
-        self._is_controlling = True
+        new_id = self._new_topic_id if request.gives_topic_ids else None
+        self._topics = TopicsOfTerm(self._client, self._term, new_id)
         brokers = cluster_view.brokers(self._client, self._on_brokers)
-        topics = cluster_view.topics(self._client, self._on_topics)
+        topics = self._topics.read(self._on_topics)
         partitions = [
             TopicPartition(topic, partition)
             for topic, configuration in topics.items()

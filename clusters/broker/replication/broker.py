@@ -49,6 +49,7 @@ class StoredReplica:
 
     log: UnifiedLog
     high_watermark: int
+    topic_id: str | None = None  # None: it was made before topics had ids
 
 
 class DelayedOperation(Protocol):

@@ -126,6 +126,9 @@ class Generation:
     # A topic's znode says which replicas come and go (KIP-455, from 2.4 on); before,
     # /admin/reassign_partitions alone says that a partition is reassigned.
     keeps_reassignments_in_topics: bool
+    # Topics have ids: who creates a topic gives it one, and a controller does to those that have
+    # none (KIP-516, from 2.8 on).
+    topic_ids: bool
     # ISR changes go from the leader to the controller, which writes them (KIP-497, from 2.7 on);
     # before, the leader writes them itself.
     alters_partitions: bool
@@ -203,6 +206,7 @@ _V0_10: Final = Generation(
     checks_broker_epochs=False,
     reassigns_to_the_dead=True,
     keeps_reassignments_in_topics=False,
+    topic_ids=False,
     alters_partitions=False,
     fences_isr_members=False,
     isr_names_broker_epochs=False,
@@ -276,6 +280,7 @@ _V2_8: Final = replace(
     takes_diverging_high_watermark=True,
     checks_broker_epochs=True,
     keeps_reassignments_in_topics=True,
+    topic_ids=True,
     withholds_stale_offsets=True,
     replica_lag_time_max_ms=30_000,
     message_max_bytes=1_048_588,

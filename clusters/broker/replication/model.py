@@ -160,3 +160,5 @@ class TopicConfiguration:
     # While partitions are reassigned (KIP-455): which of the assigned come, and which go.
     adding: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     removing: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    # Its id as text (KIP-516), from 2.8 on; None: it has none. Made by the coordination service.
+    topic_id: str | None = None

@@ -17,7 +17,7 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.effects import FetchedResult
 from neaptide.clusters.broker.replication.interface.events import FetchedPartition
 from neaptide.clusters.broker.replication.model import UNKNOWN_OFFSET, TopicPartition
-from neaptide.clusters.broker.wire.topic_ids import is_topic_id
+from neaptide.clusters.broker.wire.topic_ids import is_unknown_topic
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0  # a full request, which may begin a session
@@ -43,7 +43,16 @@ class CachedPartition:
 class FetchSession:
     """`partitions` is in the order in which they are served: who got records goes to the end."""
 
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged", "size")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "size",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -51,8 +60,11 @@ class FetchSession:
         privileged: bool,
         partitions: dict[TopicPartition, CachedPartition],
         now_ms: int,
+        *,
+        uses_topic_ids: bool = False,
     ) -> None:
         self.id = session_id
+        self.uses_topic_ids = uses_topic_ids  # its requests name topics by them
         self.privileged = privileged
         self.partitions = partitions
         self.created_ms = self.last_used_ms = now_ms
@@ -74,7 +86,7 @@ class FetchSession:
     def name_topics(self, name_of: Callable[[UUID], str]) -> None:
         """Partitions of topics of which only the id was known when they were named (from v13 on):
         the session keeps them, and nobody names them again."""
-        for partition in [one for one in self.partitions if is_topic_id(one.topic)]:
+        for partition in [one for one in self.partitions if is_unknown_topic(one.topic)]:
             named = TopicPartition(name_of(UUID(partition.topic)), partition.partition)
             cached = self.partitions.pop(partition)
             cached.asked = replace(cached.asked, partition=named)
@@ -116,6 +128,7 @@ class Full:
 
     asked: tuple[FetchedPartition, ...]
     is_follower: bool
+    uses_topic_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +179,7 @@ class FetchSessionCache:
         forgotten: tuple[TopicPartition, ...],
         *,
         is_follower: bool,
+        uses_topic_ids: bool = False,
         name_of: Callable[[UUID], str] = str,
     ) -> FetchContext:
         """What a request means. One without a session has the id 0 and the epoch 0 or -1.
@@ -174,12 +188,16 @@ class FetchSessionCache:
         """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._sessions.pop(session_id, None)
-            return Sessionless(asked) if epoch == FINAL_EPOCH else Full(asked, is_follower)
+            if epoch == FINAL_EPOCH:
+                return Sessionless(asked)
+            return Full(asked, is_follower, uses_topic_ids)
         session = self._sessions.get(session_id)
         if session is None:
             return SessionError(Error.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != epoch:
             return SessionError(Error.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return SessionError(Error.FETCH_SESSION_TOPIC_ID_ERROR)
         session.name_topics(name_of)
         session.update(asked, forgotten)
         if not session.partitions:
@@ -205,7 +223,13 @@ class FetchSessionCache:
             )
             for result in results
         }
-        session = FetchSession(self._new_id(), context.is_follower, partitions, now_ms)
+        session = FetchSession(
+            self._new_id(),
+            context.is_follower,
+            partitions,
+            now_ms,
+            uses_topic_ids=context.uses_topic_ids,
+        )
         self._sessions[session.id] = session
         return session.id
 

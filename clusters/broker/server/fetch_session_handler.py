@@ -7,8 +7,9 @@ full again. As Kafka's FetchSessionHandler.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.events import FetchedPartition
@@ -23,16 +24,25 @@ from neaptide.clusters.broker.server.fetch_session import (
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """What a Fetch says of its session, and of which partitions."""
+    """What a Fetch says of its session, and of which partitions.
+
+    `forgotten_ids`: by topic, the ids of those that are forgotten.
+    """
 
     session_id: int
     epoch: int
     partitions: tuple[FetchedPartition, ...]
     forgotten: tuple[TopicPartition, ...] = ()
+    forgotten_ids: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def without_session(partitions: tuple[FetchedPartition, ...]) -> SessionRequest:
     return SessionRequest(NO_SESSION, FINAL_EPOCH, partitions)
+
+
+def _is_of_another_topic(before: FetchedPartition | None, now: FetchedPartition) -> bool:
+    """Made again under the same name, or with an id that it did not have."""
+    return before is not None and before.topic_id != now.topic_id
 
 
 class FetchSessionHandler:
@@ -48,11 +58,14 @@ class FetchSessionHandler:
     def request(self, partitions: tuple[FetchedPartition, ...]) -> SessionRequest:
         """The next request, about these partitions."""
         before, self._partitions = self._partitions, {one.partition: one for one in partitions}
+        if any(_is_of_another_topic(before.get(one.partition), one) for one in partitions):
+            self.failed()
         if self._is_full:
             return SessionRequest(self._session_id, self._epoch, partitions)
         changed = tuple(one for one in partitions if before.get(one.partition) != one)
         forgotten = tuple(partition for partition in before if partition not in self._partitions)
-        return SessionRequest(self._session_id, self._epoch, changed, forgotten)
+        ids = {partition.topic: before[partition].topic_id for partition in forgotten}
+        return SessionRequest(self._session_id, self._epoch, changed, forgotten, ids)
 
     def responded(
         self, error: Error, session_id: int, answered: AbstractSet[TopicPartition]

@@ -57,6 +57,7 @@ class LogEffects:
     def performers(self) -> Mapping[type, Performer]:
         return {
             effects.CreateLog: self._create_log,
+            effects.AssignTopicId: self._assign_topic_id,
             effects.DeleteLog: self._delete_log,
             effects.AppendToLog: self._append,
             effects.TruncateLog: self._truncate,
@@ -69,7 +70,10 @@ class LogEffects:
         }
 
     def _create_log(self, effect: effects.CreateLog) -> None:
-        self.logs.create_log(effect.partition, effect.settings)
+        self.logs.create_log(effect.partition, effect.settings, effect.topic_id)
+
+    def _assign_topic_id(self, effect: effects.AssignTopicId) -> None:
+        self.logs.assign_topic_id(effect.partition, effect.topic_id)
 
     def _delete_log(self, effect: effects.DeleteLog) -> None:
         self.logs.delete_log(effect.partition)
@@ -143,6 +147,7 @@ def stored_replicas(logs: LogDirectory) -> dict[TopicPartition, StoredReplica]:
                 producers=producers_of(log.snapshot()),
             ),
             high_watermarks.get(topic_partition, 0),
+            logs.topic_ids.get(topic_partition),
         )
         for topic_partition, log in logs.logs.items()
     }

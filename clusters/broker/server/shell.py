@@ -27,7 +27,11 @@ from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import FetchSessions
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.broker.replication.model import BrokerRegistration, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    BrokerRegistration,
+    TopicConfiguration,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import InvalidSettingError
 from neaptide.clusters.broker.replication.step import begin, shut_down, step
@@ -161,7 +165,7 @@ class BrokerShell:
             self._metadata,
             lambda: self.coordination.cluster_id if self.coordination else None,
             lambda listener: of_brokers if listener == between_brokers else of_clients,
-            TopicNames(self._topics),
+            TopicNames(self._topic_names, lambda: self.core.metadata.topic_ids),
             self._fetch_sessions(),
         )
 
@@ -310,11 +314,21 @@ class BrokerShell:
     def _metadata(self) -> MetadataCache:
         return self.core.metadata
 
-    def _topics(self) -> set[str]:
-        """All that this broker knows, as a replica, from its metadata, or as the controller."""
-        controlled: Mapping[str, object] = getattr(self.core.controller, "topics", {})
-        held = {topic_partition.topic for topic_partition in self.core.partitions}
-        return {*held, *self.core.metadata.topics, *controlled}
+    def _topic_names(self) -> dict[str, str]:
+        """By their ids, as this broker knows them from its metadata, or as the controller; as a
+        replica too where its metadata do not have the topic yet."""
+        controlled: Mapping[str, TopicConfiguration] = getattr(self.core.controller, "topics", {})
+        ids = self.core.metadata.topic_ids
+        known = [
+            *(
+                (one.topic_id, tp.topic)
+                for tp, one in self.core.partitions.items()
+                if tp.topic not in ids
+            ),
+            *((one.topic_id, name) for name, one in controlled.items()),
+            *((topic_id, name) for name, topic_id in ids.items()),
+        ]
+        return {topic_id: name for topic_id, name in known if topic_id is not None}
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Of the replicas that a controller has named."""

@@ -4,7 +4,7 @@ Each is replaced as a whole: temporary file, fsync, rename, fsync of the directo
 finds the old content or the new, and a malformed file is an error, never a guess.
 Checkpoints are a version (0), a count, and one entry a line.
 Source: the files that Kafka itself writes (`replication-offset-checkpoint` and its siblings,
-KIP-101 for `leader-epoch-checkpoint`).
+KIP-101 for `leader-epoch-checkpoint`, KIP-516 for `partition.metadata`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
@@ -55,6 +56,22 @@ def write_epochs(directory: Path, entries: Iterable[EpochEntry]) -> None:
     _write_entries(
         directory / LEADER_EPOCHS, (f"{entry.epoch} {entry.start_offset}" for entry in entries)
     )
+
+
+def read_topic_id(directory: Path) -> str | None:
+    """Of which topic a log is (KIP-516), from its own directory; None: nobody has said so yet."""
+    file = directory / PARTITION_METADATA
+    if not file.exists():
+        return None
+    lines = [line.partition(":") for line in file.read_text().splitlines() if line.strip()]
+    content = {name.strip(): value.strip() for name, _, value in lines}
+    if content.get("version") != _VERSION or not content.get("topic_id"):
+        raise _malformed(file, "it does not have version 0 and a topic_id")
+    return content["topic_id"]
+
+
+def write_topic_id(directory: Path, topic_id: str) -> None:
+    replace_file(directory / PARTITION_METADATA, f"version: {_VERSION}\ntopic_id: {topic_id}")
 
 
 def read_meta_properties(directory: Path) -> dict[str, str] | None:

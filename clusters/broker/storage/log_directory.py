@@ -43,6 +43,7 @@ class LogDirectory:
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
+        self.topic_ids: dict[TopicPartition, str] = {}  # of those logs that know of which topic
         self.was_clean = (path / checkpoints.CLEAN_SHUTDOWN).exists()
         self._lock = lock
         self._settings = settings
@@ -95,6 +96,9 @@ class LogDirectory:
                 on_truncation=self.checkpoint_recovery_points,
                 remove=self._remove,
             )
+            topic_id = checkpoints.read_topic_id(directory)
+            if topic_id is not None:
+                self.topic_ids[tp] = topic_id
         # From here on a crash is a crash.
         (self.path / checkpoints.CLEAN_SHUTDOWN).unlink(missing_ok=True)
         self.checkpoint_recovery_points()
@@ -102,9 +106,12 @@ class LogDirectory:
     # --- logs ----------------------------------------------------------------------------------
 
     def create_log(
-        self, topic_partition: TopicPartition, topic_settings: Mapping[str, str] | None = None
+        self,
+        topic_partition: TopicPartition,
+        topic_settings: Mapping[str, str] | None = None,
+        topic_id: str | None = None,
     ) -> Log:
-        """The log of a partition, made if it is not there yet."""
+        """The log of a partition, made if it is not there yet; then it is of this topic."""
         log = self.logs.get(topic_partition)
         if log is None:
             log = Log.open(
@@ -116,7 +123,14 @@ class LogDirectory:
                 remove=self._remove,
             )
             self.logs[topic_partition] = log
+            if topic_id is not None:
+                self.assign_topic_id(topic_partition, topic_id)
         return log
+
+    def assign_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
+        """Say on disk of which topic a log is (`partition.metadata`)."""
+        checkpoints.write_topic_id(self.path / str(topic_partition), topic_id)
+        self.topic_ids[topic_partition] = topic_id
 
     def reconfigure(self, topic: str, topic_settings: Mapping[str, str]) -> None:
         """Give a topic's logs its settings, over the broker's."""
@@ -128,6 +142,7 @@ class LogDirectory:
     def delete_log(self, topic_partition: TopicPartition) -> None:
         """Remove a log and what the checkpoints say of it."""
         self.logs.pop(topic_partition).delete()
+        self.topic_ids.pop(topic_partition, None)
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         high_watermarks = self.read_high_watermarks()

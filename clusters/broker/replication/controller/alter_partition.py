@@ -47,6 +47,9 @@ def decide(
     state = controller.states.get(asked.partition)
     if state is None or asked.partition.topic not in controller.topics:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
+    topic_id = controller.topics[asked.partition.topic].topic_id
+    if None not in (asked.topic_id, topic_id) and asked.topic_id != topic_id:
+        return Error.UNKNOWN_TOPIC_ID
     if asked.partition_epoch > state.version or asked.leader_epoch > state.leader_epoch:
         return Error.NOT_CONTROLLER  # the leader knows of a later controller
     if asked.leader_epoch < state.leader_epoch:

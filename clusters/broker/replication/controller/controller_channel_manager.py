@@ -35,6 +35,7 @@ def _partition_states(
             controller.states[topic_partition],
             controller.replicas(topic_partition),
             controller.topics[topic_partition.topic].settings,
+            controller.topics[topic_partition.topic].topic_id,
         )
         for topic_partition in partitions
         if topic_partition.topic in controller.topics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from neaptide.clusters.broker.replication.interface.administration import (
     AlterPartitionReassignmentsRequested,
@@ -165,6 +165,19 @@ class Active:
     def replicas(self, topic_partition: TopicPartition) -> tuple[int, ...]:
         """The assigned replicas; while they change, those to be come first, then those that go."""
         return tuple(self.topics[topic_partition.topic].assignment[topic_partition.partition])
+
+
+def with_known_ids(
+    known: Mapping[str, TopicConfiguration], read: Mapping[str, TopicConfiguration]
+) -> dict[str, TopicConfiguration]:
+    """A topic whose id somebody has removed from the coordination service keeps it for as long as
+    this controller lives (KAFKA-14190)."""
+    return {
+        name: replace(one, topic_id=known[name].topic_id)
+        if one.topic_id is None and name in known
+        else one
+        for name, one in read.items()
+    }
 
 
 ControllerState = Standby | Loading | Active

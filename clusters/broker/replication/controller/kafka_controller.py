@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Active,
     Loading,
     Standby,
+    with_known_ids,
 )
 from neaptide.clusters.broker.replication.controller.elections import refuse_elections
 from neaptide.clusters.broker.replication.controller.partition_state_machine import reconsider
@@ -53,6 +54,7 @@ from neaptide.clusters.broker.replication.interface.effects import StopSendingCo
 from neaptide.clusters.broker.replication.interface.events import (
     ControlResponded,
 )
+from neaptide.clusters.broker.replication.model import TopicConfiguration
 
 FIRST_REBALANCE_MS = 5_000  # after an election of the controller
 
@@ -90,7 +92,7 @@ def on_controller_changed(broker: Broker, event: ControllerChanged, now_ms: int)
 def on_controller_elected(broker: Broker, event: ControllerElected, now_ms: int) -> None:
     broker.note(f"elected controller, epoch {event.controller_epoch}")
     broker.controller = Loading(event.controller_epoch)
-    broker.coordinate(LoadCluster(event.controller_epoch))
+    broker.coordinate(LoadCluster(event.controller_epoch, gives_topic_ids=broker.rules.topic_ids))
 
 
 def on_cluster_loaded(broker: Broker, event: ClusterLoaded, now_ms: int) -> None:
@@ -176,9 +178,12 @@ def on_brokers_changed(broker: Broker, event: BrokersChanged, now_ms: int) -> No
 def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None:
     controller = broker.active_controller
     if controller is not None:
-        states = {tp: one for tp, one in controller.states.items() if tp.topic in event.topics}
         before = controller.topics
-        topics = with_own_assignments(controller, event.topics)
+        read = with_known_ids(before, event.topics)
+        # Who has another id is another topic: one that was made again under the same name.
+        same = {name for name, one in read.items() if _is_same(before.get(name), one)}
+        states = {tp: one for tp, one in controller.states.items() if tp.topic in same}
+        topics = with_own_assignments(controller, read)
         broker.controller = replace(controller, topics=topics, states=states)
         # With other settings a partition may have a leader now (unclean.leader.election.enable).
         changed = {
@@ -188,6 +193,10 @@ def on_topics_changed(broker: Broker, event: TopicsChanged, now_ms: int) -> None
         }
         all_partitions = broker.controller.all_partitions()
         reconsider(broker, [tp for tp in all_partitions if tp not in states or tp.topic in changed])
+
+
+def _is_same(before: TopicConfiguration | None, now: TopicConfiguration) -> bool:
+    return before is None or before.topic_id is None or before.topic_id == now.topic_id
 
 
 def on_isr_change_notified(broker: Broker, event: IsrChangeNotified, now_ms: int) -> None:

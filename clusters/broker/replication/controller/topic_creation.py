@@ -69,13 +69,19 @@ def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) 
     for new in event.topics:
         decided = _decide(broker, controller, event, new, is_named_twice=named[new.topic] > 1)
         if isinstance(decided, TopicConfiguration):
-            broker.coordinate(CreateTopic(event.request, new.topic, decided))
+            _create(broker, event.request, new.topic, decided)
         outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
     creation = TopicCreation(event.request, outcomes)
     creations = {**controller.creations, event.request: creation}
     broker.controller = replace(controller, creations=creations)
     broker.set_timer(DelayedOperationExpired(event.request), event.timeout_ms)
     complete_creations(broker)
+
+
+def _create(broker: Broker, request: int, topic: str, configuration: TopicConfiguration) -> None:
+    broker.coordinate(
+        CreateTopic(request, topic, configuration, gives_topic_id=broker.rules.topic_ids)
+    )
 
 
 def _asked_for(broker: Broker, new: NewTopic) -> int:
@@ -120,7 +126,7 @@ def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
     except _InvalidTopicError as invalid:
         broker.note(f"not creating {event.topic!r}: {invalid}")
         return
-    broker.coordinate(CreateTopic(NOBODY, event.topic, configuration))
+    _create(broker, NOBODY, event.topic, configuration)
 
 
 def create_offsets_topic(broker: Broker) -> None:
@@ -144,7 +150,7 @@ def create_offsets_topic(broker: Broker) -> None:
     except _InvalidTopicError as invalid:
         broker.note(f"not creating {OFFSETS_TOPIC}: {invalid}")
         return
-    broker.coordinate(CreateTopic(NOBODY, OFFSETS_TOPIC, configuration))
+    _create(broker, NOBODY, OFFSETS_TOPIC, configuration)
 
 
 def on_topic_created(broker: Broker, event: TopicCreated, now_ms: int) -> None:

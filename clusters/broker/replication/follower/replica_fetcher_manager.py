@@ -201,6 +201,7 @@ def _send_fetch(broker: Broker, fetcher: ReplicaFetcher) -> bool:
                 last_fetched_epoch=leader_epoch_file_cache.latest_epoch(partition.log.epochs)
                 if names_last_epoch
                 else UNDEFINED_EPOCH,
+                topic_id=partition.topic_id,
             )
             for tp, followed, partition in chosen
         )

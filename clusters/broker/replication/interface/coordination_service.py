@@ -36,9 +36,14 @@ class ResignController:
 
 @dataclass(frozen=True, slots=True)
 class LoadCluster:
-    """Read all that a new controller must know, with watches set; answered by ClusterLoaded."""
+    """Read all that a new controller must know, with watches set; answered by ClusterLoaded.
+
+    `gives_topic_ids`: a topic without an id gets one before it is reported, now and whenever a new
+    one is found in this controller epoch.
+    """
 
     controller_epoch: int
+    gives_topic_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +86,15 @@ class DeleteIsrChangeNotifications:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Create `/config/topics/T` and `/brokers/topics/T`; answered by TopicCreated."""
+    """Create `/config/topics/T` and `/brokers/topics/T`; answered by TopicCreated.
+
+    `gives_topic_id`: with a new id.
+    """
 
     request: int  # the core's own handle, returned in the answer
     topic: str
     configuration: TopicConfiguration
+    gives_topic_id: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,19 @@ from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache impo
 
 @dataclass(frozen=True, slots=True)
 class CreateLog:
+    """`topic_id` None: it is not known."""
+
     partition: TopicPartition
     settings: Mapping[str, str]
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AssignTopicId:
+    """Write into the directory of a log which topic it is of (KIP-516)."""
+
+    partition: TopicPartition
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +448,7 @@ Answer = (
 
 Effect = (
     CreateLog
+    | AssignTopicId
     | DeleteLog
     | AppendToLog
     | TruncateLog

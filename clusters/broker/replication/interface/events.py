@@ -114,6 +114,7 @@ class FetchedPartition:
     log_start_offset: int = -1
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1  # of the record before `fetch_offset` (KIP-595)
+    topic_id: str | None = None  # None: the request names the topic by nothing but its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ class PartitionState:
     state: LeaderAndIsr
     replicas: tuple[int, ...]
     settings: Mapping[str, str]
+    topic_id: str | None = None  # None: the request does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,7 @@ class AlteredPartition:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[IsrMember, ...]
+    topic_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

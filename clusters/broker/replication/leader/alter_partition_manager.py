@@ -32,6 +32,7 @@ REJECTED = (Error.INELIGIBLE_REPLICA,)
 # This leader does not know the present state: it waits for the controller to send that.
 OUTDATED = (
     Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.UNKNOWN_TOPIC_ID,
     Error.FENCED_LEADER_EPOCH,
     Error.INVALID_UPDATE_VERSION,
     Error.INVALID_REQUEST,

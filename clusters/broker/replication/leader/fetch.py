@@ -123,6 +123,10 @@ def _record_follower_fetch(
 
 
 def _fetch_error(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
+    held = broker.partitions.get(asked.partition)
+    topic_id = held.topic_id if held is not None else None
+    if None not in (asked.topic_id, topic_id) and asked.topic_id != topic_id:
+        return Error.INCONSISTENT_TOPIC_ID
     error = leader_error(broker, asked.partition, asked.current_leader_epoch)
     if error is not Error.NONE:
         return error

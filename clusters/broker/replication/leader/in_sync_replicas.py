@@ -57,7 +57,9 @@ def _propose(broker: Broker, partition: Partition, state: LeaderAndIsr) -> None:
         broker.coordinate(WriteLeaderAndIsr(topic_partition, state, False))
         return
     isr = tuple(IsrMember(replica, _epoch_of(broker, partition, replica)) for replica in state.isr)
-    asked = AlteredPartition(topic_partition, state.leader_epoch, state.version, isr)
+    asked = AlteredPartition(
+        topic_partition, state.leader_epoch, state.version, isr, partition.topic_id
+    )
     alter_partition_manager.submit(broker, asked)
 
 

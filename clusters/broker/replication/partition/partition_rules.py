@@ -122,6 +122,7 @@ class Partition:
     leader_epoch: int = -1
     controller_epoch: int = -1
     version: int = -1  # of the state in the coordination service
+    topic_id: str | None = None  # None: it is not known
 
 
 def set_high_watermark(partition: Partition, high_watermark: int) -> Partition:

@@ -16,6 +16,7 @@ from neaptide.clusters.broker.replication.model import BrokerRegistration
 class MetadataCache:
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     topics: Mapping[str, Mapping[int, PartitionState]] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)  # by name, of those that have one
     controller_id: int = -1
     # How many partitions `__consumer_offsets` has, whether or not they are known already; 0: how
     # many is not known. A group belongs to one of them all.
@@ -23,8 +24,14 @@ class MetadataCache:
 
 
 def with_partitions(metadata: MetadataCache, sent: tuple[PartitionState, ...]) -> MetadataCache:
-    topics = dict(metadata.topics)
+    """What was known of a topic that has another id now is forgotten: it was made again."""
+    topics, topic_ids = dict(metadata.topics), dict(metadata.topic_ids)
     for partition_state in sent:
         topic, partition = partition_state.partition
+        topic_id = partition_state.topic_id
+        if topic_id is not None and topic_ids.get(topic) != topic_id:
+            if topic in topic_ids:
+                topics.pop(topic, None)
+            topic_ids[topic] = topic_id
         topics[topic] = {**topics.get(topic, {}), partition: partition_state}
-    return replace(metadata, topics=topics)
+    return replace(metadata, topics=topics, topic_ids=topic_ids)

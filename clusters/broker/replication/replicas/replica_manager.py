@@ -27,6 +27,7 @@ from neaptide.clusters.broker.replication.group.group_metadata_manager import (
 )
 from neaptide.clusters.broker.replication.interface.coordination_service import SessionStarted
 from neaptide.clusters.broker.replication.interface.effects import (
+    AssignTopicId,
     ControlRequest,
     CreateLog,
     DeleteLog,
@@ -126,8 +127,18 @@ def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
     if broker.broker_id not in sent.replicas:
         return Error.UNKNOWN_TOPIC_OR_PARTITION
     partition = _get_or_create(broker, sent)
+    if not _is_of_topic(partition, sent):
+        broker.note(
+            f"{sent.partition}: its log is of topic {partition.topic_id},"
+            f" the controller speaks of {sent.topic_id}"
+        )
+        return Error.INCONSISTENT_TOPIC_ID
+    learns_topic_id = partition.topic_id is None and sent.topic_id is not None
+    if learns_topic_id:
+        partition = _assign_topic_id(broker, partition, sent)
     if sent.state.leader_epoch <= partition.leader_epoch:
-        return Error.STALE_CONTROLLER_EPOCH
+        is_known = learns_topic_id and sent.state.leader_epoch == partition.leader_epoch
+        return Error.NONE if is_known else Error.STALE_CONTROLLER_EPOCH
     alter_partition_manager.forget(broker, sent.partition)
     if sent.state.leader == broker.broker_id:
         _become_leader(broker, partition, sent, now_ms)
@@ -137,6 +148,19 @@ def _become(broker: Broker, sent: PartitionState, now_ms: int) -> Error:
     return Error.NONE
 
 
+def _is_of_topic(partition: Partition, sent: PartitionState) -> bool:
+    """A log is of the topic of which it was made: another one of the same name is not continued in
+    it (KIP-516). Where one side has no id, nothing is known against it."""
+    return None in (partition.topic_id, sent.topic_id) or partition.topic_id == sent.topic_id
+
+
+def _assign_topic_id(broker: Broker, partition: Partition, sent: PartitionState) -> Partition:
+    """To a log of before there were ids: a controller gives them without a new leader epoch."""
+    assert sent.topic_id is not None
+    broker.do(AssignTopicId(sent.partition, sent.topic_id))
+    return broker.put(replace(partition, topic_id=sent.topic_id))
+
+
 def _get_or_create(broker: Broker, sent: PartitionState) -> Partition:
     partition = broker.partitions.get(sent.partition)
     settings = topic_settings(sent.settings, broker.settings)
@@ -144,12 +168,12 @@ def _get_or_create(broker: Broker, sent: PartitionState) -> Partition:
         return replace(partition, settings=settings)
     stored = broker.stored.pop(sent.partition, None)
     if stored is None:
-        broker.do(CreateLog(sent.partition, sent.settings))
-        log, high_watermark = UnifiedLog(), 0
+        broker.do(CreateLog(sent.partition, sent.settings, sent.topic_id))
+        log, high_watermark, topic_id = UnifiedLog(), 0, sent.topic_id
     else:
-        log = stored.log
+        log, topic_id = stored.log, stored.topic_id
         high_watermark = max(log.start_offset, min(stored.high_watermark, log.end_offset))
-    return broker.put(Partition(sent.partition, settings, log, high_watermark))
+    return broker.put(Partition(sent.partition, settings, log, high_watermark, topic_id=topic_id))
 
 
 def _become_leader(broker: Broker, partition: Partition, sent: PartitionState, now_ms: int) -> None:

@@ -28,7 +28,7 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
-from neaptide.clusters.broker.wire.topic_ids import topic_id
+from neaptide.clusters.broker.wire.topic_ids import is_unknown_topic, text_of, uuid_of
 
 VERSION: Final = 3
 
@@ -38,23 +38,24 @@ VERSION: Final = 3
 def decode_alter_partition(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.AlterPartitionRequested:
+    named = [(topic, context.topic_names.name_of(topic.topic_id)) for topic in entity.topics]
+    request.topic_ids.update((name, topic.topic_id) for topic, name in named)
     return events.AlterPartitionRequested(
         request.id,
         int(entity.broker_id),
         int(entity.broker_epoch),
         tuple(
             events.AlteredPartition(
-                TopicPartition(
-                    context.topic_names.name_of(topic.topic_id), int(partition.partition_index)
-                ),
+                TopicPartition(name, int(partition.partition_index)),
                 int(partition.leader_epoch),
                 int(partition.partition_epoch),
                 tuple(
                     events.IsrMember(int(member.broker_id), int(member.broker_epoch))
                     for member in partition.new_isr_with_epochs
                 ),
+                text_of(topic.topic_id),
             )
-            for topic in entity.topics
+            for topic, name in named
             for partition in topic.partitions
         ),
     )
@@ -63,6 +64,7 @@ def decode_alter_partition(
 def encode_alter_partition(
     request: PendingRequest, effect: effects.RespondAlterPartition, context: ApiContext
 ) -> Response:
+    """Of a topic that the controller does not know the answer has the id that was asked for."""
     topic_class = in_response(Api.ALTER_PARTITION, VERSION, "TopicData")
     return SendResponse(
         make(
@@ -72,7 +74,7 @@ def encode_alter_partition(
             topics=by_topic(
                 effect.results,
                 lambda name, partitions: topic_class(
-                    topic_id=topic_id(name), partitions=partitions
+                    topic_id=request.topic_ids.get(name), partitions=partitions
                 ),
                 _encode_result,
             ),
@@ -82,10 +84,13 @@ def encode_alter_partition(
 
 def _encode_result(result: events.AlteredResult) -> Any:
     state = result.state or LeaderAndIsr(-1, -1, (), -1)
+    error = result.error
+    if error is Error.UNKNOWN_TOPIC_OR_PARTITION and is_unknown_topic(result.partition.topic):
+        error = Error.UNKNOWN_TOPIC_ID
     return make(
         in_response(Api.ALTER_PARTITION, VERSION, "PartitionData"),
         partition_index=i32(result.partition.partition),
-        error_code=code(result.error),
+        error_code=code(error),
         leader_id=BrokerId(state.leader),
         leader_epoch=i32(state.leader_epoch),
         isr=tuple(BrokerId(member) for member in state.isr),
@@ -106,13 +111,14 @@ def encode_alter_partition_request(effect: effects.SendAlterPartition, config: S
     partition_class = in_request(Api.ALTER_PARTITION, VERSION, "PartitionData")
     member_class = in_request(Api.ALTER_PARTITION, VERSION, "BrokerState")
     topic_class = in_request(Api.ALTER_PARTITION, VERSION, "TopicData")
+    ids = {asked.partition.topic: uuid_of(asked.topic_id) for asked in effect.partitions}
     return make(
         request_class(Api.ALTER_PARTITION, VERSION),
         broker_id=BrokerId(config.broker_id),
         broker_epoch=i64(effect.broker_epoch),
         topics=by_topic(
             effect.partitions,
-            lambda name, partitions: topic_class(topic_id=topic_id(name), partitions=partitions),
+            lambda name, partitions: topic_class(topic_id=ids[name], partitions=partitions),
             lambda asked: make(
                 partition_class,
                 partition_index=i32(asked.partition.partition),
@@ -132,7 +138,7 @@ def encode_alter_partition_request(effect: effects.SendAlterPartition, config: S
 def decode_alter_partition_response(
     effect: effects.SendAlterPartition, response: Any
 ) -> events.AlterPartitionResponded:
-    names = {topic_id(asked.partition.topic): asked.partition.topic for asked in effect.partitions}
+    names = {uuid_of(asked.topic_id): asked.partition.topic for asked in effect.partitions}
     results = (
         _decode_result(TopicPartition(names[topic.topic_id], int(found.partition_index)), found)
         for topic in response.topics

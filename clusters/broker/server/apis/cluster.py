@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.types import TopicName
 
@@ -28,15 +29,12 @@ from neaptide.clusters.broker.server.apis.row import (
 from neaptide.clusters.broker.storage.config import SettingError, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
-from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS
+from neaptide.clusters.broker.wire.topic_ids import uuid_of
 
-_ANY: Final = (1 << 15) - 1
 # Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
 # answers none below v3 (KAFKA-18659). The other APIs are named as they are.
 _ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
-# From there on Fetch names topics by ids, as brokers do here to each other: clients are not given
-# any, also where they share the brokers' listener.
-_ADVERTISED_HIGHEST: Final[Mapping[Api, int]] = {Api.FETCH: FETCH_WITH_TOPIC_IDS - 1}
+_LOOKED_UP_BY_ID: Final = 12  # the first version of Metadata in which topics are
 
 # --- ApiVersions ----------------------------------------------------------------------------------
 
@@ -58,7 +56,7 @@ def encode_api_versions(version: int, apis: Mapping[Api, Versions], error: Error
                 api_class,
                 api_key=api,
                 min_version=_ADVERTISED_LOWEST.get(api, versions.lowest),
-                max_version=min(versions.highest, _ADVERTISED_HIGHEST.get(api, _ANY)),
+                max_version=versions.highest,
             )
             for api, versions in sorted(apis.items())
         ),
@@ -69,33 +67,57 @@ def encode_api_versions(version: int, apis: Mapping[Api, Versions], error: Error
 
 
 def answer_metadata(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
-    """Topics that it names may be created by that (auto.create.topics.enable)."""
-    asked = entity.topics
-    every = asked is None or (request.header.version == 0 and not asked)
-    topics = None if every else tuple(str(topic.name) for topic in asked)
-    if topics is not None and getattr(entity, "allow_auto_topic_creation", True):
-        for topic in topics:
-            context.topic_creation.want(topic)
-    return _metadata(
-        request.header.version,
-        context.metadata(),
-        topics,
-        listener=request.connection.listener,
-        cluster_id=context.cluster_id(),
-        being_created=context.topic_creation.being_created,
-    )
+    """Topics that it names may be created by that (auto.create.topics.enable), never those of which
+    it has the id (v12 on). Where any is asked for by its id, no names are looked at, as in Kafka.
+    """
+    asked, version = entity.topics, request.header.version
+    known = context.metadata()
+    if asked is None or (version == 0 and not asked):
+        found = [_found(version, known, topic) for topic in sorted(known.topics)]
+    elif any(_is_malformed(version, topic) for topic in asked):
+        found = [_failed(version, topic, Error.INVALID_REQUEST) for topic in asked]
+    elif ids := dict.fromkeys(one for topic in asked if (one := _id_of(topic)) is not None):
+        names = {one: context.topic_names.name_of(one) for one in ids}
+        found = [
+            _found(version, known, name)
+            if name in known.topics
+            else _described(version, Error.UNKNOWN_TOPIC_ID, None, one)
+            for one, name in names.items()
+        ]
+    else:
+        named = tuple(str(topic.name) for topic in asked)
+        if getattr(entity, "allow_auto_topic_creation", True):
+            for name in named:
+                context.topic_creation.want(name)
+        found = [
+            _found(version, known, name)
+            if name in known.topics
+            else _not_found(version, name, context.topic_creation.being_created)
+            for name in named
+        ]
+    return _metadata(request, known, tuple(found), context.cluster_id())
+
+
+def _id_of(topic: Any) -> UUID | None:
+    """None: it is asked for by its name."""
+    given = getattr(topic, "topic_id", None)
+    return None if given is None or given.int == 0 else given
+
+
+def _is_malformed(version: int, topic: Any) -> bool:
+    """v10 and v11 have ids in requests, and Kafka refuses them there."""
+    if version < _LOOKED_UP_BY_ID:
+        return topic.name is None or _id_of(topic) is not None
+    return topic.name is None and _id_of(topic) is None
 
 
 def _metadata(
-    version: int,
+    request: PendingRequest,
     known: MetadataCache,
-    topics: tuple[str, ...] | None,
-    *,
-    listener: str,
+    topics: tuple[Any, ...],
     cluster_id: str | None,
-    being_created: Container[str],
 ) -> Any:
-    """`topics` None: all of them."""
+    version = request.header.version
     broker_class = in_response(Api.METADATA, version, "MetadataResponseBroker")
     brokers = tuple(
         make(
@@ -107,33 +129,42 @@ def _metadata(
         )
         for broker_id, registration in sorted(known.brokers.items())
         for endpoint in registration.endpoints
-        if endpoint.listener == listener
+        if endpoint.listener == request.connection.listener
     )
-    wanted = tuple(sorted(known.topics)) if topics is None else topics
     return make(
         response_class(Api.METADATA, version),
         throttle_time=NO_THROTTLE,
         brokers=brokers,
         cluster_id=cluster_id,
         controller_id=known.controller_id,
-        topics=tuple(_topic(version, known, topic, being_created) for topic in wanted),
+        topics=topics,
+        error_code=code(Error.NONE),
     )
 
 
-def _topic(version: int, known: MetadataCache, topic: str, being_created: Container[str]) -> Any:
-    partitions = known.topics.get(topic)
-    error = Error.NONE
-    if partitions is None:
-        error = Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not is_topic_name(topic):
-            error = Error.INVALID_TOPIC_EXCEPTION
-        elif topic in being_created:
-            error = Error.LEADER_NOT_AVAILABLE
+def _not_found(version: int, topic: str, being_created: Container[str]) -> Any:
+    error = Error.UNKNOWN_TOPIC_OR_PARTITION
+    if not is_topic_name(topic):
+        error = Error.INVALID_TOPIC_EXCEPTION
+    elif topic in being_created:
+        error = Error.LEADER_NOT_AVAILABLE
+    return _described(version, error, topic, None)
+
+
+def _failed(version: int, topic: Any, error: Error) -> Any:
+    """A topic in the answer to a request that is refused as a whole: as it was named there."""
+    name = topic.name
+    if name is None and version < _LOOKED_UP_BY_ID:
+        name = ""  # there none may be null
+    return _described(version, error, name, _id_of(topic))
+
+
+def _found(version: int, known: MetadataCache, topic: str) -> Any:
     partition_class = in_response(Api.METADATA, version, "MetadataResponsePartition")
-    described = []
-    for number, one in sorted((partitions or {}).items()):
+    partitions = []
+    for number, one in sorted(known.topics[topic].items()):
         has_leader = one.state.leader != NO_LEADER and one.state.leader in known.brokers
-        described.append(
+        partitions.append(
             make(
                 partition_class,
                 error_code=code(Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE),
@@ -147,12 +178,24 @@ def _topic(version: int, known: MetadataCache, topic: str, being_created: Contai
                 ),
             )
         )
+    topic_id = uuid_of(known.topic_ids.get(topic))
+    return _described(version, Error.NONE, topic, topic_id, tuple(partitions))
+
+
+def _described(
+    version: int,
+    error: Error,
+    name: str | None,
+    topic_id: UUID | None,
+    partitions: tuple[Any, ...] = (),
+) -> Any:
     return make(
         in_response(Api.METADATA, version, "MetadataResponseTopic"),
         error_code=code(error),
-        name=TopicName(topic),
-        is_internal=topic == OFFSETS_TOPIC,
-        partitions=tuple(described),
+        name=None if name is None else TopicName(name),
+        topic_id=topic_id,
+        is_internal=name == OFFSETS_TOPIC,
+        partitions=partitions,
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+from uuid import UUID
 
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64
@@ -25,7 +26,7 @@ from neaptide.clusters.broker.server.apis.row import (
     SendResponse,
 )
 from neaptide.clusters.broker.server.config import ServerConfig
-from neaptide.clusters.broker.wire import control
+from neaptide.clusters.broker.wire import control, control_flexible
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import (
     MalformedMessageError,
@@ -33,6 +34,10 @@ from neaptide.clusters.broker.wire.codec import (
     request_class,
     response_class,
 )
+from neaptide.clusters.broker.wire.topic_ids import text_of, uuid_of
+
+WITH_TOPIC_IDS: Final = 5  # LeaderAndIsr
+UPDATE_METADATA_WITH_TOPIC_IDS: Final = 7
 
 # --- requests, from the controller ----------------------------------------------------------------
 
@@ -41,6 +46,8 @@ def decode_leader_and_isr(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.LeaderAndIsrRequested:
     """Without the topics' settings, which the request does not have."""
+    if request.header.version >= WITH_TOPIC_IDS:
+        request.topic_ids.update((str(one.topic), one.topic_id) for one in entity.topic_states)
     listener = context.config.inter_broker_listener
     return events.LeaderAndIsrRequested(
         request.id,
@@ -118,6 +125,7 @@ def _partition_states(topic_states: Iterable[Any]) -> tuple[events.PartitionStat
             ),
             tuple(int(b) for b in partition.replicas),
             {},
+            text_of(getattr(topic, "topic_id", None)),
         )
         for topic in topic_states
         for partition in topic.partitions
@@ -142,6 +150,20 @@ def handle_stop_replica(context: ApiContext, event: events.StopReplicaRequested)
 def encode_leader_and_isr(
     request: PendingRequest, effect: effects.RespondControl, context: ApiContext
 ) -> Response:
+    if request.header.version >= WITH_TOPIC_IDS:
+        topics = by_topic(
+            effect.partitions,
+            lambda name, partitions: control_flexible.TopicErrors(
+                topic_id=request.topic_ids.get(name), partitions=partitions
+            ),
+            lambda one: control_flexible.PartitionError(
+                partition=i32(one[0].partition), error_code=code(one[1])
+            ),
+            lambda one: one[0],
+        )
+        return SendResponse(
+            control_flexible.LeaderAndIsrResponse(error_code=code(effect.error), topics=topics)
+        )
     partitions = _partition_errors(effect)
     return SendResponse(
         control.LeaderAndIsrResponse(error_code=code(effect.error), partitions=partitions)
@@ -184,18 +206,34 @@ def control_error(event: effects.ControlRequest, error: Error) -> effects.Respon
 
 def encode_leader_and_isr_request(
     message: events.LeaderAndIsrRequested, config: ServerConfig
-) -> control.LeaderAndIsrRequest:
-    return control.LeaderAndIsrRequest(
+) -> Any:
+    version = WITH_TOPIC_IDS if config.generation.topic_ids else 2
+    topic_class, partition_class, live_class = (
+        in_request(Api.LEADER_AND_ISR, version, name)
+        for name in ("LeaderAndIsrTopic", "LeaderAndIsrPartition", "LiveLeader")
+    )
+    ids = _ids_of(message.partitions)
+    return make(
+        request_class(Api.LEADER_AND_ISR, version),
+        type=control_flexible.UNKNOWN_TYPE,
         controller_id=BrokerId(message.controller_id),
         controller_epoch=i32(message.controller_epoch),
         broker_epoch=i64(message.broker_epoch),
         topic_states=by_topic(
             message.partitions,
-            lambda name, partitions: control.LeaderAndIsrTopic(topic=name, partitions=partitions),
-            lambda state: control.LeaderAndIsrPartition(**_common(state), is_new=False),
+            lambda name, partitions: make(
+                topic_class, topic=name, topic_id=ids[name], partitions=partitions
+            ),
+            lambda state: make(
+                partition_class,
+                **_common(state),
+                adding_replicas=(),
+                removing_replicas=(),
+                is_new=False,
+            ),
         ),
         live_leaders=tuple(
-            control.LiveLeader(
+            live_class(
                 broker_id=BrokerId(live.broker_id), host=endpoint.host, port=i32(endpoint.port)
             )
             for live in message.live_leaders
@@ -208,7 +246,9 @@ def encode_leader_and_isr_request(
 def encode_update_metadata_request(
     message: events.UpdateMetadataRequested, config: ServerConfig
 ) -> Any:
-    version = 6 if config.generation.isr_names_broker_epochs else 5
+    rules = config.generation
+    version = UPDATE_METADATA_WITH_TOPIC_IDS if rules.topic_ids else 5
+    ids = _ids_of(message.partitions)
     topic_class, partition_class, broker_class, endpoint_class = (
         in_request(Api.UPDATE_METADATA, version, f"UpdateMetadata{part}")
         for part in ("Topic", "Partition", "Broker", "Endpoint")
@@ -220,14 +260,16 @@ def encode_update_metadata_request(
         broker_epoch=i64(message.broker_epoch),
         topic_states=by_topic(
             message.partitions,
-            lambda name, partitions: topic_class(topic=name, partitions=partitions),
+            lambda name, partitions: make(
+                topic_class, topic=name, topic_id=ids[name], partitions=partitions
+            ),
             lambda state: partition_class(**_common(state), offline_replicas=()),
         ),
         live_brokers=tuple(
             make(
                 broker_class,
                 broker_id=BrokerId(live.broker_id),
-                broker_epoch=i64(live.epoch),
+                broker_epoch=i64(live.epoch if rules.isr_names_broker_epochs else -1),
                 endpoints=tuple(
                     endpoint_class(
                         port=i32(endpoint.port),
@@ -242,6 +284,10 @@ def encode_update_metadata_request(
             for live in message.live_brokers
         ),
     )
+
+
+def _ids_of(states: Iterable[events.PartitionState]) -> dict[str, UUID | None]:
+    return {one.partition.topic: uuid_of(one.topic_id) for one in states}
 
 
 def _common(state: events.PartitionState) -> dict[str, Any]:

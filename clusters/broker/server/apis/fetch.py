@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, assert_never
+from uuid import UUID
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -48,7 +49,12 @@ from neaptide.clusters.broker.storage.errors import RecordBatchError
 from neaptide.clusters.broker.storage.record_batch import parse_batches
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, request_class, response_class
-from neaptide.clusters.broker.wire.topic_ids import topic_id
+from neaptide.clusters.broker.wire.topic_ids import (
+    FETCH_WITH_TOPIC_IDS,
+    is_unknown_topic,
+    text_of,
+    uuid_of,
+)
 
 SESSIONS_VERSION: Final = 7  # of Fetch, from which on there are sessions
 
@@ -68,6 +74,7 @@ def decode_fetch(
             log_start_offset=int(getattr(partition, "log_start_offset", -1)),
             current_leader_epoch=int(getattr(partition, "current_leader_epoch", -1)),
             last_fetched_epoch=int(getattr(partition, "last_fetched_epoch", -1)),
+            topic_id=text_of(getattr(topic, "topic_id", None)),
         )
         for topic in entity.topics
         for name in [_requested_topic(topic, context)]
@@ -113,6 +120,7 @@ def _context_of(
         named,
         forgotten,
         is_follower=is_follower,
+        uses_topic_ids=request.header.version >= FETCH_WITH_TOPIC_IDS,
         name_of=context.topic_names.name_of,
     )
 
@@ -135,6 +143,7 @@ def encode_fetch(
     results = effect.results if error is Error.NONE else ()
     partition_class = in_response(Api.FETCH, version, "PartitionData")
     topic_class = in_response(Api.FETCH, version, "FetchableTopicResponse")
+    ids = _ids_of(request.fetch.context.asked)
     budget = min(request.max_bytes, context.config.fetch_max_bytes)
     if not context.crowd.may_answer_at_length:
         budget = 0
@@ -158,7 +167,7 @@ def encode_fetch(
         result, records = answered
         values = {
             "partition_index": result.partition.partition,
-            "error_code": code(result.error),
+            "error_code": code(_fetch_error_of(result)),
             "high_watermark": result.high_watermark,
             "last_stable_offset": result.high_watermark,
             "log_start_offset": result.log_start_offset,
@@ -183,13 +192,24 @@ def encode_fetch(
             responses=by_topic(
                 answers,
                 lambda name, partitions: make(
-                    topic_class, topic=name, topic_id=topic_id(name), partitions=partitions
+                    topic_class, topic=name, topic_id=ids.get(name), partitions=partitions
                 ),
                 partition,
                 lambda answered: answered[0].partition,
             ),
         )
     )
+
+
+def _ids_of(asked: Iterable[events.FetchedPartition]) -> dict[str, UUID | None]:
+    return {one.partition.topic: uuid_of(one.topic_id) for one in asked}
+
+
+def _fetch_error_of(result: effects.FetchedResult) -> Error:
+    is_unknown = is_unknown_topic(result.partition.topic)
+    if result.error is Error.UNKNOWN_TOPIC_OR_PARTITION and is_unknown:
+        return Error.UNKNOWN_TOPIC_ID
+    return result.error
 
 
 def _session_of(
@@ -222,9 +242,16 @@ def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFe
 def encode_fetch_request(
     effect: effects.SendFetch, config: ServerConfig, session: SessionRequest | None = None
 ) -> Any:
-    """`session`: what of it is to be said; None: all, without a session."""
+    """`session`: what of it is to be said; None: all, without a session.
+
+    Where a topic has no id, all are named in the last version that does so, as Kafka does.
+    """
     version = config.generation.fetch_version
     session = session or without_session(effect.partitions)
+    forgotten = {topic: uuid_of(one) for topic, one in session.forgotten_ids.items()}
+    ids = {**forgotten, **_ids_of(effect.partitions)}
+    if None in ids.values():
+        version = min(version, FETCH_WITH_TOPIC_IDS - 1)
     state: dict[str, Any] = {}
     if version >= 15:
         state_class = in_request(Api.FETCH, version, "ReplicaState")
@@ -245,7 +272,7 @@ def encode_fetch_request(
         topics=by_topic(
             session.partitions,
             lambda name, partitions: make(
-                topic_class, topic=name, topic_id=topic_id(name), partitions=partitions
+                topic_class, topic=name, topic_id=ids.get(name), partitions=partitions
             ),
             lambda one: make(
                 partition_class,
@@ -262,7 +289,7 @@ def encode_fetch_request(
             lambda name, partitions: make(
                 in_request(Api.FETCH, version, "ForgottenTopic"),
                 topic=name,
-                topic_id=topic_id(name),
+                topic_id=ids.get(name),
                 partitions=partitions,
             ),
             lambda partition: partition.partition,
@@ -297,7 +324,7 @@ def decode_fetch_response(effect: effects.SendFetch, response: Any) -> events.Fe
 
 def _answered(effect: effects.SendFetch, response: Any) -> Iterator[tuple[str, Any]]:
     """Names of topics with what is answered of their partitions; from v13 on topics have ids."""
-    names = {topic_id(one.partition.topic): one.partition.topic for one in effect.partitions}
+    names = {uuid_of(one.topic_id): one.partition.topic for one in effect.partitions}
     for topic in response.responses:
         by_id = hasattr(topic, "topic_id")
         yield names[topic.topic_id] if by_id else str(topic.topic), topic.partitions

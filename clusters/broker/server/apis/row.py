@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
@@ -48,6 +49,8 @@ class PendingRequest:
     # The times that the records of a Produce request got, where they do not keep their own.
     append_times: dict[TopicPartition, int] = field(default_factory=dict)
     fetch: FetchSlot = field(default_factory=FetchSlot)
+    # By which ids it names topics, where its response must do so too.
+    topic_ids: dict[str, UUID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class ApiContext:
     cluster_id: Callable[[], str | None]
     # What is answered on the listener of this name.
     apis_on: Callable[[str], Mapping[Api, Versions]]
-    topic_names: TopicNames = field(default_factory=lambda: TopicNames(tuple))
+    topic_names: TopicNames = field(default_factory=lambda: TopicNames(dict))
     # None: there are no fetch sessions.
     fetch_sessions: FetchSessionCache | None = None
 
@@ -150,19 +153,28 @@ class SentToBrokers:
 
 @dataclass(frozen=True, slots=True)
 class ApiRow:
-    """`versions` for clients, each from that generation on; `between_brokers` for brokers."""
+    """`versions` for clients, each from that generation on; likewise `between_brokers` for brokers,
+    where those are others."""
 
     api: Api
     versions: Mapping[str, Versions]
     answered: AnsweredByCore | AnsweredByServer
-    between_brokers: Versions | None = None
+    between_brokers: Mapping[str, Versions] = field(default_factory=dict)
     sent: SentToBrokers | None = None
 
     def client_versions(self, generation: str) -> Versions | None:
         """None: a broker of this generation does not offer it to clients."""
-        found = None
-        for name in GENERATIONS:
-            found = self.versions.get(name, found)
-            if name == generation:
-                return found
-        raise KeyError(generation)
+        return _of_generation(self.versions, generation)
+
+    def broker_versions(self, generation: str) -> Versions | None:
+        """None: brokers of this generation ask for no others than clients, or not at all."""
+        return _of_generation(self.between_brokers, generation)
+
+
+def _of_generation(versions: Mapping[str, Versions], generation: str) -> Versions | None:
+    found = None
+    for name in GENERATIONS:
+        found = versions.get(name, found)
+        if name == generation:
+            return found
+    raise KeyError(generation)

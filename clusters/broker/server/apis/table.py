@@ -52,6 +52,7 @@ _ROWS: Final = (
             "2.0": Versions(4, 8),
             "2.1": Versions(4, 10),
             "2.8": Versions(4, 12),
+            "4.0": Versions(4, 17),  # by topic ids from v13 on; between brokers it is v15
         },
         AnsweredByCore(
             events.FetchRequested,
@@ -60,7 +61,7 @@ _ROWS: Final = (
             fetch.encode_fetch,
             fetch.fetch_error,
         ),
-        between_brokers=Versions(4, 15),  # with the registration of a follower from v15 on
+        between_brokers={"0.8": Versions(4, 12), "4.0": Versions(4, 17)},
         sent=SentToBrokers(
             effects.SendFetch, fetch.encode_fetch_request, fetch.decode_fetch_response
         ),
@@ -88,13 +89,14 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.METADATA,
-        # librdkafka believes leader epochs from v9 on only (KAFKA-9212). Kafka 2.8 has v10 and v11
-        # too: with topic ids, which this broker does not keep.
+        # librdkafka believes leader epochs from v9 on only (KAFKA-9212). Topic ids are in answers
+        # from v10 on; by them topics are found from v12 on (Kafka 3.1).
         {
             "0.8": Versions(0, 5),
             "2.0": Versions(0, 6),
             "2.1": Versions(0, 7),
-            "2.8": Versions(0, 9),
+            "2.8": Versions(0, 11),
+            "4.0": Versions(0, 13),
         },
         AnsweredByServer(cluster.answer_metadata),
     ),
@@ -109,7 +111,7 @@ _ROWS: Final = (
             control.control_error,
             control.handle_leader_and_isr,
         ),
-        between_brokers=Versions(2, 2),
+        between_brokers={"0.8": Versions(2, 2), "2.8": Versions(5, 5)},
         sent=SentToBrokers(events.LeaderAndIsrRequested, control.encode_leader_and_isr_request),
     ),
     ApiRow(
@@ -123,7 +125,7 @@ _ROWS: Final = (
             control.control_error,
             control.handle_stop_replica,
         ),
-        between_brokers=Versions(1, 1),
+        between_brokers={"0.8": Versions(1, 1)},
         sent=SentToBrokers(events.StopReplicaRequested, control.encode_stop_replica_request),
     ),
     ApiRow(
@@ -137,7 +139,7 @@ _ROWS: Final = (
             control.control_error,
             control.handle_update_metadata,
         ),
-        between_brokers=Versions(5, 6),  # with those of all brokers from v6 on
+        between_brokers={"0.8": Versions(5, 5), "2.8": Versions(7, 7)},
         sent=SentToBrokers(events.UpdateMetadataRequested, control.encode_update_metadata_request),
     ),
     ApiRow(
@@ -150,7 +152,7 @@ _ROWS: Final = (
             alter_partition.encode_alter_partition,
             alter_partition.alter_partition_error,
         ),
-        between_brokers=Versions(alter_partition.VERSION, alter_partition.VERSION),
+        between_brokers={"0.8": Versions(alter_partition.VERSION, alter_partition.VERSION)},
         sent=SentToBrokers(
             effects.SendAlterPartition,
             alter_partition.encode_alter_partition_request,
@@ -226,7 +228,7 @@ _ROWS: Final = (
             controlled_shutdown.encode_controlled_shutdown,
             controlled_shutdown.controlled_shutdown_error,
         ),
-        between_brokers=Versions(1, 2),
+        between_brokers={"0.8": Versions(1, 2)},
         sent=SentToBrokers(
             effects.SendControlledShutdown,
             controlled_shutdown.encode_controlled_shutdown_request,
@@ -293,7 +295,7 @@ _ROWS: Final = (
             offsets.encode_offset_for_leader_epoch,
             offsets.offset_for_leader_epoch_error,
         ),
-        between_brokers=Versions(2, 2),
+        between_brokers={"0.8": Versions(2, 2)},
         sent=SentToBrokers(
             effects.SendOffsetForLeaderEpoch,
             offsets.encode_offset_for_leader_epoch_request,
@@ -320,5 +322,6 @@ def client_apis(generation: str) -> Mapping[Api, Versions]:
 
 def replication_apis(generation: str) -> Mapping[Api, Versions]:
     """What it answers to brokers: the same, and what only brokers ask."""
-    between = {row.api: row.between_brokers for row in _ROWS if row.between_brokers is not None}
+    asked = {row.api: row.broker_versions(generation) for row in _ROWS}
+    between = {api: versions for api, versions in asked.items() if versions is not None}
     return {**client_apis(generation), **between}
