@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.core.world import SERVICE, A, B, C, World, cluster
+from tests.core.world import A, B, C, World, cluster
 
 REPLICAS = (A, B, C)
 
@@ -55,11 +55,9 @@ def _produce(run: Run, random: Random) -> None:
 
 def _deliver(run: Run, random: Random) -> None:
     for _ in range(random.randint(1, 8)):
-        links = sorted({(m.source, m.target) for m in run.world.in_flight})
-        if links:
-            link = random.choice(links)
-            in_order = (m for m in run.world.in_flight if (m.source, m.target) == link)
-            run.world.deliver(next(in_order))
+        first = run.world.simulation.heads()
+        if first:
+            run.world.simulation.take(first[random.choice(tuple(first))])
 
 
 def _wait(run: Run, random: Random) -> None:
@@ -88,12 +86,8 @@ def _expire(run: Run, random: Random) -> None:
 
 def _register(run: Run, random: Random) -> None:
     for broker in sorted(run.sessionless):
-        is_reported = not any(
-            m.source == SERVICE and m.target == broker for m in run.world.in_flight
-        )
-        if is_reported:
-            run.world.register(broker)
-            run.sessionless.discard(broker)
+        run.world.register(broker)
+        run.sessionless.discard(broker)
 
 
 def _heal(run: Run) -> None:

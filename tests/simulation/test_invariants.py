@@ -119,6 +119,18 @@ def test_nothing_is_broken_where_brokers_die_and_return(generation: str) -> None
     assert end(world).level
 
 
+def test_a_replica_that_is_deleted_may_come_back_in_a_later_epoch_only() -> None:
+    world = _watched("2.8")
+    for replicas in ((C, B), (C, B, A)):
+        world.network.notify(world.service.reassign({world.partition: replicas}))
+        run_for(world, 20_000)
+        holds = [one for one in (A, B, C) if world.partition in world.brokers[one].partitions]
+        assert holds == sorted(replicas)
+    _put(world, A, lambda partition: replace(partition, leader_epoch=0))
+    with pytest.raises(BrokenError, match="monotonic-leader-epoch"):
+        run_for(world, 6_000)
+
+
 def test_a_copy_remembers_for_itself() -> None:
     world = _watched()
     other = world.copy()

@@ -28,8 +28,9 @@ def epochs_of(step: Step) -> Epochs:
 
 
 def monotonic_leader_epoch(step: Step) -> str | None:
+    """A broker whose replica is deleted knows no epoch any more."""
     before, now = step.memory.brokers.get(step.broker_id, NO_EPOCHS), epochs_of(step)
-    if now.leader >= before.leader:
+    if now.leader >= before.leader or step.partition is None:
         return None
     return f"broker {step.broker_id} went back from epoch {before.leader} to {now.leader}"
 
