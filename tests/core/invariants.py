@@ -5,7 +5,6 @@ from __future__ import annotations
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.interface.effects import Effect
-from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.parts import WorldSpec
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import Watch, allowed_to_break
@@ -40,6 +39,3 @@ class Looking(Watch):
             if isinstance(effect, ANSWERS) and effect.request not in world.network.asked:
                 self.answers.setdefault(effect.request, []).append(effect)
                 assert len(self.answers[effect.request]) == 1, f"{effect} is the second answer"
-        for partition in world.brokers[broker_id].partitions.values():
-            if isinstance(partition.role, Leader):
-                assert set(partition.role.isr.maximal) <= set(partition.assigned)

@@ -15,11 +15,10 @@ from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicConfiguration, TopicPartition
 from neaptide.clusters.simulation import faults, world
 from neaptide.clusters.simulation.disk import Disk
-from neaptide.clusters.simulation.network import SERVICE, Entry, Hold, Link
+from neaptide.clusters.simulation.network import SERVICE, Hold, Link
 from neaptide.clusters.simulation.service import Service
 from neaptide.nemesis.search.worlds import world_spec
 from tests.core.invariants import Looking
@@ -35,7 +34,7 @@ class Message(NamedTuple):
     source: int
     target: int
     body: object
-    entry: Entry
+    sequence: int
 
 
 Rule = Callable[[Message], bool]
@@ -57,6 +56,7 @@ class World:
         spec = world_spec(rules, _named(settings), (), T.topic, {}, {})
         self.simulation = world.World(replace(spec, latency_us=0))
         self.looking = self.simulation.watch = Looking(self.simulation.spec)
+        self.answers, self.refused = self.looking.answers, self.looking.refused
         self.holds: list[Rule] = []
         self.is_still = False  # nothing is delivered
         faults.hold(
@@ -118,15 +118,6 @@ class World:
         self.handle(self.leader if to is None else to, produced)
         return request
 
-    @property
-    def refused(self) -> list[tuple[int, Error]]:
-        """Who refused a controller's request, and why."""
-        return self.looking.refused
-
-    @property
-    def answers(self) -> dict[int, list[Effect]]:
-        return self.looking.answers
-
     def result(self, request: int) -> Error | None:
         """What a produce request came to; None while it waits."""
         for answer in self.answers.get(request, ()):
@@ -178,7 +169,9 @@ class World:
         """In the order of sending."""
         network = self.simulation.network
         entries = sorted((*network.messages, *network.waiting), key=lambda one: one.sequence)
-        return [Message(e.link.source, e.link.target, e.body, e) for e in entries if e.link]
+        return [
+            Message(e.link.source, e.link.target, e.body, e.sequence) for e in entries if e.link
+        ]
 
     def hold(self, body: type, *, source: int | None = None, target: int | None = None) -> Rule:
         def matches(message: Message) -> bool:
@@ -195,8 +188,10 @@ class World:
         return [m for m in self.in_flight if any(rule(m) for rule in self.holds)]
 
     def _keeps(self, link: Link, body: object) -> bool:
-        message = Message(link.source, link.target, body, Entry(0, 0, link, body))
-        return self.is_still or any(rule(message) for rule in self.holds)
+        if self.is_still or not self.holds:
+            return self.is_still
+        message = Message(link.source, link.target, body, 0)
+        return any(rule(message) for rule in self.holds)
 
     def run(self) -> World:
         """Delivers in the order of sending until nothing but held messages is left."""
@@ -204,8 +199,8 @@ class World:
 
     def deliver(self, message: Message) -> None:
         """This one, whatever keeps it up."""
-        self.simulation.network.remove(lambda entry: entry is message.entry)
-        self.simulation.deliver_now(message.entry)
+        (entry,) = self.simulation.network.remove(lambda one: one.sequence == message.sequence)
+        self.simulation.deliver_now(entry)
 
     def advance(self, duration_ms: int, *, deliver: bool = True) -> World:
         """Lets time pass, and delivers meanwhile, or does not."""

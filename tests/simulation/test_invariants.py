@@ -76,6 +76,9 @@ BREAKS: dict[str, Callable[[World], None]] = {
         world, C, lambda partition: replace(partition, high_watermark=9)
     ),
     "leader-in-isr": _leader_outside,
+    "isr-of-replicas": lambda world: _put(
+        world, C, lambda partition: replace(partition, assigned=(C, B))
+    ),
     "core-and-disk-agree": _shorter_disk,
     "parked-is-watched": _nobody_watches,
 }

@@ -51,6 +51,17 @@ def leader_in_isr(step: Step) -> str | None:
     return f"leader {step.broker_id} is not in its ISR {partition.role.isr.isr}"
 
 
+def isr_of_replicas(step: Step) -> str | None:
+    """Also of those whom a leader has asked to be let in."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    strangers = sorted(set(partition.role.isr.maximal) - set(partition.assigned))
+    if not strangers:
+        return None
+    return f"leader {step.broker_id} counts {strangers}, assigned are {partition.assigned}"
+
+
 # --- of the service ------------------------------------------------------------------------------
 
 
