@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
+from neaptide.clusters.simulation.network import CLIENT
 from tests.core.world import A, B, C, World, cluster
 
 REPLICAS = (A, B, C)
@@ -54,10 +55,11 @@ def _produce(run: Run, random: Random) -> None:
 
 
 def _deliver(run: Run, random: Random) -> None:
-    for _ in range(random.randint(1, 8)):
+    for _ in range(random.randint(1, 10)):
         first = run.world.simulation.heads()
-        if first:
-            run.world.simulation.take(first[random.choice(tuple(first))])
+        links = [link for link in first if link.target != CLIENT]
+        if links:
+            run.world.simulation.take(first[random.choice(links)])
 
 
 def _wait(run: Run, random: Random) -> None:
