@@ -19,7 +19,6 @@ from neaptide.clusters.broker.replication.model import TopicConfiguration, Topic
 from neaptide.clusters.simulation import faults, world
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.clusters.simulation.network import SERVICE, Hold, Link
-from neaptide.clusters.simulation.service import Service
 from neaptide.nemesis.search.worlds import world_spec
 from tests.core.invariants import Looking
 
@@ -55,6 +54,7 @@ class World:
         rules = GENERATIONS[generation] if isinstance(generation, str) else generation
         spec = world_spec(rules, _named(settings), (), T.topic, {}, {})
         self.simulation = world.World(replace(spec, latency_us=0))
+        self.service = self.simulation.service
         self.looking = self.simulation.watch = Looking(self.simulation.spec)
         self.answers, self.refused = self.looking.answers, self.looking.refused
         self.holds: list[Rule] = []
@@ -129,10 +129,6 @@ class World:
         return self.result(request) is Error.NONE
 
     # --- looking ---------------------------------------------------------------------------------
-
-    @property
-    def service(self) -> Service:
-        return self.simulation.service
 
     @property
     def brokers(self) -> dict[int, Broker]:
