@@ -8,9 +8,9 @@ controller sends to brokers, and what leaders ask it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, assert_never
 
 from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.model import TopicPartition
@@ -143,41 +143,60 @@ def kind_of_control(body: object) -> tuple[str, str] | None:
 
 def facts_of(body: object, partition: TopicPartition) -> dict[str, int | None]:
     """The numbers of a message about one partition, by the names that conditions use."""
-    match body:
-        case events.FetchRequested(partitions=asked):
-            for one in asked:
-                if one.partition == partition:
-                    return {"fetch_offset": one.fetch_offset}
-        case events.FetchResponded(results=results):
-            for result in results:
-                if result.partition == partition:
-                    return {
-                        "high_watermark": result.high_watermark,
-                        "log_start_offset": result.log_start_offset,
-                        "records_bytes": sum(batch.size for batch in result.batches),
-                        "error": result.error.value,
-                    }
-        case events.OffsetForLeaderEpochRequested(partitions=epochs):
-            for asked_epoch in epochs:
-                if asked_epoch.partition == partition:
-                    return {"leader_epoch": asked_epoch.leader_epoch}
-        case events.LeaderAndIsrRequested(partitions=states):
-            epochs_of = {one.partition: one.state.leader_epoch for one in states}
-            return {"leader_epoch": epochs_of.get(partition)}
-    return _facts_of_alteration(body, partition)
+    return next((_facts(one) for one in _parts(body) if one.partition == partition), {})
 
 
-def _facts_of_alteration(body: object, partition: TopicPartition) -> dict[str, int | None]:
+_Part = (
+    events.FetchedPartition
+    | events.FetchResult
+    | events.EpochAsked
+    | events.EpochEndOffset
+    | events.PartitionState
+    | events.AlteredPartition
+    | events.AlteredResult
+)
+
+
+def _parts(body: object) -> Sequence[_Part]:
     match body:
-        case events.AlterPartitionRequested(partitions=altered):
-            for change in altered:
-                if change.partition == partition:
-                    return {"leader_epoch": change.leader_epoch}
-        case events.AlterPartitionResponded(results=answers):
-            for answer in answers:
-                if answer.partition == partition:
-                    return {"error": answer.error.value}
-    return {}
+        case (
+            events.FetchRequested(partitions=parts)
+            | events.OffsetForLeaderEpochRequested(partitions=parts)
+            | events.LeaderAndIsrRequested(partitions=parts)
+            | events.AlterPartitionRequested(partitions=parts)
+            | events.FetchResponded(results=parts)
+            | events.OffsetForLeaderEpochResponded(results=parts)
+            | events.AlterPartitionResponded(results=parts)
+        ):
+            return parts
+    return ()
+
+
+def _facts(part: _Part) -> dict[str, int | None]:
+    match part:
+        case events.FetchedPartition():
+            return {"fetch_offset": part.fetch_offset}
+        case events.FetchResult():
+            facts: dict[str, int | None] = {
+                "high_watermark": part.high_watermark,
+                "log_start_offset": part.log_start_offset,
+                "records_bytes": sum(batch.size for batch in part.batches),
+                "error": part.error.value,
+            }
+            end = part.diverging_epoch
+            if end is not None:
+                facts |= {"diverging_epoch": end.epoch, "diverging_end_offset": end.end_offset}
+            return facts
+        case events.EpochEndOffset():
+            ends = {"answered_epoch": part.leader_epoch, "end_offset": part.end_offset}
+            return {**ends, "error": part.error.value}
+        case events.PartitionState():
+            return {"leader_epoch": part.state.leader_epoch}
+        case events.EpochAsked() | events.AlteredPartition():
+            return {"leader_epoch": part.leader_epoch}
+        case events.AlteredResult():
+            return {"error": part.error.value}
+    assert_never(part)
 
 
 @dataclass(frozen=True, slots=True)

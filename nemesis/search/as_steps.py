@@ -18,7 +18,7 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search import deliveries
 from neaptide.nemesis.search.explore import play_moves
-from neaptide.nemesis.search.moves import Passed, Trace, conditions_of, ends_of
+from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
 from neaptide.nemesis.search.perform import MissedError
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import Target

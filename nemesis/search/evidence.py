@@ -9,7 +9,7 @@ from __future__ import annotations
 from neaptide.clusters.simulation.network import CONTROL, FETCH
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.moves import Passed, Trace
+from neaptide.nemesis.search.passed import Passed, Trace
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import Target
 

@@ -11,45 +11,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final, cast
+from typing import Final
 
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
     partition_for,
 )
 from neaptide.clusters.broker.replication.interface import events
-from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
-from neaptide.clusters.simulation.clients import GroupOperation, Read
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation.network import (
     ALTER,
     CONTROL,
-    CONTROL_APIS,
     FETCH,
-    Entry,
-    Link,
-    facts_of,
 )
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION
 from neaptide.nemesis.search.invariants import CORE_ERRORS
-from neaptide.nemesis.search.looking import each, promised, read
+from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest
+from neaptide.nemesis.search.spared import is_safe_without, is_torn_one_trusted, loses_by_design
 from neaptide.nemesis.search.targets import COMMITS
 
 GROUP: Final = "g"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
-_PER_MESSAGE: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
-    events.FetchRequested: ("request", "fetch"),
-    events.FetchResponded: ("response", "fetch"),
-    events.OffsetForLeaderEpochRequested: ("request", "offset_for_leader_epoch"),
-    events.OffsetForLeaderEpochResponded: ("response", "offset_for_leader_epoch"),
-}
-_CONTROL: Final[Mapping[type, tuple[steps.Message, steps.Api]]] = {
-    **{kind: ("request", cast(steps.Api, api)) for kind, api in CONTROL_APIS.items()},
-    events.AlterPartitionRequested: ("request", steps.ALTER_PARTITION),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,51 +53,6 @@ class Drawing:
         return HOLD_PROBABILITY if self.held else 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A message between brokers, as a rule can name it."""
-
-    link: Link
-    message: steps.Message
-    api: steps.Api
-    numbers: Mapping[str, int | None]
-    topic: str | None = None  # whose the numbers are; None: the world's own
-
-
-class Trace:
-    """A recorder that keeps what passed between brokers, on some of the channels."""
-
-    def __init__(
-        self,
-        partition: TopicPartition,
-        topic: str | None = None,
-        channels: tuple[str, ...] = (FETCH,),
-    ) -> None:
-        """`topic`: as a rule names it, where it is not the world's own."""
-        self.passed: list[Passed] = []
-        # What leaders ask of a controller is held with what it sends.
-        self._channels = (*channels, ALTER) if CONTROL in channels else channels
-        self._partition = partition
-        self._topic = topic
-
-    def event(self, entry: Entry) -> None:
-        link = entry.link
-        if link is None or link.channel not in self._channels or link.source == link.target:
-            return
-        kind = (_PER_MESSAGE if link.channel == FETCH else _CONTROL).get(type(entry.body))
-        if kind is not None:
-            numbers = facts_of(entry.body, self._partition)
-            self.passed.append(Passed(link, kind[0], kind[1], numbers, self._topic))
-
-    def asked(self, entry: Entry) -> None: ...
-    def answered(self, entry: Entry) -> None: ...
-    def blocked(self, entry: Entry) -> None: ...
-    def dropped(self, entry: Entry) -> None: ...
-    def state(self, partition: TopicPartition, state: LeaderAndIsr) -> None: ...
-    def polled(self, reading: Read, values: list[tuple[int, int, object]]) -> None: ...
-    def of_group(self, done: GroupOperation) -> None: ...
-
-
 def draw_moves(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> tuple[steps.Step, ...]:
@@ -122,7 +63,7 @@ def draw_moves(
     if several is not None:
         return several(rng, world, so_far, drawing)
     step = _DRAWS[kind](rng, world, so_far, drawing)
-    if step is None or (drawing.spares and is_unnoticed_after_failure(step, so_far)):
+    if step is None or (drawing.spares and loses_by_design(step, world, so_far, drawing.names)):
         return ()
     if kind == "zombie":
         return (step, steps.Await())
@@ -185,13 +126,6 @@ def _aim(
     )
 
 
-def ends_of(passed: Passed, numbers: Mapping[str, int]) -> tuple[str, str]:
-    """From whom to whom a rule holds such messages."""
-    names = {number: name for name, number in numbers.items()}
-    is_asked = passed.link.channel == ALTER
-    return names[passed.link.source], "controller" if is_asked else names[passed.link.target]
-
-
 def _choose(rng: Random, passed: list[Passed]) -> Passed:
     """A controller sends little: where it sends something, that is half of what is chosen. Where a
     leader asks it for another ISR, that is a third."""
@@ -203,22 +137,6 @@ def _choose(rng: Random, passed: list[Passed]) -> Passed:
     if of_control and of_replicas:
         return rng.choice(of_control if rng.random() < 0.5 else of_replicas)
     return rng.choice(passed)
-
-
-def conditions_of(chosen: Passed) -> list[str]:
-    """Of a hold: of all such messages from now on, or only from this one's numbers on."""
-    conditions = [""]
-    high_watermark = chosen.numbers.get("high_watermark")
-    if high_watermark is not None and high_watermark > 0:
-        conditions.append(f"high_watermark >= {high_watermark}")
-    if chosen.numbers.get("records_bytes"):
-        conditions.append("records_bytes > 0")
-    fetch_offset = chosen.numbers.get("fetch_offset")
-    if chosen.message == "request" and fetch_offset:
-        conditions.append(f"fetch_offset >= {fetch_offset}")
-    if chosen.link.channel in (CONTROL, ALTER) and chosen.numbers.get("leader_epoch") is not None:
-        conditions.append(f"leader_epoch >= {chosen.numbers['leader_epoch']}")
-    return conditions
 
 
 # --- one draw per kind -------------------------------------------------------------------------
@@ -260,7 +178,7 @@ def _kill(
     """Half of the time the leader: what its death decides is what replication is about."""
     state = world.service.states.get(world.partition)
     live = _brokers(drawing, world, lambda number: number in world.brokers)
-    live = _spared(live, world, drawing, last_copies=_is_torn_one_trusted(world, so_far))
+    live = _spared(live, world, drawing, last_copies=is_torn_one_trusted(world, so_far))
     if not live:
         return None
     leading = [name for name in live if state and drawing.names[name] == state.leader]
@@ -281,13 +199,6 @@ def _power_off(
     return steps.PowerOff(rng.choice(live), survives)
 
 
-def _is_torn_one_trusted(world: World, so_far: tuple[steps.Step, ...]) -> bool:
-    """Whether somebody may lead by an election who came back without its log: after a power
-    failure, but not from 4.0 on (KIP-966)."""
-    has_failed = any(isinstance(step, steps.PowerOff) for step in so_far)
-    return has_failed and not world.spec.rules.eligible_leader_replicas
-
-
 def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: bool) -> list[str]:
     """Beside `control` no power failure takes the last copy, nor does a death after one: what is
     lost is to be the controller's doing. The controller lives: which broker is the next one is a
@@ -303,40 +214,6 @@ def _spared(live: list[str], world: World, drawing: Drawing, *, last_copies: boo
     return [name for name in others if is_safe_without(world, drawing.names[name], seen=seen)]
 
 
-def is_safe_without(world: World, broker_id: int, *, seen: bool = False) -> bool:
-    """Whether another member of the ISR lives and has all that was acknowledged, or read.
-
-    `seen`: it is healthy too, and so is the controller. Otherwise a broker that comes back without
-    its log may be taken for one in sync before anybody notices that it was away.
-    """
-    if not seen:
-        return all(_is_safe_here(one, broker_id, set(world.brokers)) for one in each(world))
-    able, controller = healthy(world), world.service.controller
-    is_noticed = controller is None or controller in {broker_id, *able}
-    return is_noticed and all(_is_safe_here(one, broker_id, able) for one in each(world))
-
-
-def healthy(world: World) -> set[int]:
-    """The brokers that live, are not paused, and that the coordination service can reach."""
-    return set(world.brokers) - world.network.paused - set(world.coordination.silent_since)
-
-
-def is_unnoticed_after_failure(step: steps.Step, so_far: tuple[steps.Step, ...]) -> bool:
-    """Whether somebody ceases to work unseen after a power failure: the torn one may lead then."""
-    unseen = isinstance(step, steps.Pause) or (
-        isinstance(step, steps.Cut) and step.purpose == "coordination"
-    )
-    return unseen and any(isinstance(one, steps.PowerOff) for one in so_far)
-
-
-def _is_safe_here(world: World, broker_id: int, able: set[int]) -> bool:
-    state = world.service.states.get(world.partition)
-    acked = {*promised(world), *(value for _, value in read(world))}
-    others = () if state is None else set(state.isr) & able - {broker_id}
-    logs = (world.disks[other].logs.get(world.partition) for other in others)
-    return any(log is not None and acked <= {value for _, _, value in log.values()} for log in logs)
-
-
 def _stop(
     rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
 ) -> steps.Step | None:
@@ -345,7 +222,7 @@ def _stop(
     running = _brokers(
         drawing, world, lambda n: n in world.brokers and n not in world.network.paused
     )
-    running = _spared(running, world, drawing, last_copies=_is_torn_one_trusted(world, so_far))
+    running = _spared(running, world, drawing, last_copies=is_torn_one_trusted(world, so_far))
     return steps.Stop(rng.choice(running)) if running else None
 
 

@@ -17,8 +17,8 @@ from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.explore import end_and_judge, is_bad, played
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.moves import is_safe_without, is_unnoticed_after_failure
 from neaptide.nemesis.search.perform import MissedError
+from neaptide.nemesis.search.spared import loses_by_design
 from neaptide.nemesis.search.targets import Target
 
 Schedule = tuple[steps.Step, ...]
@@ -32,7 +32,8 @@ def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
     parts = [(step,) for step in schedule] if target.spares else [schedule]
     try:
         for number, part in enumerate(parts):
-            if target.spares and _takes_last_copy(target, world, schedule[: number + 1]):
+            # What is not drawn must not come of leaving steps out either.
+            if target.spares and loses_by_design(part[0], world, schedule[:number], target.names):
                 return None
             broken = played(world, target.names, part)
             if broken is not None:
@@ -40,18 +41,6 @@ def replay(target: Target, ready: World, schedule: Schedule) -> Judged | None:
     except MissedError:
         return None
     return end_and_judge(world)
-
-
-def _takes_last_copy(target: Target, world: World, so_far: Schedule) -> bool:
-    """By its last step. What is not drawn must not come of leaving steps out either."""
-    step = so_far[-1]
-    if is_unnoticed_after_failure(step, so_far):
-        return True
-    if not isinstance(step, steps.PowerOff | steps.Kill | steps.Stop):
-        return False
-    has_failed = any(isinstance(one, steps.PowerOff) for one in so_far)
-    number = target.names[str(step.broker)]
-    return has_failed and number in world.brokers and not is_safe_without(world, number, seen=True)
 
 
 def shrink(

@@ -56,10 +56,15 @@ def _produce(run: Run, random: Random) -> None:
 
 def _deliver(run: Run, random: Random) -> None:
     for _ in range(random.randint(1, 10)):
-        first = run.world.simulation.heads()
-        links = [link for link in first if link.target != CLIENT]
-        if links:
-            run.world.simulation.take(first[random.choice(links)])
+        deliver_one(run.world, random)
+
+
+def deliver_one(world: World, random: Random) -> None:
+    """In order on each link; links overtake each other."""
+    first = world.simulation.heads()
+    links = [link for link in first if link.target != CLIENT]
+    if links:
+        world.simulation.take(first[random.choice(links)])
 
 
 def _wait(run: Run, random: Random) -> None:

@@ -17,17 +17,25 @@ ANSWERS = (
 )
 
 
+def _allowed(spec: WorldSpec, *, loses_pages: bool = False) -> frozenset[str]:
+    """Writes of a controller that was deposed are not refused up to 2.0."""
+    of_deposed = (
+        set() if spec.rules.fences_controller_writes else {"leader-epoch-of-its-controller"}
+    )
+    return allowed_to_break(spec, loses_pages=loses_pages) | of_deposed
+
+
 class Looking(Watch):
     """Also remembers what was answered to clients, and to controllers that were refused."""
 
     def __init__(self, spec: WorldSpec) -> None:
-        super().__init__(allowed_to_break(spec, loses_pages=False))
+        super().__init__(_allowed(spec))
         self.spec = spec
         self.answers: dict[int, list[Effect]] = {}
         self.refused: list[tuple[int, Error]] = []  # who refused, and why
 
     def lose_pages(self) -> None:
-        self.allowed = allowed_to_break(self.spec, loses_pages=True)
+        self.allowed = _allowed(self.spec, loses_pages=True)
 
     def handled(
         self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]

@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.interface.administration import (
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     BrokersChanged,
     ControllerChanged,
+    IsrChangeNotified,
     SessionStarted,
     TopicsChanged,
     WriteLeaderAndIsr,
@@ -148,6 +149,30 @@ def test_c5_who_is_stopping_is_elected_nowhere_until_it_has_gone() -> None:
     again = BrokerRegistration(B, (), epoch=99)
     step(one, BrokersChanged({A: ALL[A], B: again}), NOW)  # it has started again
     assert set(one.active_controller.shutting_down) == {A}
+
+
+def test_c5_it_leaves_an_isr_once_for_each_request() -> None:
+    """As in Kafka: before 3.3 it may join again until it has gone."""
+    one = controller(led_by(B))
+    ask(one, C)
+    written(one, read(one, led_by(B)))
+    joined = LeaderAndIsr(B, 5, (A, B, C), 2, version=9)
+    step(one, IsrChangeNotified(("n",), (T,)), NOW)
+    assert not asked(read(one, joined), WriteLeaderAndIsr)
+    ask(one, C, request=10)
+    (write,) = asked(read(one, joined), WriteLeaderAndIsr)
+    assert set(write.state.isr) == {A, B}  # type: ignore[attr-defined]
+
+
+def test_c5_who_is_stopping_is_not_elected_when_the_leader_dies() -> None:
+    one = controller(led_by(B))
+    ask(one, A)
+    written(one, read(one, led_by(B)))
+    joined = LeaderAndIsr(B, 5, (B, A, C), 2, version=9)
+    step(one, BrokersChanged({A: ALL[A], C: ALL[C]}), NOW)
+    (write,) = asked(read(one, joined), WriteLeaderAndIsr)
+    state = write.state  # type: ignore[attr-defined]
+    assert (state.leader, state.isr) == (C, (C,))
 
 
 @pytest.mark.parametrize(

@@ -241,9 +241,10 @@ def test_c5_a_reassignment_is_taken_back(wanted: tuple[int, ...] | None) -> None
     assert listed(one) == {}
 
 
-def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync() -> None:
+@pytest.mark.parametrize("generation", BY_API)
+def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync(generation: str) -> None:
     """Kafka deletes it, and all that it has."""
-    one = _moving()
+    one = _moving(generation)
     (back,) = assigned(alter(one, Reassigned(T, None), request=11))
     step(one, AssignmentWritten(T, back, True), NOW)
     only_c = LeaderAndIsr(C, 7, (C,), 2, version=11)
@@ -254,17 +255,44 @@ def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync() -> N
     assert not deleted(step(one, LeaderAndIsrWritten(T, state, True), NOW))
 
 
-def test_c5_what_is_asked_while_a_reassignment_ends_waits_for_its_end() -> None:
+def _ending() -> tuple[Broker, LeaderAndIsr]:
+    """The state that ends the reassignment is being written."""
     one = _moving()
     step(one, LeaderAndIsrChanged((T,)), NOW)
     in_sync = LeaderAndIsr(B, 5, (B, A, C), 2, version=9)
     (write,) = asked(step(one, LeaderAndIsrRead((T,), {T: in_sync}), NOW), WriteLeaderAndIsr)
-    late = AlterPartitionReassignmentsRequested(12, (Reassigned(T, (B,)),), 30_000)
-    retry = administration.ReassignmentRetry(late)
-    assert given.did(step(one, late, NOW)) == [effects.SetTimer(retry, 50)]
-    step(one, LeaderAndIsrWritten(T, write.state, True), NOW)  # type: ignore[attr-defined]
-    (again,) = assigned(step(one, TimerFired(retry), NOW))
+    return one, write.state  # type: ignore[attr-defined]
+
+
+RETRY = administration.ReassignmentRetry()
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        AlterPartitionReassignmentsRequested(12, (Reassigned(T, (B,)),), 30_000),
+        PartitionReassignmentFound({T: (B,)}),
+    ],
+)
+def test_c5_what_is_asked_while_a_reassignment_ends_waits_for_its_end(late: object) -> None:
+    one, state = _ending()
+    assert given.did(step(one, late, NOW)) == [effects.SetTimer(RETRY, 50)]
+    step(one, LeaderAndIsrWritten(T, state, True), NOW)
+    (again,) = assigned(step(one, TimerFired(RETRY), NOW))
     assert again == ReplicaAssignment((B, C, A), (B,), (C, A))
+    assert step(one, TimerFired(RETRY), NOW) == ()
+
+
+def test_c5_what_waits_for_the_end_of_another_is_refused_or_forgotten_as_all_is() -> None:
+    one, _ = _ending()
+    alter(one, Reassigned(T, (B,)), request=12)
+    alter(one, Reassigned(T, (A,)), request=13)
+    step(one, events.RequestAbandoned(13), NOW)
+    done = given.did(
+        step(one, ControllerChanged(C), NOW), effects.RespondAlterPartitionReassignments
+    )
+    assert done == [effects.RespondAlterPartitionReassignments(12, Error.NOT_CONTROLLER)]
+    assert step(one, TimerFired(RETRY), NOW) == ()
 
 
 def test_c5_while_another_assignment_is_being_written_no_reassignment_ends() -> None:
@@ -298,6 +326,42 @@ def test_c5_reassignments_time_out_are_abandoned_and_refused_by_who_is_no_contro
     assert alter(one, Reassigned(T, (C, A))) == (refusal,)
     done = step(one, ListPartitionReassignmentsRequested(9, None), NOW)
     assert done == (effects.RespondListPartitionReassignments(9, Error.NOT_CONTROLLER),)
+
+
+def test_c5_nothing_is_deleted_while_nobody_leads() -> None:
+    """C, unneeded, is not in the ISR; but who is has gone, and C may have to do."""
+    one = _moving("4.0")
+    (back,) = assigned(alter(one, Reassigned(T, None), request=11))
+    step(one, BrokersChanged({C: ALL[C]}), NOW)
+    step(one, LeaderAndIsrRead((T,), {T: LeaderAndIsr(B, 5, (B, A), 2, version=8)}), NOW)
+    nobody = LeaderAndIsr(-1, 6, (), 2, version=9, elr=(B, A))
+    step(one, LeaderAndIsrWritten(T, nobody, True), NOW)
+    step(one, AssignmentWritten(T, back, True), NOW)
+    done = step(one, LeaderAndIsrRead((T,), {T: nobody}), NOW)
+    (write,) = asked(done, WriteLeaderAndIsr)
+    done = step(one, LeaderAndIsrWritten(T, write.state, True), NOW)  # type: ignore[attr-defined]
+    assert not deleted(done)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_c5_a_replica_that_fell_is_dead_once_though_the_state_is_read_again(
+    is_changed: bool,
+) -> None:
+    """A change of the state while it is reconsidered is no new death."""
+    one = _moving()
+    bounced = {**ALL, A: type(ALL[A])(A, (), epoch=99)}
+    step(one, BrokersChanged(bounced), NOW)
+    in_sync = LeaderAndIsr(B, 5, (B, A), 2, version=8)
+    if is_changed:
+        step(one, LeaderAndIsrChanged((T,)), NOW)
+    (write,) = asked(step(one, LeaderAndIsrRead((T,), {T: in_sync}), NOW), WriteLeaderAndIsr)
+    without_a = write.state  # type: ignore[attr-defined]
+    assert without_a.isr == (B,)
+    done = step(one, LeaderAndIsrWritten(T, without_a, True), NOW)
+    assert asked(done, ReadLeaderAndIsr)  # what has come back is looked at once more
+    back = LeaderAndIsr(B, 6, (B, A), 2, version=10)
+    done = step(one, LeaderAndIsrRead((T,), {T: back}), NOW)
+    assert not asked(done, WriteLeaderAndIsr)
 
 
 # --- the znode -----------------------------------------------------------------------------------
@@ -449,7 +513,7 @@ def test_c5_it_goes_on_when_a_replica_that_is_to_come_is_back(generation: str) -
 
 
 @pytest.mark.parametrize("generation", ["0.10", "2.1", "2.8", "4.0"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(8), 19, 36])
 def test_c5_under_load_and_with_deaths_nothing_acknowledged_is_lost(
     generation: str, seed: int
 ) -> None:

@@ -46,6 +46,7 @@ def test_c4_a_replica_is_stopped_with_or_without_its_log_and_follows_again(
     log = alone.log_directory(REAL) / f"{topic}-0"
     leader.next_fetch(place).answer({place: Fetched(0, alone.records(0, [b"0", b"1", b"2"]))})
     until(lambda: follows_from(leader, place) == 3, "it has the records")
+    assert follows_from(leader, place) == 3  # and has learned by the answer that 3 are committed
 
     assert alone.stop_replica(alone.controller_epoch(), topic, delete=delete) == NONE
     follows_no_more(leader, place, other)

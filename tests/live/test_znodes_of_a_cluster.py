@@ -9,6 +9,7 @@ from tests.live.cluster import BROKERS, LiveCluster
 pytestmark = pytest.mark.live
 TOPIC = "znodes"
 PATHS = {
+    "/admin",
     "/brokers",
     "/brokers/ids",
     "/brokers/ids/0",
@@ -18,6 +19,7 @@ PATHS = {
     "/cluster",
     "/cluster/id",
     "/config",
+    "/config/changes",
     "/config/topics",
     "/controller",
     "/controller_epoch",

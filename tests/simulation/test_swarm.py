@@ -19,12 +19,13 @@ from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.episode import Search, broken_rule, explore_seed
-from neaptide.nemesis.search.explore import Episode, Found, is_suspect, watched_world
+from neaptide.nemesis.search.explore import Episode, Found, is_suspect, played, watched_world
 from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.shrink import replay
+from neaptide.nemesis.search.spared import loses_by_design
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import FIVE, NAMES, RETENTION, RETENTION_CHECK, target_of
 from neaptide.nemesis.search.worlds import ready_world
@@ -374,19 +375,42 @@ def test_a_broken_invariant_comes_with_what_was_seen_what_passed_and_the_command
     assert loss.command == f"neaptide explore --system neaptide:2.1 --acks all {seed}"
 
 
+FAILING = ("kill", "power_off")
+LAST_ONE_KILLED = (
+    steps.Produce(("m1",)),
+    steps.Stop("B"),
+    steps.PowerOff("C", None),
+    steps.Kill("A", "discarded"),
+)
+
+
 def test_what_a_replay_refuses_keeps_the_evidence_with_which_it_was_found() -> None:
-    """The search draws on 4.0 a kill after a power failure, which a replay refuses."""
-    faults = ("kill", "power_off")
-    search = replace(_search("4.0", watched=True), swarm=False, faults=faults, spares=True)
+    search = replace(_search("2.1", watched=True), swarm=False, faults=FAILING, spares=True)
     target = search.target()
     ready = watched_world(target)
     assert not isinstance(ready, Judged)
-    off = (steps.Stop("B"), steps.PowerOff("C", None), steps.Kill("A", "discarded"))
-    schedule = (steps.Produce(("m1",)), *off)
+    schedule = LAST_ONE_KILLED
     assert replay(target, ready, schedule) is None
     found = Found(1, schedule, Judged("broken: one-leader", (), "A and C lead"), 1)
     loss = broken_rule(search, ready, found)
     assert (loss.shrunk, loss.evidence) == (schedule, "A and C lead")
+
+
+@pytest.mark.parametrize("generation", ["2.1", "4.0"])
+def test_a_replay_refuses_what_is_not_drawn_and_nothing_else(generation: str) -> None:
+    """From 4.0 on nobody leads who came back without its log, and a death after it may be drawn."""
+    search = replace(_search(generation, watched=True), swarm=False, faults=FAILING, spares=True)
+    target = search.target()
+    world = watched_world(target)
+    assert not isinstance(world, Judged)
+    *so_far, last = LAST_ONE_KILLED
+    for step in so_far:
+        assert played(world, target.names, (step,)) is None
+    is_spared = loses_by_design(last, world, tuple(so_far), target.names)
+    assert is_spared is (generation == "2.1")
+    ready = watched_world(target)
+    assert not isinstance(ready, Judged)
+    assert (replay(target, ready, (*so_far, last)) is None) is is_spared
 
 
 def test_a_broken_invariant_is_not_printed_beside_none_found(

@@ -140,18 +140,28 @@ def producers_of_the_log(step: Step) -> str | None:
 
 
 def weak_isr(step: Step) -> str | None:
-    """Every one of the ISR in which this leader believes has what lies below its HW."""
+    """Every one of the ISR in which this leader believes has what lies below its HW.
+
+    A replica that was reassigned away, and is deleted, may be in it until the leader learns that.
+    """
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None
     world, high_watermark = step.world, partition.high_watermark
     for member in partition.role.isr.isr:
-        if begin_alike(world, step.broker_id, member, high_watermark):
+        if begin_alike(world, step.broker_id, member, high_watermark) or _is_gone(world, member):
             continue
         found = differs(world, member, records_of(world, step.broker_id), high_watermark)
         if found is not None:
             return f"leader {step.broker_id} has committed offset {found[0]}; {member} has not"
     return None
+
+
+def _is_gone(world: World, broker_id: int) -> bool:
+    """Whether a broker has no replica, and the service does not have it in the ISR."""
+    state = world.service.states.get(world.partition)
+    has_log = world.partition in world.nodes[broker_id].disk.logs
+    return not has_log and state is not None and broker_id not in state.isr
 
 
 def strong_isr(step: Step) -> str | None:

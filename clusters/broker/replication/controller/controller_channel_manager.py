@@ -47,11 +47,16 @@ def send_leader_and_isr(
     """LeaderAndIsr, to each receiver for the partitions of which it holds a replica.
 
     A broker in controlled shutdown gets those that it led: what it followed it is not to follow
-    again.
+    again. An ISR with replicas that are none any more is sent to nobody: the next state comes at
+    once.
     """
     controller = broker.active_controller
     assert controller is not None
-    states = _partition_states(controller, partitions)
+    states = tuple(
+        one
+        for one in _partition_states(controller, partitions)
+        if set(one.state.isr) <= set(one.replicas)
+    )
     for receiver in sorted(set(receivers) & set(controller.brokers)):
         led = controller.shutting_down.get(receiver)
         held = tuple(

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from neaptide.clusters.broker.replication.interface.administration import (
+    AlterPartitionReassignmentsRequested,
     ElectionType,
     PartitionResult,
+)
+from neaptide.clusters.broker.replication.interface.coordination_service import (
+    PartitionReassignmentFound,
 )
 from neaptide.clusters.broker.replication.interface.effects import TopicResult
 from neaptide.clusters.broker.replication.interface.events import AlteredPartition, AlteredResult
@@ -80,7 +84,7 @@ class Elections:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequest:
-    """A ControlledShutdown request that waits until nothing of that broker is being decided."""
+    """A ControlledShutdown request; `partitions` of that broker are still to be decided."""
 
     request: int
     broker_id: int
@@ -102,7 +106,9 @@ class Reassignments:
 
     `renewed` are to have a new leader epoch with their next state: all of their replicas must be
     informed. `unneeded` replicas are to be deleted when that state is written. `of_znode` is what
-    `/admin/reassign_partitions` names and that is not over.
+    `/admin/reassign_partitions` names and that is not over. `unread` are partitions whose state has
+    changed while they were being reconsidered, perhaps by that: they are to be read once more.
+    `postponed` was asked for while the reassignment of a partition was ending.
     """
 
     ongoing: Mapping[TopicPartition, ReplicaAssignment] = field(default_factory=dict)
@@ -110,6 +116,8 @@ class Reassignments:
     renewed: frozenset[TopicPartition] = frozenset()
     unneeded: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     of_znode: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    unread: frozenset[TopicPartition] = frozenset()
+    postponed: tuple[AlterPartitionReassignmentsRequested | PartitionReassignmentFound, ...] = ()
     requests: Mapping[int, ReassignmentRequest] = field(default_factory=dict)
 
 

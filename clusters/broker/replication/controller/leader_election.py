@@ -150,6 +150,8 @@ def next_state_with_elr(
     left anywhere, the last known leader, and only then an unclean election. A leader that came back
     torn leads in a new epoch, whose start the others are cut to."""
     members = (*state.isr, *state.elr)
+    if not set(members) & set(assigned) and members and not unclean:
+        return _without_leader(state, controller_epoch)
     trusted = [r for r in assigned if r in live and r not in eligibility.unclean]
     live_isr = tuple(r for r in trusted if r in state.isr)
     live_elr = [r for r in trusted if r in state.elr]
@@ -172,6 +174,15 @@ def next_state_with_elr(
     if _means_the_same(decided, state) and leader not in eligibility.unclean:
         return None
     return replace(decided, leader_epoch=state.leader_epoch + 1, controller_epoch=controller_epoch)
+
+
+def _without_leader(state: LeaderAndIsr, controller_epoch: int) -> LeaderAndIsr | None:
+    """None of the in-sync and eligible replicas is assigned any more (a reassignment was taken
+    back): who has everything is remembered, and kept."""
+    if state.leader == NO_LEADER:
+        return None
+    epoch = state.leader_epoch + 1
+    return replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=controller_epoch)
 
 
 def came_back_torn(

@@ -43,15 +43,35 @@ from neaptide.clusters.broker.replication.model import ReplicaAssignment, TopicP
 RETRY_MS = 50
 
 
+def _postpone(
+    broker: Broker, event: AlterPartitionReassignmentsRequested | PartitionReassignmentFound
+) -> None:
+    controller = broker.active_controller
+    assert controller is not None
+    postponed = (*controller.reassignments.postponed, event)
+    broker.controller = replace(
+        controller, reassignments=replace(controller.reassignments, postponed=postponed)
+    )
+    broker.set_timer(ReassignmentRetry(), RETRY_MS)
+
+
 def on_reassignment_retry(broker: Broker, timer: ReassignmentRetry, now_ms: int) -> None:
-    asked = timer.asked
-    match asked:
-        case AlterPartitionReassignmentsRequested():
-            on_alter_partition_reassignments(broker, asked, now_ms)
-        case PartitionReassignmentFound():
-            on_partition_reassignment_found(broker, asked, now_ms)
-        case _:
-            assert_never(asked)
+    """In the order in which it was asked for."""
+    controller = broker.active_controller
+    if controller is None:
+        return
+    postponed = controller.reassignments.postponed
+    broker.controller = replace(
+        controller, reassignments=replace(controller.reassignments, postponed=())
+    )
+    for asked in postponed:
+        match asked:
+            case AlterPartitionReassignmentsRequested():
+                on_alter_partition_reassignments(broker, asked, now_ms)
+            case PartitionReassignmentFound():
+                on_partition_reassignment_found(broker, asked, now_ms)
+            case _:
+                assert_never(asked)
 
 
 # --- the admin API -------------------------------------------------------------------------------
@@ -66,7 +86,7 @@ def on_alter_partition_reassignments(
         broker.do(RespondAlterPartitionReassignments(event.request, Error.NOT_CONTROLLER))
         return
     if any(reassignments.is_being_finished(controller, one.partition) for one in event.partitions):
-        broker.set_timer(ReassignmentRetry(event), RETRY_MS)
+        _postpone(broker, event)
         return
     results: dict[TopicPartition, PartitionResult | None] = {}
     begun: dict[TopicPartition, ReplicaAssignment] = {}
@@ -149,7 +169,7 @@ def on_partition_reassignment_found(
     if controller is None:
         return
     if any(reassignments.is_being_finished(controller, tp) for tp in event.targets):
-        broker.set_timer(ReassignmentRetry(event), RETRY_MS)
+        _postpone(broker, event)
         return
     known = controller.reassignments.of_znode
     of_znode = dict(event.targets)
@@ -222,9 +242,18 @@ def _is_waited_for(controller: Active, tp: TopicPartition) -> bool:
 
 
 def on_leader_and_isr_changed(broker: Broker, event: LeaderAndIsrChanged, now_ms: int) -> None:
-    """A leader has written the ISR of a partition that is being reassigned."""
+    """A leader has written the ISR of a partition that is being reassigned, or this controller.
+
+    That is nothing about its brokers: who has fallen is counted as dead by what is being decided.
+    """
     controller = broker.active_controller
-    if controller is not None:
-        ongoing = controller.reassignments.ongoing
-        if changed := [tp for tp in event.partitions if tp in ongoing]:
-            reconsider(broker, changed)
+    if controller is None:
+        return
+    changed = controller.reassignments.ongoing.keys() & set(event.partitions)
+    busy = changed & controller.reconsidering
+    unread = controller.reassignments.unread | busy
+    broker.controller = replace(
+        controller, reassignments=replace(controller.reassignments, unread=unread)
+    )
+    if changed - busy:
+        reconsider(broker, sorted(changed - busy))

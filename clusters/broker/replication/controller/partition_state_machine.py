@@ -9,7 +9,7 @@ leaders ask for (KIP-497) are decided here as well, so that a partition has one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
@@ -104,9 +104,10 @@ def _decide(
         return None
     assigned = tuple(configuration.assignment[topic_partition.partition])
     up = controller.brokers.keys() - controller.fallen.get(topic_partition, frozenset())
-    leaving = controller.shutting_down.keys()
     if state is None:
-        return leader_election.initial_state(assigned, up - leaving, controller.controller_epoch)
+        new = up - controller.shutting_down.keys()
+        return leader_election.initial_state(assigned, new, controller.controller_epoch)
+    leaving = _leaving(controller, topic_partition, state, up)
     live = leader_election.may_be_counted_on(state, up, leaving) & set(assigned)
     settings = topic_settings(configuration.settings, broker.settings)
     election = controller.elections.wanted.get(topic_partition)
@@ -130,6 +131,15 @@ def _decide(
     if topic_partition in reassignments.renewed:
         decided = leader_election.renewed(decided, state, epoch)
     return decided
+
+
+def _leaving(
+    controller: Active, tp: TopicPartition, state: LeaderAndIsr, up: Collection[int]
+) -> Collection[int]:
+    """Who is in controlled shutdown is never elected, and leaves the ISR when it asks for that."""
+    if state.leader not in up:
+        return controller.shutting_down.keys()
+    return {one.broker_id for one in controller.shutdown_requests if tp in one.partitions}
 
 
 def on_state_written(broker: Broker, event: LeaderAndIsrWritten, now_ms: int) -> None:
@@ -187,7 +197,8 @@ def _settle(
                 news.append(topic_partition)
             states[topic_partition] = state
     returned = {tp for tp, dead in controller.fallen.items() if dead & set(controller.brokers)}
-    again = tuple(sorted(names & (controller.again | returned)))
+    unread = controller.reassignments.unread
+    again = tuple(sorted(names & (controller.again | returned | unread)))
     # What fell after the state was decided has not been counted as dead yet.
     counted = names - controller.again
     broker.controller = replace(
@@ -198,6 +209,7 @@ def _settle(
         fallen={tp: dead for tp, dead in controller.fallen.items() if tp not in counted},
         unclean={tp: torn for tp, torn in controller.unclean.items() if tp not in counted},
         unsent=(*controller.unsent, *news) if changed else controller.unsent,
+        reassignments=replace(controller.reassignments, unread=unread - names),
     )
     make_elections(broker, counted)
     if changed:
@@ -208,7 +220,7 @@ def _settle(
         complete_creations(broker)
     if again:
         reconsider(broker, again)
-    answer_shutdowns(broker)
+    answer_shutdowns(broker, counted)
     _alter_next(broker)
 
 

@@ -24,8 +24,12 @@ from neaptide.clusters.broker.replication.controller.controller_context import (
     Reassignments,
 )
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface.administration import PartitionResult
+from neaptide.clusters.broker.replication.interface.administration import (
+    AlterPartitionReassignmentsRequested,
+    PartitionResult,
+)
 from neaptide.clusters.broker.replication.interface.coordination_service import (
+    PartitionReassignmentFound,
     SetPartitionReassignment,
     WriteAssignment,
 )
@@ -33,6 +37,7 @@ from neaptide.clusters.broker.replication.interface.effects import (
     RespondAlterPartitionReassignments,
 )
 from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
     LeaderAndIsr,
     ReplicaAssignment,
     TopicConfiguration,
@@ -134,7 +139,8 @@ def finish_where_done(broker: Broker, tp: TopicPartition, state: LeaderAndIsr) -
 def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
     """Replicas that are none any more, of partitions whose others have been informed.
 
-    One that is in the ISR still may have what nobody else has: it is kept until it is not.
+    One that is in the ISR still, or eligible, may have what nobody else has; where nobody leads,
+    any may. It is kept until it cannot.
     """
     controller = broker.active_controller
     assert controller is not None
@@ -142,15 +148,20 @@ def delete_unneeded(broker: Broker, informed: Iterable[TopicPartition]) -> None:
     doomed, left = {}, dict(reassignments.unneeded)
     for tp in informed:
         kept = left.pop(tp, frozenset())
-        state = controller.states.get(tp)
-        in_sync = kept & set(state.isr if state is not None else ())
-        if in_sync:
-            left[tp] = in_sync
-        doomed[tp] = kept - in_sync
+        needed = _needed(controller.states.get(tp), kept)
+        if needed:
+            left[tp] = needed
+        doomed[tp] = kept - needed
     _put(broker, replace(reassignments, unneeded=left))
     for receiver in sorted({replica for replicas in doomed.values() for replica in replicas}):
         partitions = tuple(tp for tp, replicas in doomed.items() if receiver in replicas)
         send_stop_replica(broker, partitions, (receiver,), delete=True)
+
+
+def _needed(state: LeaderAndIsr | None, replicas: frozenset[int]) -> frozenset[int]:
+    if state is None or state.leader == NO_LEADER:
+        return replicas
+    return replicas & {*state.isr, *state.elr}
 
 
 def forget_znode(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
@@ -258,14 +269,27 @@ def on_reassignments_expired(broker: Broker, request: int) -> None:
 def forget_reassignments(broker: Broker, request: int) -> None:
     """Nobody waits for this answer any more; what was asked for is done all the same."""
     controller = broker.active_controller
-    if controller is not None and request in controller.reassignments.requests:
-        requests = controller.reassignments.requests
-        left = {number: one for number, one in requests.items() if number != request}
-        _put(broker, replace(controller.reassignments, requests=left))
+    if controller is None:
+        return
+    requests = controller.reassignments.requests
+    left = {number: one for number, one in requests.items() if number != request}
+    postponed = tuple(
+        one
+        for one in controller.reassignments.postponed
+        if isinstance(one, PartitionReassignmentFound) or one.request != request
+    )
+    _put(broker, replace(controller.reassignments, requests=left, postponed=postponed))
 
 
 def refuse_reassignments(broker: Broker) -> None:
     """Answers all that wait, before this broker ceases to be the controller."""
     controller = broker.active_controller
-    for request in controller.reassignments.requests if controller is not None else ():
+    if controller is None:
+        return
+    postponed = (
+        one.request
+        for one in controller.reassignments.postponed
+        if isinstance(one, AlterPartitionReassignmentsRequested)
+    )
+    for request in (*controller.reassignments.requests, *postponed):
         broker.do(RespondAlterPartitionReassignments(request, Error.NOT_CONTROLLER))

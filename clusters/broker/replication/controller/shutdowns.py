@@ -5,6 +5,7 @@ What the controller does for them is in controlled_shutdown, how it decides in l
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
@@ -14,19 +15,20 @@ from neaptide.clusters.broker.replication.interface.effects import RespondContro
 from neaptide.clusters.broker.replication.model import TopicPartition
 
 
-def answer_shutdowns(broker: Broker) -> None:
-    """Answers those of whose partitions none is being decided any more."""
+def answer_shutdowns(broker: Broker, decided: Collection[TopicPartition] = ()) -> None:
+    """These partitions have been decided: answers those who wait for no other."""
     controller = broker.active_controller
     if controller is None or not controller.shutdown_requests:
         return
-    done = [
-        one
+    requests = [
+        replace(one, partitions=one.partitions - set(decided))
         for one in controller.shutdown_requests
-        if one.partitions.isdisjoint(controller.reconsidering)
     ]
-    left = tuple(one for one in controller.shutdown_requests if one not in done)
+    left = tuple(one for one in requests if one.partitions)
     broker.controller = replace(controller, shutdown_requests=left)
-    for one in done:
+    for one in requests:
+        if one.partitions:
+            continue
         remaining = led_by(controller, one.broker_id)
         broker.do(RespondControlledShutdown(one.request, Error.NONE, remaining))
 

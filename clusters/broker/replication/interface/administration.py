@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from neaptide.clusters.broker.replication.errors import Error
-from neaptide.clusters.broker.replication.interface.coordination_service import (
-    PartitionReassignmentFound,
-)
 from neaptide.clusters.broker.replication.model import UNKNOWN_BROKER_EPOCH, TopicPartition
 
 
@@ -111,9 +108,7 @@ class ListPartitionReassignmentsRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRetry:
-    """Timer: what was asked for while another reassignment of the partition was ending."""
-
-    asked: AlterPartitionReassignmentsRequested | PartitionReassignmentFound
+    """Timer: for what was asked for while another reassignment of the partition was ending."""
 
 
 @dataclass(frozen=True, slots=True)
