@@ -63,5 +63,7 @@ def deleted_before(world: World, broker_id: int) -> int:
 
     A log start that no retention made hides nothing.
     """
-    log = world.disks[broker_id].logs.get(world.partition)
-    return min(log.start_offset, world.deleted_before(world.partition)) if log else 0
+    log = world.nodes[broker_id].disk.logs.get(world.partition)
+    if log is None or not log.start_offset:
+        return 0
+    return min(log.start_offset, world.deleted_before(world.partition))

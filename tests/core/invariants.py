@@ -1,36 +1,49 @@
-"""What must hold of a broker after every step, whatever happened."""
+"""What must hold of a broker after every step, whatever happened: the search's invariants."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.effects import Effect
+from neaptide.clusters.simulation.parts import WorldSpec
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants import Watch, allowed_to_break
 
-from neaptide.clusters.broker.replication.model import TopicPartition
-from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
-
-if TYPE_CHECKING:
-    from tests.core.world import World
-
-
-def check(world: World, broker_id: int) -> None:
-    broker = world.brokers[broker_id]
-    for topic_partition, partition in broker.partitions.items():
-        log = world.disks[broker_id].logs[topic_partition]
-        assert partition.log.end_offset == log.end_offset, "core and disk disagree"
-        assert partition.log.epochs == log.epochs, "cache and checkpoint disagree"
-        assert 0 <= partition.high_watermark <= partition.log.end_offset
-        if isinstance(partition.role, Leader):
-            _check_leader(world, topic_partition, partition, broker_id)
-    watched = {request for requests in broker.watchers.values() for request in requests}
-    assert watched == set(broker.delayed), "a parked request that nobody wakes, or a ghost"
-    for request, answers in world.answers.items():
-        assert len(answers) == 1, f"request {request} was answered twice"
+ANSWERS = (
+    effects.RespondProduce,
+    effects.RespondFetch,
+    effects.RespondOffsetForLeaderEpoch,
+    effects.RespondListOffsets,
+)
 
 
-def _check_leader(
-    world: World, topic_partition: TopicPartition, partition: Partition, broker_id: int
-) -> None:
-    assert isinstance(partition.role, Leader)
-    led_by = world.leaders.setdefault((topic_partition, partition.leader_epoch), broker_id)
-    assert led_by == broker_id, "two leaders in one epoch"
-    assert broker_id in partition.role.isr.isr, "the leader is not in its ISR"
-    assert set(partition.role.isr.maximal) <= set(partition.assigned)
+def _allowed(spec: WorldSpec, *, loses_pages: bool = False) -> frozenset[str]:
+    """Writes of a controller that was deposed are not refused up to 2.0."""
+    of_deposed = (
+        set() if spec.rules.fences_controller_writes else {"leader-epoch-of-its-controller"}
+    )
+    return allowed_to_break(spec, loses_pages=loses_pages) | of_deposed
+
+
+class Looking(Watch):
+    """Also remembers what was answered to clients, and to controllers that were refused."""
+
+    def __init__(self, spec: WorldSpec) -> None:
+        super().__init__(_allowed(spec))
+        self.spec = spec
+        self.answers: dict[int, list[Effect]] = {}
+        self.refused: list[tuple[int, Error]] = []  # who refused, and why
+
+    def lose_pages(self) -> None:
+        self.allowed = _allowed(self.spec, loses_pages=True)
+
+    def handled(
+        self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
+    ) -> None:
+        super().handled(world, broker_id, event, done)
+        for effect in done:
+            if isinstance(effect, effects.RespondControl) and effect.error is not Error.NONE:
+                self.refused.append((broker_id, effect.error))
+            if isinstance(effect, ANSWERS) and effect.request not in world.network.asked:
+                self.answers.setdefault(effect.request, []).append(effect)
+                assert len(self.answers[effect.request]) == 1, f"{effect} is the second answer"

@@ -462,12 +462,10 @@ def test_kip_841_and_kip_903_who_may_be_in_an_isr(
 
 def _world(rules_without: str = "", min_insync_replicas: int = 1) -> World:
     """A is controller, B leads; C has left the ISR and comes back: its joining is on its way."""
-    world = cluster("4.0", (B, C, A), min_insync_replicas=min_insync_replicas)
+    rules = GENERATIONS["4.0"]
     if rules_without:
-        rules = replace(GENERATIONS["4.0"], **{rules_without: False})  # type: ignore[arg-type]
-        for broker in world.brokers.values():
-            broker.rules = rules
-        world.rules = rules
+        rules = replace(rules, **{rules_without: False})  # type: ignore[arg-type]
+    world = cluster(rules, (B, C, A), min_insync_replicas=min_insync_replicas)
     world.kill(C)
     world.run()
     assert set(world.isr) == {A, B}

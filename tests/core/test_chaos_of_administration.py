@@ -13,8 +13,9 @@ from neaptide.clusters.broker.replication.interface.administration import (
     AlterPartitionReassignmentsRequested,
     Reassigned,
 )
+from tests.core.chaos import deliver_one
 from tests.core.test_reassignment import D, four
-from tests.core.world import SERVICE, A, B, C, Message, T, World
+from tests.core.world import A, B, C, T, World
 
 ALL = (A, B, C, D)
 TARGETS = ((B, C, A), (D, C), (A, D, B), (C, B), (D, A, C))
@@ -40,7 +41,7 @@ class Run:
         self.asked = _FIRST_REQUEST
 
     def notify(self, news: Iterable[tuple[int, object]]) -> None:
-        self.world.in_flight += [Message(SERVICE, target, event) for target, event in news]
+        self.world.simulation.network.notify(news)
 
     # --- what may happen -------------------------------------------------------------------------
 
@@ -81,11 +82,8 @@ class Run:
 
     def deliver(self) -> None:
         """In order on each link; links overtake each other."""
-        for _ in range(self.random.randint(1, 8)):
-            if links := sorted({(m.source, m.target) for m in self.world.in_flight}):
-                link = self.random.choice(links)
-                in_order = (m for m in self.world.in_flight if (m.source, m.target) == link)
-                self.world.deliver(next(in_order))
+        for _ in range(self.random.randint(1, 10)):
+            deliver_one(self.world, self.random)
 
     def wait(self) -> None:
         duration_ms = self.random.choice((10, 200, 1_600))

@@ -281,7 +281,7 @@ def test_e7_a_record_whose_isr_shrinks_times_out_and_is_committed_when_it_grows_
     assert (set(world.isr), world.offsets(A), world.result(m2)) == ({A, B}, (2, 2), Error.NONE)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(100))
 def test_e7_no_acked_record_is_lost_and_no_replica_diverges_on_4_0(seed: int) -> None:
     run = random_run("4.0", seed)
     assert run.lost == set()

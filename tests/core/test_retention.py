@@ -54,8 +54,7 @@ def _returned_late(generation: str) -> World:
     for record in ("m2", "m3", "m4"):
         world.produce(record)
     world.run()
-    world.handle(A, events.LogStartAdvanced(T, 3))
-    world.disks[A].logs[T].start_offset = 3
+    world.delete_before(A, 3)
     world.start(B).advance(5_000)
     return world
 

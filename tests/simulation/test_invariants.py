@@ -13,6 +13,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import (
     Partition,
 )
 from neaptide.clusters.simulation import faults, producing
+from neaptide.clusters.simulation.network import Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.ending import end
 from neaptide.nemesis.search.invariants import INVARIANTS, SENTENCES, BrokenError, Watch
@@ -76,6 +77,9 @@ BREAKS: dict[str, Callable[[World], None]] = {
         world, C, lambda partition: replace(partition, high_watermark=9)
     ),
     "leader-in-isr": _leader_outside,
+    "isr-of-replicas": lambda world: _put(
+        world, C, lambda partition: replace(partition, assigned=(C, B))
+    ),
     "core-and-disk-agree": _shorter_disk,
     "parked-is-watched": _nobody_watches,
 }
@@ -117,6 +121,38 @@ def test_nothing_is_broken_where_brokers_die_and_return(generation: str) -> None
         faults.restart(world, broker)
         run_for(world, 3_000)
     assert end(world).level
+
+
+def test_a_replica_that_is_deleted_may_come_back_in_a_later_epoch_only() -> None:
+    world = _watched("2.8")
+    for replicas in ((C, B), (C, B, A)):
+        world.network.notify(world.service.reassign({world.partition: replicas}))
+        run_for(world, 20_000)
+        holds = [one for one in (A, B, C) if world.partition in world.brokers[one].partitions]
+        assert holds == sorted(replicas)
+    _put(world, A, lambda partition: replace(partition, leader_epoch=0))
+    with pytest.raises(BrokenError, match="monotonic-leader-epoch"):
+        run_for(world, 6_000)
+
+
+@pytest.mark.parametrize("is_in_isr", [False, True])
+def test_a_leader_may_not_know_yet_that_a_replica_was_reassigned_away(is_in_isr: bool) -> None:
+    world = _watched("2.8")
+    faults.hold(world, Hold("state", "request", "leader_and_isr", A, C))
+    faults.hold(world, Hold("metadata", "request", "update_metadata", A, C))
+    world.network.notify(world.service.reassign({world.partition: (B, C)}))
+    run_for(world, 3_000)
+    producing.produce(world.clients, "m2", acks=1)
+    run_for(world, 3_000)
+    leader = world.brokers[C].partitions[world.partition].role
+    assert isinstance(leader, Leader)
+    assert A in leader.isr.isr
+    assert world.partition not in world.disks[A].logs
+    if is_in_isr:
+        state = world.service.states[world.partition]
+        world.service.states[world.partition] = replace(state, isr=(C, A))
+        with pytest.raises(BrokenError, match="weak-isr"):
+            run_for(world, 3_000)
 
 
 def test_a_copy_remembers_for_itself() -> None:

@@ -28,8 +28,9 @@ def epochs_of(step: Step) -> Epochs:
 
 
 def monotonic_leader_epoch(step: Step) -> str | None:
+    """A broker whose replica is deleted knows no epoch any more."""
     before, now = step.memory.brokers.get(step.broker_id, NO_EPOCHS), epochs_of(step)
-    if now.leader >= before.leader:
+    if now.leader >= before.leader or step.partition is None:
         return None
     return f"broker {step.broker_id} went back from epoch {before.leader} to {now.leader}"
 
@@ -48,6 +49,17 @@ def leader_in_isr(step: Step) -> str | None:
     if step.broker_id in partition.role.isr.isr:
         return None
     return f"leader {step.broker_id} is not in its ISR {partition.role.isr.isr}"
+
+
+def isr_of_replicas(step: Step) -> str | None:
+    """Also of those whom a leader has asked to be let in."""
+    partition = step.partition
+    if partition is None or not isinstance(partition.role, Leader):
+        return None
+    strangers = sorted(set(partition.role.isr.maximal) - set(partition.assigned))
+    if not strangers:
+        return None
+    return f"leader {step.broker_id} counts {strangers}, assigned are {partition.assigned}"
 
 
 # --- of the service ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.seen import (
     Memory,
     Step,
+    begin_alike,
     differs,
     records_of,
     with_committed,
@@ -48,8 +49,10 @@ def log_start_below_high_watermark(step: Step) -> str | None:
 
 def log_start_by_retention(step: Step) -> str | None:
     partition = step.partition
+    if partition is None or not partition.log.start_offset:
+        return None
     deleted = step.world.deleted_before(step.world.partition)
-    if partition is None or partition.log.start_offset <= deleted:
+    if partition.log.start_offset <= deleted:
         return None
     start_offset = partition.log.start_offset
     return f"broker {step.broker_id} starts at {start_offset}, retention deleted to {deleted}"
@@ -115,7 +118,7 @@ def core_and_disk_agree(step: Step) -> str | None:
     partition = step.partition
     if partition is None:
         return None
-    log = step.world.disks[step.broker_id].logs.get(step.world.partition)
+    log = step.world.nodes[step.broker_id].disk.logs.get(step.world.partition)
     if log is None:
         return f"broker {step.broker_id} has the partition, and no log of it"
     held, on_disk = partition.log, (log.start_offset, log.end_offset, log.epochs)
@@ -127,7 +130,7 @@ def core_and_disk_agree(step: Step) -> str | None:
 def producers_of_the_log(step: Step) -> str | None:
     """Not asked where retention deletes: what it deletes may be remembered, or forgotten."""
     partition, world = step.partition, step.world
-    log = world.disks[step.broker_id].logs.get(world.partition)
+    log = world.nodes[step.broker_id].disk.logs.get(world.partition)
     if partition is None or log is None or world.spec.retention_check_ms is not None:
         return None
     if not world.spec.producer.idempotence or partition.log.producers == log.producers:
@@ -137,16 +140,28 @@ def producers_of_the_log(step: Step) -> str | None:
 
 
 def weak_isr(step: Step) -> str | None:
-    """Every one of the ISR in which this leader believes has what lies below its HW."""
+    """Every one of the ISR in which this leader believes has what lies below its HW.
+
+    A replica that was reassigned away, and is deleted, may be in it until the leader learns that.
+    """
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None
-    own = records_of(step.world, step.broker_id)
+    world, high_watermark = step.world, partition.high_watermark
     for member in partition.role.isr.isr:
-        found = differs(step.world, member, own, partition.high_watermark)
+        if begin_alike(world, step.broker_id, member, high_watermark) or _is_gone(world, member):
+            continue
+        found = differs(world, member, records_of(world, step.broker_id), high_watermark)
         if found is not None:
             return f"leader {step.broker_id} has committed offset {found[0]}; {member} has not"
     return None
+
+
+def _is_gone(world: World, broker_id: int) -> bool:
+    """Whether a broker has no replica, and the service does not have it in the ISR."""
+    state = world.service.states.get(world.partition)
+    has_log = world.partition in world.nodes[broker_id].disk.logs
+    return not has_log and state is not None and broker_id not in state.isr
 
 
 def strong_isr(step: Step) -> str | None:

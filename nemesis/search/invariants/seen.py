@@ -5,6 +5,7 @@ Values only; what is asked of them is in the files beside this one, when it is a
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -75,10 +76,19 @@ OfService = Callable[[World, Memory], str | None]
 
 def records_of(world: World, broker_id: int) -> dict[int, Record]:
     """What a broker's disk holds of the partition, by offset."""
-    log = world.disks[broker_id].logs.get(world.partition)
+    log = world.nodes[broker_id].disk.logs.get(world.partition)
     if log is None:
         return {}
     return {offset: Record(epoch, value) for offset, epoch, value in log.values()}
+
+
+def begin_alike(world: World, one: int, other: int, end_offset: int) -> bool:
+    """Whether two logs hold the same batches up to an offset, as most do: a cheap look."""
+    logs = [world.nodes[broker].disk.logs.get(world.partition) for broker in (one, other)]
+    if logs[0] is None or logs[1] is None:
+        return False
+    count = bisect_left(logs[0].batches, end_offset, key=lambda batch: batch.base_offset)
+    return logs[0].batches[:count] == logs[1].batches[:count]
 
 
 def differs(

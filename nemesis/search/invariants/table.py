@@ -97,6 +97,11 @@ INVARIANTS: Final = (
         leadership.leader_in_isr_of_service,
     ),
     Invariant(
+        "isr-of-replicas",
+        "Nobody is in a leader's ISR, or may soon be, who is no replica.",
+        leadership.isr_of_replicas,
+    ),
+    Invariant(
         "weak-isr",
         "What a leader believes to be committed is on all of the ISR in which it believes.",
         replicas.weak_isr,

@@ -5,16 +5,24 @@ What it costs grows with the square of what is written, for all committed record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
-from neaptide.nemesis.search.invariants.seen import BrokenError, Memory, Step, with_committed
-from neaptide.nemesis.search.invariants.table import INVARIANTS, Invariant
+from neaptide.nemesis.search.invariants.seen import (
+    BrokenError,
+    Memory,
+    OfService,
+    OfStep,
+    Step,
+    with_committed,
+)
+from neaptide.nemesis.search.invariants.table import INVARIANTS
 from neaptide.nemesis.search.looking import all_partitions, looking_at
 
 
@@ -86,25 +94,33 @@ class Watch:
         broker = world.brokers[broker_id]
         partition = broker.partitions.get(world.partition)
         step = Step(world, self.memory, broker_id, broker, partition, event, done)
-        for invariant in self._asked():
-            seen = invariant.of_step(step) if invariant.of_step else None
+        for name, of_step in _asked_of_steps(self.allowed):
+            seen = of_step(step)
             if seen is not None:
-                raise BrokenError(invariant.name, seen)
+                raise BrokenError(name, seen)
         self.memory = _remember(step)
 
     def served(self, world: World) -> None:
         self._each(world, lambda: self._served(world))
 
     def _served(self, world: World) -> None:
-        for invariant in self._asked():
-            seen = invariant.of_service(world, self.memory) if invariant.of_service else None
+        for name, of_service in _asked_of_services(self.allowed):
+            seen = of_service(world, self.memory)
             if seen is not None:
-                raise BrokenError(invariant.name, seen)
+                raise BrokenError(name, seen)
         self.memory.service = service_epochs(world)
         self._note_written(world)
 
-    def _asked(self) -> Iterator[Invariant]:
-        return (one for one in INVARIANTS if one.name not in self.allowed)
+
+@cache
+def _asked_of_steps(allowed: frozenset[str]) -> tuple[tuple[str, OfStep], ...]:
+    return tuple((i.name, i.of_step) for i in INVARIANTS if i.of_step and i.name not in allowed)
+
+
+@cache
+def _asked_of_services(allowed: frozenset[str]) -> tuple[tuple[str, OfService], ...]:
+    asked = (one for one in INVARIANTS if one.name not in allowed)
+    return tuple((one.name, one.of_service) for one in asked if one.of_service)
 
 
 def _remember(step: Step) -> Memory:
