@@ -547,6 +547,9 @@ def test_c5_c9_a_topic_is_answered_when_it_has_leaders_and_the_wrong_one_by_itse
         ("t", Error.TOPIC_ALREADY_EXISTS),
     ]
     assert effects.CancelTimer(DelayedOperationExpired(9)) in done
+    (answer,) = given.did(done, effects.RespondCreateTopics)
+    created = [one.configuration for one in answer.results]  # type: ignore[union-attr]
+    assert created == [topics["u"], None, None]
 
 
 def test_c5_c9_a_request_with_nothing_right_in_it_is_answered_at_once() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i32Timedelta, i64
+from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.replication.errors import Error
@@ -26,6 +27,7 @@ from tests.live.raw import RawConnection
 pytestmark = pytest.mark.live
 UNKNOWN_ID = "Hu5LOl5CTyCxLd3gNjBFyw"
 NO_WAIT = duration(0)
+OF_THE_TOPIC = 1  # DYNAMIC_TOPIC_CONFIG
 
 
 @pytest.fixture(
@@ -165,6 +167,49 @@ def test_c10_the_id_stays_with_other_controllers_more_partitions_and_other_repli
         until(knows, "the metadata has the same id")
     librdkafka_produce(three.bootstrap, topic, [b"after"], -1, "none")
     assert librdkafka_consume(three.bootstrap, topic, 1) == [b"after"]
+
+
+@pytest.mark.parametrize("is_tried_only", [False, True])
+def test_c10_who_creates_a_topic_is_answered_with_what_was_created(
+    three: LiveCluster, topic_name: str, is_tried_only: bool
+) -> None:
+    settings = {"min.insync.replicas": "2", "segment.bytes": "1000000"}
+    configs = in_request(Api.CREATE_TOPICS, 7, "CreatableTopicConfig")
+    new = make(
+        in_request(Api.CREATE_TOPICS, 7, "CreatableTopic"),
+        name=TopicName(topic_name),
+        num_partitions=i32(2),
+        replication_factor=i16(3),
+        assignments=(),
+        configs=tuple(configs(name=name, value=value) for name, value in settings.items()),
+    )
+    request = make(
+        request_class(Api.CREATE_TOPICS, 7),
+        topics=(new, replace(new, name=TopicName("no name"))),
+        timeout=duration(30_000),
+        validate_only=is_tried_only,
+    )
+
+    def answer() -> list[Any] | None:
+        """Of the controller; another broker says that it is none."""
+        with RawConnection(three.client_port(three.controller() or 0)) as connection:
+            found = list(connection.ask(request).topics)
+        return None if int(found[0].error_code) == Error.NOT_CONTROLLER else found
+
+    created, refused = until(answer, "the controller answers")
+    assert int(created.error_code) == Error.NONE
+    assert (int(created.num_partitions), int(created.replication_factor)) == (2, 3)
+    said = {one.name: (one.value, int(one.config_source)) for one in created.configs}
+    assert {name: said[name] for name in settings} == {
+        name: (value, OF_THE_TOPIC) for name, value in settings.items()
+    }
+    if is_tried_only:
+        assert created.topic_id is None
+        assert three.znode(f"/brokers/topics/{topic_name}") is None
+    else:
+        assert text_of(created.topic_id) == id_of(three, topic_name)
+    assert int(refused.error_code) == Error.INVALID_TOPIC_EXCEPTION
+    assert (refused.topic_id, int(refused.num_partitions)) == (None, -1)
 
 
 def _leader_and_isr(three: LiveCluster, broker: int, topic: str, topic_id: str, epoch: int) -> Any:

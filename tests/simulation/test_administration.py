@@ -119,3 +119,29 @@ def test_c5_a_search_in_which_brokers_stop_and_leaders_go_back_finds_nothing(
         watched=True,
     )
     assert explore_seed(search, 1).loss is None
+
+
+@pytest.mark.parametrize("generation", ["2.1", "2.8", "4.0"])
+def test_c10_ids_follow_from_names_and_their_order_and_outlive_what_happens(
+    generation: str,
+) -> None:
+    world, other = ready(generation), ready(generation)
+    topic = world.partition.topic
+    topic_id = world.service.topics[topic].topic_id
+    assert (topic_id is not None) == (generation != "2.1")
+    assert other.service.topics == world.service.topics  # no run differs from another in that
+    before = world.service.controller_epoch
+    faults.kill(world, A)
+    until(world, lambda: world.service.controller not in (None, A))
+    faults.restart(world, A)
+    until(
+        world,
+        lambda: (
+            len(world.brokers) == 3
+            and all(world.partition in one.partitions for one in world.brokers.values())
+        ),
+    )
+    assert world.service.controller_epoch > before
+    assert world.service.topics[topic].topic_id == topic_id
+    held = {broker.partitions[world.partition].topic_id for broker in world.brokers.values()}
+    assert held == {topic_id}

@@ -110,7 +110,9 @@ def _decide(
         configuration = _configuration(broker, new, controller.brokers)
     except _InvalidTopicError as invalid:
         return TopicResult(new.topic, invalid.error, str(invalid))
-    return TopicResult(new.topic, Error.NONE) if event.validate_only else configuration
+    if event.validate_only:
+        return TopicResult(new.topic, Error.NONE, configuration=configuration)
+    return configuration
 
 
 def on_topic_wanted(broker: Broker, event: TopicWanted, now_ms: int) -> None:
@@ -177,8 +179,19 @@ def complete_creations(broker: Broker) -> None:
             result is not PENDING or _has_leaders(controller, topic)
             for topic, result in reversed(tuple(creation.results.items()))
         ):
-            _answer(broker, creation, Error.NONE)
+            _answer(broker, _created(controller, creation), Error.NONE)
             broker.cancel_timer(DelayedOperationExpired(creation.request))
+
+
+def _created(controller: Active, creation: TopicCreation) -> TopicCreation:
+    """With what became of the topics that are there now."""
+    results = {
+        topic: TopicResult(topic, Error.NONE, configuration=controller.topics[topic])
+        if result is PENDING
+        else result
+        for topic, result in creation.results.items()
+    }
+    return replace(creation, results=results)
 
 
 def on_creation_expired(broker: Broker, request: int) -> None:

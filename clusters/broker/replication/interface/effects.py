@@ -31,6 +31,7 @@ from neaptide.clusters.broker.replication.model import (
     UNKNOWN_BROKER_EPOCH,
     Batch,
     ReplicaAssignment,
+    TopicConfiguration,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import (
@@ -256,9 +257,12 @@ class RespondAlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
+    """`configuration`: what was created, or would be; None where there is an error."""
+
     topic: str
     error: Error
     message: str | None = None
+    configuration: TopicConfiguration | None = None
 
 
 @dataclass(frozen=True, slots=True)

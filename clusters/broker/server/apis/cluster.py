@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.types import TopicName
+from kio.static.primitive import i8, i16, i32
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
@@ -34,6 +35,8 @@ from neaptide.clusters.broker.wire.topic_ids import uuid_of
 # Older librdkafkas compress only where Produce v0 is named, so Kafka 4.0 names it too although it
 # answers none below v3 (KAFKA-18659). The other APIs are named as they are.
 _ADVERTISED_LOWEST: Final[Mapping[Api, int]] = {Api.PRODUCE: 0}
+_WITH_CONFIGS: Final = 5  # the first version of CreateTopics whose answers have settings
+_OF_THE_TOPIC: Final = i8(1)  # Kafka's DYNAMIC_TOPIC_CONFIG
 _LOOKED_UP_BY_ID: Final = 12  # the first version of Metadata in which topics are
 
 # --- ApiVersions ----------------------------------------------------------------------------------
@@ -236,21 +239,44 @@ def encode_create_topics(
     request: PendingRequest, effect: effects.RespondCreateTopics, context: ApiContext
 ) -> Response:
     version = request.header.version
-    topic_class = in_response(Api.CREATE_TOPICS, version, "CreatableTopicResult")
     return SendResponse(
         make(
             response_class(Api.CREATE_TOPICS, version),
             throttle_time=NO_THROTTLE,
-            topics=tuple(
-                make(
-                    topic_class,
-                    name=TopicName(result.topic),
-                    error_code=code(result.error),
-                    error_message=result.message,
-                )
-                for result in effect.results
-            ),
+            topics=tuple(_topic_result(version, result) for result in effect.results),
         )
+    )
+
+
+def _topic_result(version: int, result: effects.TopicResult) -> Any:
+    """From v5 on with what was created (KIP-525): of the settings those that are the topic's own;
+    from v7 on with its id.
+    """
+    values: dict[str, Any] = {"configs": (), "topic_id": None}
+    created = result.configuration
+    if created is not None:
+        values["num_partitions"] = i32(len(created.assignment))
+        values["replication_factor"] = i16(len(created.assignment[0]))
+        values["topic_id"] = uuid_of(created.topic_id)
+        if version >= _WITH_CONFIGS:
+            config_class = in_response(Api.CREATE_TOPICS, version, "CreatableTopicConfigs")
+            values["configs"] = tuple(
+                make(
+                    config_class,
+                    name=name,
+                    value=value,
+                    read_only=False,
+                    config_source=_OF_THE_TOPIC,
+                    is_sensitive=False,
+                )
+                for name, value in sorted(created.settings.items())
+            )
+    return make(
+        in_response(Api.CREATE_TOPICS, version, "CreatableTopicResult"),
+        name=TopicName(result.topic),
+        error_code=code(result.error),
+        error_message=result.message,
+        **values,
     )
 
 

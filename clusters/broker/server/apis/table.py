@@ -209,7 +209,7 @@ _ROWS: Final = (
     ),
     ApiRow(
         Api.CREATE_TOPICS,
-        {"0.8": Versions(2, 3)},
+        {"0.8": Versions(2, 3), "2.8": Versions(2, 7)},  # v7 answers with the id
         AnsweredByCore(
             events.CreateTopicsRequested,
             cluster.decode_create_topics,
