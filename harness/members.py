@@ -243,14 +243,14 @@ class MembersNemesis:
         return f"{stage.machines.harness_address}:{stage.cluster.coordination_port}"
 
     def _members(self) -> Members:
-        by_znodes = ZooKeeperMembers(self._connect)
         generation = generation_of(self._stage.system)
         if generation is not None:
+            by_znodes = ZooKeeperMembers(self._connect)
             has_api = Api.ELECT_LEADERS in client_apis(generation.name)
             return OwnMembers(self._by_admin_api() if has_api else by_znodes, by_znodes)
         release = parse_release(str(self._stage.system.release))
         if release.mode is Mode.ZOOKEEPER and release.version < ADMIN_SINCE:
-            return by_znodes
+            return ZooKeeperMembers(self._connect)
         return self._by_admin_api()
 
     def _by_admin_api(self) -> Members:

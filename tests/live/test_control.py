@@ -13,6 +13,8 @@ pytestmark = pytest.mark.live
 
 def checkpoint(text: str) -> list[list[str]]:
     """The entries of one of Kafka's checkpoint files: version, count, a line each."""
+    if not text:  # Apache Kafka makes the file before it writes it
+        return []
     version, count, *lines = text.splitlines()
     assert version == "0"
     assert int(count) == len(lines)

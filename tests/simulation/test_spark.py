@@ -61,7 +61,7 @@ def test_executors_of_a_standalone_cluster_find_what_is_found_here(
 @pytest.mark.live
 def test_ctrl_c_ends_a_search_on_executors_with_one_sentence(tmp_path: Path) -> None:
     command = [*COMMAND, "explore", "--system", "neaptide:2.1"]
-    command += ["--master", "local[2]", "--seeds", "1000", "--save", str(tmp_path)]
+    command += ["--master", "local[2]", "--seed", "1", "--seeds", "1000", "--save", str(tmp_path)]
     searching = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -71,7 +71,10 @@ def test_ctrl_c_ends_a_search_on_executors_with_one_sentence(tmp_path: Path) -> 
         start_new_session=True,
     )
     assert searching.stdout is not None
-    assert any("schedules, " in line for line in searching.stdout)
+    printed: list[str] = []
+    while not (printed and "schedules, " in printed[-1]):
+        printed.append(searching.stdout.readline())
+        assert printed[-1], "".join(printed)
     searching.send_signal(signal.SIGINT)
     said, _ = searching.communicate(timeout=60)
     assert searching.returncode == 2, said
