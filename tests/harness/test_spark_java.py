@@ -126,7 +126,8 @@ SparkStart()
 def is_starting():
     for process in psutil.Process().children(recursive=True):
         try:
-            if any("SparkSubmit" in word for word in process.cmdline()):
+            # A word of its own: until a child is another program, this script is its command, too.
+            if "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
                 return True
         except psutil.Error:
             pass
