@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _ENDS_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.1  # nothing reports that a Java is about to be started
-_LOOKS_WITHOUT: Final = 2  # a process that is just becoming Java shows no environment for a moment
 
 
 class SparkHome:
@@ -82,18 +81,13 @@ class SparkHome:
     def _at_exit(self) -> None:
         """A Java without its scratch directory neither starts nor ends."""
         deadline = time.monotonic() + _ENDS_WITHIN_S
-        looks_without = 0
         while not self._has_started and self._ledger is not None:
-            found, is_starting = self._ledger.end_processes(), self._starter.is_alive()
-            looks_without = 0 if found or is_starting else looks_without + 1
-            if looks_without == _LOOKS_WITHOUT:
+            found = self._ledger.end_processes()
+            if not found and not self._starter.is_alive():
                 break
             if time.monotonic() > deadline:
                 return  # the next command ends it
-            if is_starting:
-                self._starter.join(_LOOK_S)
-            else:
-                time.sleep(_LOOK_S)
+            self._starter.join(_LOOK_S)
         self.close()
 
     def close(self) -> None:
