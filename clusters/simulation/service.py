@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from uuid import NAMESPACE_URL, uuid5
 
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import coordination_service
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
@@ -135,12 +136,18 @@ class Service:
     def _administer(self, broker: int, request: object) -> Notifications:
         match request:
             case coordination_service.DeletePreferredReplicaElection():
-                self.elections = None
+                if not self._is_refused(request):
+                    self.elections = None
             case coordination_service.SetPartitionReassignment(targets):
-                self.reassignments = targets
+                if not self._is_refused(request):
+                    self.reassignments = targets
             case coordination_service.WriteAssignment():
                 return self._assign(broker, request)
         return []
+
+    def _is_refused(self, request: coordination_service.AdministrationRequest) -> bool:
+        """Whether it is of an earlier controller, and fenced."""
+        return request.is_fenced and request.controller_epoch != self.controller_epoch
 
     def _load(self, broker: int, epoch: int) -> Notifications:
         """Notifications that nobody has handled come after all that there is."""
@@ -223,11 +230,14 @@ class Service:
     def _assign(self, broker: int, request: coordination_service.WriteAssignment) -> Notifications:
         tp, assignment = request.partition, request.assignment
         known = self.topics.get(tp.topic)
-        fenced = request.is_fenced and request.controller_epoch != self.controller_epoch
-        is_written = known is not None and not fenced
-        answered = coordination_service.AssignmentWritten(tp, assignment, is_written)
+        error = Error.NONE
+        if self._is_refused(request):
+            error = Error.NOT_CONTROLLER
+        elif known is None:
+            error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        answered = coordination_service.AssignmentWritten(tp, assignment, error)
         notified: Notifications = [(broker, answered)]
-        if known is not None and is_written:
+        if known is not None and error is Error.NONE:
             number = tp.partition
             changed = replace(known, assignment={**known.assignment, number: assignment.replicas})
             if request.names_moves:

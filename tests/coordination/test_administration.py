@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     AssignmentWritten,
     ControllerChanged,
@@ -46,7 +47,7 @@ def test_c5_an_election_is_reported_again_and_again(connect: str, zookeeper: Kaz
                 zookeeper.create(ELECTION, znodes.encode_partitions(partitions))
                 found = await one.receives(PreferredReplicaElectionFound)
                 assert found.partitions == partitions
-                one.ask(DeletePreferredReplicaElection(), DeletePreferredReplicaElection())
+                one.ask(DeletePreferredReplicaElection(1), DeletePreferredReplicaElection(1))
                 await is_idle(one)
                 assert zookeeper.exists(ELECTION) is None
 
@@ -96,9 +97,9 @@ def test_c5_what_is_left_of_a_reassignment_is_written_and_its_end_deletes_it(
             await one.becomes_controller()
             zookeeper.create(REASSIGN, znodes.encode_reassignments({T0: (2,), T1: (1,)}))
             await one.receives(PartitionReassignmentFound)
-            one.ask(SetPartitionReassignment({T1: (1,)}))
+            one.ask(SetPartitionReassignment({T1: (1,)}, 1))
             assert (await one.receives(PartitionReassignmentFound)).targets == {T1: (1,)}
-            one.ask(SetPartitionReassignment({}), SetPartitionReassignment({T0: (1,)}))
+            one.ask(SetPartitionReassignment({}, 1), SetPartitionReassignment({T0: (1,)}, 1))
             await is_idle(one)
             assert zookeeper.exists(REASSIGN) is None  # what is gone is not written again
 
@@ -115,7 +116,7 @@ def test_c5_an_assignment_is_written_beside_what_else_there_is(
             await created_topic(one)
             await one.receives(TopicsChanged)
             one.ask(WriteAssignment(T0, MOVING, 1, names_moves, True))
-            assert await one.receives(AssignmentWritten) == AssignmentWritten(T0, MOVING, True)
+            assert await one.receives(AssignmentWritten) == AssignmentWritten(T0, MOVING)
             topic = (await one.receives(TopicsChanged)).topics["t"]
             assert topic.assignment == {0: (3, 1, 2), 1: TOPIC.assignment[1]}
             assert topic.settings == TOPIC.settings
@@ -140,11 +141,12 @@ def test_c5_a_controller_of_an_earlier_epoch_writes_no_assignment_if_it_is_fence
             await created_topic(one)
             zookeeper.set("/controller_epoch", b"2")
             one.ask(WriteAssignment(T0, MOVING, 1, True, is_fenced))
-            assert (await one.receives(AssignmentWritten)).is_written != is_fenced
+            expected = Error.NOT_CONTROLLER if is_fenced else Error.NONE
+            assert (await one.receives(AssignmentWritten)).error is expected
             gone = TopicPartition("gone", 0)
             one.ask(WriteAssignment(gone, MOVING, 1, True, False))
             answer = await one.receives(AssignmentWritten, lambda e: e.partition == gone)
-            assert not answer.is_written
+            assert answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION
 
     asyncio.run(play())
 
@@ -196,3 +198,29 @@ def test_c5_the_znodes_are_kafkas() -> None:
 def test_a_topic_that_is_none_gets_no_assignment(data: bytes) -> None:
     with pytest.raises(znodes.MalformedZnodeError, match="topic t"):
         znodes.with_assignment(T0, data, MOVING, names_moves=True)
+
+
+@pytest.mark.parametrize("is_fenced", [False, True])
+@pytest.mark.parametrize("in_the_term", [1, 2])
+def test_c5_a_controller_of_an_earlier_epoch_takes_nothing_out_if_it_is_fenced(
+    connect: str, zookeeper: KazooClient, is_fenced: bool, in_the_term: int
+) -> None:
+    """What it thinks is done may have been refused, or be asked for anew; its successor sees it."""
+
+    async def play() -> None:
+        async with participant(connect, 1) as one:
+            await one.becomes_controller()
+            wanted = znodes.encode_reassignments({T0: (2,), T1: (1,)})
+            zookeeper.create(REASSIGN, wanted)
+            zookeeper.create(ELECTION, znodes.encode_partitions((T0,)))
+            zookeeper.set("/controller_epoch", b"2")
+            one.ask(DeletePreferredReplicaElection(in_the_term, is_fenced))
+            one.ask(SetPartitionReassignment({T1: (1,)}, in_the_term, is_fenced))
+            await is_idle(one)
+            assert (zookeeper.exists(ELECTION) is not None) == is_fenced
+            assert (zookeeper.get(REASSIGN)[0] == wanted) == is_fenced
+            one.ask(SetPartitionReassignment({}, in_the_term, is_fenced))
+            await is_idle(one)
+            assert (zookeeper.exists(REASSIGN) is not None) == is_fenced
+
+    asyncio.run(play())

@@ -10,6 +10,7 @@ from kazoo.client import KazooClient
 
 from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.topic_ids import random_topic_id
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     AssignmentWritten,
     CreateTopic,
@@ -115,7 +116,7 @@ def test_c10_reassignments_and_more_partitions_keep_the_id(
             first = (await one.becomes_controller(gives_topic_ids=True)).topics["t"].topic_id
             moved = ReplicaAssignment((3, 1, 2), (3,), (2,))
             one.ask(WriteAssignment(T0, moved, 1, names_moves=True, is_fenced=True))
-            assert (await one.receives(AssignmentWritten)).is_written
+            assert (await one.receives(AssignmentWritten)).error is Error.NONE
             more = {0: (3, 1, 2), 1: (2, 1), 2: (1, 2)}
             await asyncio.to_thread(ZooKeeperMembers(connect).add_partitions, "t", more)
             event = await one.receives(TopicsChanged, lambda e: len(e.topics["t"].assignment) == 3)

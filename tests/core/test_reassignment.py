@@ -49,6 +49,7 @@ from tests.core.world import World
 
 D = 4
 GENERATIONS = ["0.8", "0.10", "0.11", "2.1", "2.8", "4.0"]
+FENCED = ["2.1", "2.8", "4.0"]
 BY_API = ["2.8", "4.0"]
 
 # --- assignments ---------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def test_c5_a_replica_comes_another_goes_each_phase_in_its_turn(generation: str)
     assert assigned(done) == [moving]
     assert not given.did(done, effects.RespondAlterPartitionReassignments)
     assert listed(one) == {}
-    done = step(one, AssignmentWritten(T, moving, True), NOW)
+    done = step(one, AssignmentWritten(T, moving), NOW)
     assert results(done) == {T: Error.NONE}
     assert asked(done, ReadLeaderAndIsr) == [ReadLeaderAndIsr((T,), True)]
     assert listed(one) == listed(one, (T,)) == {T: moving}
@@ -183,7 +184,7 @@ def test_c5_a_replica_comes_another_goes_each_phase_in_its_turn(generation: str)
     assert deleted(done) == {B}
     assert assigned(done) == [ReplicaAssignment((C, A))]
     assert listed(one) == {}
-    done = step(one, AssignmentWritten(T, ReplicaAssignment((C, A)), True), NOW)
+    done = step(one, AssignmentWritten(T, ReplicaAssignment((C, A))), NOW)
     assert given.did(done) == []
 
 
@@ -215,7 +216,7 @@ def _moving(generation: str = "2.8") -> Broker:
     """C comes, B goes; all are informed, C is not in sync yet."""
     one = small(generation)
     alter(one, Reassigned(T, (C, A)))
-    step(one, AssignmentWritten(T, ReplicaAssignment((C, A, B), (C,), (B,)), True), NOW)
+    step(one, AssignmentWritten(T, ReplicaAssignment((C, A, B), (C,), (B,))), NOW)
     done = step(one, LeaderAndIsrRead((T,), {T: led_by(B, (B, A))}), NOW)
     (write,) = asked(done, WriteLeaderAndIsr)
     step(one, LeaderAndIsrWritten(T, write.state, True), NOW)  # type: ignore[attr-defined]
@@ -229,7 +230,7 @@ def test_c5_a_reassignment_is_taken_back(wanted: tuple[int, ...] | None) -> None
     (back,) = assigned(alter(one, Reassigned(T, wanted), request=11))
     assert set(back.replicas) == {A, B}
     assert not back.is_being_reassigned
-    step(one, AssignmentWritten(T, back, True), NOW)
+    step(one, AssignmentWritten(T, back), NOW)
     in_sync = LeaderAndIsr(B, 5, (B, A, C), 2, version=9)
     done = step(one, LeaderAndIsrRead((T,), {T: in_sync}), NOW)
     (write,) = asked(done, WriteLeaderAndIsr)
@@ -246,7 +247,7 @@ def test_c5_a_replica_that_is_not_needed_is_kept_while_only_it_is_in_sync(genera
     """Kafka deletes it, and all that it has."""
     one = _moving(generation)
     (back,) = assigned(alter(one, Reassigned(T, None), request=11))
-    step(one, AssignmentWritten(T, back, True), NOW)
+    step(one, AssignmentWritten(T, back), NOW)
     only_c = LeaderAndIsr(C, 7, (C,), 2, version=11)
     done = step(one, LeaderAndIsrRead((T,), {T: only_c}), NOW)
     (write,) = asked(done, WriteLeaderAndIsr)
@@ -304,11 +305,12 @@ def test_c5_while_another_assignment_is_being_written_no_reassignment_ends() -> 
     assert not asked(done, WriteLeaderAndIsr)
 
 
-def test_c5_a_write_that_is_refused_is_an_error_and_changes_nothing() -> None:
+@pytest.mark.parametrize("error", [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_CONTROLLER])
+def test_c5_a_write_that_is_refused_is_an_error_and_changes_nothing(error: Error) -> None:
     one = small()
     (moving,) = assigned(alter(one, Reassigned(T, (C, A))))
-    done = step(one, AssignmentWritten(T, moving, False), NOW)
-    assert results(done) == {T: Error.UNKNOWN_TOPIC_OR_PARTITION}
+    done = step(one, AssignmentWritten(T, moving, error), NOW)
+    assert results(done) == {T: error}
     assert listed(one) == {}
 
 
@@ -336,7 +338,7 @@ def test_c5_nothing_is_deleted_while_nobody_leads() -> None:
     step(one, LeaderAndIsrRead((T,), {T: LeaderAndIsr(B, 5, (B, A), 2, version=8)}), NOW)
     nobody = LeaderAndIsr(-1, 6, (), 2, version=9, elr=(B, A))
     step(one, LeaderAndIsrWritten(T, nobody, True), NOW)
-    step(one, AssignmentWritten(T, back, True), NOW)
+    step(one, AssignmentWritten(T, back), NOW)
     done = step(one, LeaderAndIsrRead((T,), {T: nobody}), NOW)
     (write,) = asked(done, WriteLeaderAndIsr)
     done = step(one, LeaderAndIsrWritten(T, write.state, True), NOW)  # type: ignore[attr-defined]
@@ -377,10 +379,11 @@ def test_c5_what_the_znode_asks_for_and_cannot_be_is_taken_out_of_it(generation:
     one = small(generation)
     done = found(one, nowhere=(A,), t=(C, A))
     assert assigned(done) == [ReplicaAssignment((C, A, B), (C,), (B,))]
-    assert asked(done, SetPartitionReassignment) == [SetPartitionReassignment({T: (C, A)})]
+    fence = (2, generation in FENCED)  # its epoch, whether a later one is refused
+    assert asked(done, SetPartitionReassignment) == [SetPartitionReassignment({T: (C, A)}, *fence)]
     assert found(one, t=(C, A)) == ()  # its own write is reported to it
     done = found(one, t=())
-    assert asked(done, SetPartitionReassignment) == [SetPartitionReassignment({})]
+    assert asked(done, SetPartitionReassignment) == [SetPartitionReassignment({}, *fence)]
 
 
 @pytest.mark.parametrize(
@@ -403,7 +406,7 @@ def test_c5_the_api_replaces_what_the_znode_asks_for() -> None:
     one = small()
     found(one, t=(C, A))
     done = alter(one, Reassigned(T, (A, C)))
-    assert asked(done, SetPartitionReassignment) == [SetPartitionReassignment({})]
+    assert asked(done, SetPartitionReassignment) == [SetPartitionReassignment({}, 2, True)]
 
 
 # --- a whole cluster -----------------------------------------------------------------------------

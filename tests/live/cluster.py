@@ -59,6 +59,7 @@ class LiveCluster:
     ) -> None:
         """`kafka`: a version of Apache Kafka, whose brokers are started in place of our own."""
         self.members = members
+        self.generation = generation
         self._loop = asyncio.new_event_loop()
         self.host = LocalHost()
         spec = ClusterSpec(members, settings, TopicSpec("unused", {}, {}))

@@ -15,6 +15,7 @@ from neaptide.clusters.broker.coordination import znodes
 from neaptide.clusters.broker.coordination.client import Client, Watch
 from neaptide.clusters.broker.coordination.conditional import ConditionalWrite, Written
 from neaptide.clusters.broker.coordination.session import Term
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface.coordination_service import (
     AdministrationRequest,
     AssignmentWritten,
@@ -58,45 +59,74 @@ def administer(
     client: Client, request: AdministrationRequest, term: Term | None
 ) -> AssignmentWritten | None:
     """None where the request has no answer."""
-    match request:
-        case DeletePreferredReplicaElection():
-            client.delete(znodes.PREFERRED_REPLICA_ELECTION)
-        case SetPartitionReassignment(targets):
-            if targets:
-                client.set_if_there(
-                    znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets)
-                )
-            else:
-                client.delete(znodes.REASSIGN_PARTITIONS)
-        case WriteAssignment():
-            is_written = _write_assignment(client, request, term)
-            return AssignmentWritten(request.partition, request.assignment, is_written)
-        case _:
-            assert_never(request)
+    if isinstance(request, WriteAssignment):
+        error = _write_assignment(client, request, term)
+        return AssignmentWritten(request.partition, request.assignment, error)
+    if _may_write(request, term):
+        _take_out(client, request, term)
     return None
 
 
-def _write_assignment(client: Client, request: WriteAssignment, term: Term | None) -> bool:
+def _may_write(request: AdministrationRequest, term: Term | None) -> bool:
+    """Whether a write that is fenced is of this session's own term: ZooKeeper knows the rest."""
+    if not request.is_fenced:
+        return True
+    return term is not None and term.controller_epoch == request.controller_epoch
+
+
+def _fence(
+    transaction: TransactionRequest, request: AdministrationRequest, term: Term | None
+) -> None:
+    if request.is_fenced and term is not None:
+        transaction.check(znodes.CONTROLLER_EPOCH, term.version)
+
+
+def _take_out(
+    client: Client,
+    request: DeletePreferredReplicaElection | SetPartitionReassignment,
+    term: Term | None,
+) -> None:
+    """What is done, of the znode that asks for it. One that is gone, or another's, stays so."""
+    match request:
+        case DeletePreferredReplicaElection():
+            path, data = znodes.PREFERRED_REPLICA_ELECTION, b""
+        case SetPartitionReassignment(targets):
+            path, data = znodes.REASSIGN_PARTITIONS, b""
+            if targets:
+                data = znodes.encode_reassignments(targets)
+        case _:
+            assert_never(request)
+
+    def fill(transaction: TransactionRequest) -> None:
+        _fence(transaction, request, term)
+        if data:
+            transaction.set_data(path, data)
+        else:
+            transaction.delete(path)
+
+    ConditionalWrite(client, fill, path, data).result()
+
+
+def _write_assignment(client: Client, request: WriteAssignment, term: Term | None) -> Error:
     """Whatever else was written into the znode meanwhile is kept."""
-    if request.is_fenced and (term is None or term.controller_epoch != request.controller_epoch):
-        return False
+    if not _may_write(request, term):
+        return Error.NOT_CONTROLLER
     path = znodes.topic_path(request.partition.topic)
     while True:
         znode = client.get(path)
         if znode is None:
-            return False
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
         data = znodes.with_assignment(
             request.partition, znode.data, request.assignment, names_moves=request.names_moves
         )
         version = znode.stat.version
 
         def fill(transaction: TransactionRequest, data: bytes = data, at: int = version) -> None:
-            if request.is_fenced and term is not None:
-                transaction.check(znodes.CONTROLLER_EPOCH, term.version)
+            _fence(transaction, request, term)
             transaction.set_data(path, data, at)
 
         result = ConditionalWrite(client, fill, path, data).result()
         if isinstance(result, Written):
-            return True
+            return Error.NONE
         if request.is_fenced and result.operation == 0:
-            return False
+            return Error.NOT_CONTROLLER

@@ -124,13 +124,6 @@ class Client:
         """Create one, or two of them if the connection is lost between."""
         self._repeated(self.kazoo.create, prefix, data, sequence=True)
 
-    def set_if_there(self, path: str, data: bytes) -> None:
-        """Write a znode, whatever it holds, unless it is gone."""
-        try:
-            self._repeated(self.kazoo.set, path, data)
-        except NoNodeError:
-            return
-
     def delete(self, path: str) -> None:
         """Delete a znode unless it is gone."""
         try:

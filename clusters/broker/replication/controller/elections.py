@@ -92,7 +92,11 @@ def answer_elections(broker: Broker) -> None:
             broker.do(RespondElectLeaders(number, Error.NONE, results))
     of_znode = elections.of_znode
     if of_znode == frozenset():
-        broker.coordinate(DeletePreferredReplicaElection())
+        broker.coordinate(
+            DeletePreferredReplicaElection(
+                controller.controller_epoch, broker.rules.fences_controller_writes
+            )
+        )
         of_znode = None
     broker.controller = replace(
         controller, elections=replace(elections, requests=left, of_znode=of_znode)

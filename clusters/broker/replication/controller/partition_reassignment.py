@@ -218,10 +218,12 @@ def on_assignment_written(broker: Broker, event: AssignmentWritten, now_ms: int)
     if controller is None or tp not in controller.reassignments.written:
         return
     reassignments.take_answer(broker, tp)
-    if not event.is_written or reassignments.assignment_of(controller, tp) is None:
-        result = PartitionResult(tp, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    error = event.error
+    if reassignments.assignment_of(controller, tp) is None:
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
+    if error is not Error.NONE:
         reassignments.forget_znode(broker, (tp,))
-        reassignments.give_result(broker, result)
+        reassignments.give_result(broker, PartitionResult(tp, error))
         return
     is_over = tp not in controller.reassignments.ongoing and (
         event.assignment == ReplicaAssignment(controller.replicas(tp))

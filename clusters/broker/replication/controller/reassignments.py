@@ -172,7 +172,11 @@ def forget_znode(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
     left = {tp: target for tp, target in of_znode.items() if tp not in set(partitions)}
     if left != of_znode:
         _put(broker, replace(controller.reassignments, of_znode=left))
-        broker.coordinate(SetPartitionReassignment(left))
+        broker.coordinate(
+            SetPartitionReassignment(
+                left, controller.controller_epoch, broker.rules.fences_controller_writes
+            )
+        )
 
 
 def _assign(broker: Broker, tp: TopicPartition, replicas: tuple[int, ...]) -> None:

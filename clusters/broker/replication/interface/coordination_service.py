@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.model import (
     BrokerRegistration,
     LeaderAndIsr,
@@ -99,7 +100,13 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeletePreferredReplicaElection:
-    """Delete `/admin/preferred_replica_election`: what it asked for is done, or cannot be."""
+    """Delete `/admin/preferred_replica_election`: what it asked for is done, or cannot be.
+
+    One that `is_fenced` requires that `/controller_epoch` still is `controller_epoch`.
+    """
+
+    controller_epoch: int
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +126,14 @@ class WriteAssignment:
 
 @dataclass(frozen=True, slots=True)
 class SetPartitionReassignment:
-    """Write what is left to be done of `/admin/reassign_partitions`; nothing: delete it."""
+    """Write what is left to be done of `/admin/reassign_partitions`; nothing: delete it.
+
+    One that `is_fenced` requires that `/controller_epoch` still is `controller_epoch`.
+    """
 
     targets: Mapping[TopicPartition, tuple[int, ...]]
+    controller_epoch: int
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,11 +263,15 @@ class PartitionReassignmentFound:
 
 @dataclass(frozen=True, slots=True)
 class AssignmentWritten:
-    """Of WriteAssignment. Not `is_written`: the topic is gone, or there is a later controller."""
+    """Of WriteAssignment.
+
+    Not written: UNKNOWN_TOPIC_OR_PARTITION (the topic is gone), NOT_CONTROLLER (there is a later
+    one, and the write is fenced).
+    """
 
     partition: TopicPartition
     assignment: ReplicaAssignment
-    is_written: bool
+    error: Error = Error.NONE
 
 
 @dataclass(frozen=True, slots=True)
