@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.clients import Poll
-from neaptide.nemesis.search.ending import end
+from neaptide.nemesis.search.ending import end, read_to_end
 from neaptide.nemesis.search.judge import judge
 from neaptide.nemesis.search.moved import poll_anomalies
 from tests.simulation.judging import compare
@@ -98,3 +98,17 @@ def test_a_leader_that_leads_on_is_read_when_its_followers_have_fetched_again(
     assert world.service.states[world.partition].leader_epoch == epoch
     assert [value for _, value in ended.final or ()] == ["m1"]
     assert judge(world, ended).outcome == "held"
+
+
+def test_a_reader_asks_a_leader_where_the_log_starts() -> None:
+    """Not whom it takes for one: a log of its own may have lost more to retention."""
+    world = ready()
+    producing.produce(world.clients, "m1", -1)
+    until(world, lambda: "m1" in world.clients.acked)
+    faults.kill(world, C)
+    until(world, lambda: world.service.states[world.partition].leader == B)
+    faults.restart(world, C)
+    until(world, lambda: C in world.service.states[world.partition].isr)
+    world.disks[C].logs[world.partition].advance_start(1)
+    world.clients.leaders[(0, None)] = C
+    assert read_to_end(world) == ((0, "m1"),)
