@@ -159,6 +159,7 @@ MUTANTS: Final = (
         "_settle",
         counts_later_falls,
         "Who fell after a state was decided is taken to be counted in it.",
+        shown="an elected leader that dies and is back before its election is written",
     ),
     rule(
         "stale-controller-obeyed",

@@ -88,6 +88,8 @@ MUTANTS: Final = (
         "is_complete",
         completes_with_any,
         "A produce request is answered when one of its partitions is done.",
+        hidden="a client of the simulation has one partition in a request; the tests of produce"
+        " requests see it",
     ),
     unseen(
         "asks-all-for-one-epoch",
