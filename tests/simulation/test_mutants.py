@@ -13,6 +13,7 @@ from neaptide.nemesis.search.hunt import Effort, hunt
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from tests.simulation.worlds import SETTINGS
 
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 ONE_SEED = Effort(0, 1, None, tuple(SETTINGS.items()))
 QUICK = {
     "hw-is-log-end": "broken: weak-isr",
@@ -64,6 +65,10 @@ def test_a_mutants_rule_takes_what_the_rule_takes(mutant: Mutant) -> None:
         plain = [one for one in asked if one.kind is not inspect.Parameter.KEYWORD_ONLY]
         named = {one.name: None for one in asked if one.kind is inspect.Parameter.KEYWORD_ONLY}
         inspect.signature(by).bind(*plain, **named)
+        own = [one for one in inspect.signature(by).parameters.values() if one.kind in POSITIONAL]
+        for takes, given in zip(own, plain, strict=False):  # what is left may be taken as *rest
+            is_same = takes.name == given.name or takes.annotation == given.annotation
+            assert is_same or given.name == "self", f"{name}: {takes} for {given}"
 
 
 def test_a_mutant_is_over_when_its_search_is() -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.follower import replica_fetcher_manager
 from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     Fetching,
+    PartitionFetchState,
     ReplicaFetcher,
     Truncating,
 )
@@ -51,7 +52,7 @@ def ends_the_truncation_of_all(
     fetcher_id: FetcherId,
     partition: Partition,
     result: EpochEndOffset,
-    followed: Any,
+    followed: PartitionFetchState,
     now_ms: int,
 ) -> None:
     _truncate(broker, fetcher_id, partition, result, followed, now_ms)

@@ -8,7 +8,7 @@ Each broken rule is the core's own with one thing wrong, and keeps its signature
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker
@@ -29,6 +29,7 @@ from neaptide.clusters.broker.replication.interface import events
 from neaptide.clusters.broker.replication.interface.events import (
     FetchedPartition,
     FetcherRequestFailed,
+    FetchRequested,
     ListedOffset,
 )
 from neaptide.clusters.broker.replication.leader import fetch, log_offsets
@@ -93,7 +94,7 @@ def starts_afresh_always(
     return Fetching()
 
 
-def serves_any_offset(broker: Broker, asked: Any, replica_id: int) -> Error:
+def serves_any_offset(broker: Broker, event: FetchRequested, asked: FetchedPartition) -> Error:
     return leader_error(broker, asked.partition, asked.current_leader_epoch)
 
 
