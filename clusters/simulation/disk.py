@@ -239,7 +239,7 @@ class Disk:
         lost = {}
         for tp, log in self.logs.items():
             before = log.end_offset
-            log.cut(max(log.recovery_point, keep.get(tp, 0)))
+            log.cut(max(log.recovery_point, keep.get(tp, 0), log.start_offset))
             log.epochs = leader_epoch_file_cache.truncate_from_end(log.epochs, log.end_offset)
             log.recovery_point = log.end_offset
             lost[tp] = before - log.end_offset

@@ -137,18 +137,21 @@ def fail_request(network: Network, number: int) -> None:
 
 
 def die(network: Network, died: int) -> None:
-    """What a dead broker asked, or was asked, gets no answer; the wire shows nothing of it.
-
-    Nor of who followed it: it may lead on in the same epoch, and know of no high watermark.
-    """
+    """What a dead broker asked, or was asked, gets no answer; the wire shows nothing of it."""
     shown = network.shown
-    followed = [one for one, position in shown.positions.items() if position.leader == died]
-    for broker in (died, *followed):
-        shown.positions.pop(broker, None)
+    shown.positions.pop(died, None)
     shown.fenced -= {died}
     for number, asked in tuple(network.asked.items()):
         if died in (asked.broker, asked.leader):
             fail_request(network, number)
+
+
+def restart(network: Network, restarted: int) -> None:
+    """Who followed it has no position until it fetches again: the new process may lead on in the
+    same epoch, and know of no high watermark."""
+    positions = network.shown.positions
+    for broker in [one for one, position in positions.items() if position.leader == restarted]:
+        del positions[broker]
 
 
 def close_fetcher(network: Network, broker_id: int, effect: effects.CloseFetcher) -> None:

@@ -267,6 +267,7 @@ class World:
         node = self.nodes.setdefault(broker_id, BrokerNode(broker_id, self.network))
         unclean = self.spec.rules.eligible_leader_replicas and not node.disk.was_clean
         self.network.listening += (broker_id,)
+        fetching.restart(self.network, broker_id)
         effect_handlers.start(node)
         node.own_disk().was_clean = False
         self.network.send(broker_id, SERVICE, COORDINATION, Register(unclean))

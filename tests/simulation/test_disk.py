@@ -1,4 +1,4 @@
-"""F8: logs with gaps on the disks of the simulation, as on real ones."""
+"""F8: logs with gaps on the disks of the simulation, as on real ones; what a power failure takes."""
 
 from __future__ import annotations
 
@@ -59,3 +59,17 @@ def test_f8_r9_a_simulated_segment_goes_when_the_high_watermark_has_passed_the_g
     log = with_gaps(segment_bytes=200, retention_bytes=1)
     log.retain(high_watermark)
     assert log.start_offset == start
+
+
+@pytest.mark.parametrize("flushed", [0, 5])
+def test_a_log_ends_where_it_starts_if_a_power_failure_takes_all_that_retention_left(
+    flushed: int,
+) -> None:
+    """As Kafka has it, whose log start offset outlives the records behind it."""
+    disk = Disk()
+    log = disk.logs[TP] = with_gaps()
+    log.recovery_point = flushed
+    log.advance_start(4)
+    disk.lose_page_cache({})
+    assert (log.start_offset, log.end_offset) == (4, 5 if flushed else 4)
+    assert bases(log) == ([4] if flushed else [])
