@@ -39,6 +39,13 @@ class Epochs(NamedTuple):
     controller: int
 
 
+class Asked(NamedTuple):
+    """The replicas that an operator asks for, and those that the partition had then."""
+
+    target: tuple[int, ...]
+    before: tuple[int, ...]
+
+
 NO_EPOCHS: Final = Epochs(-1, -1)
 
 
@@ -53,6 +60,9 @@ class Memory:
     committed: Committed = field(default_factory=dict)
     parked: Mapping[int, frozenset[int]] = field(default_factory=dict)
     written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # ISRs, by their version
+    asked: Asked | None = None  # a reassignment that is not over
+    asked_in: Mapping[int, int] = field(default_factory=dict)  # epochs' ends: in which leader epoch
+    deleted: Mapping[int, int] = field(default_factory=dict)  # whose log was, by which leader epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +132,7 @@ def with_committed(step: Step) -> Memory:
         committed,
         memory.parked,
         memory.written,
+        memory.asked,
+        memory.asked_in,
+        memory.deleted,
     )

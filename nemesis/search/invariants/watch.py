@@ -14,7 +14,10 @@ from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
+from neaptide.nemesis.search.invariants.moved import asked_for
+from neaptide.nemesis.search.invariants.replicas import asks_for_epochs
 from neaptide.nemesis.search.invariants.seen import (
+    NO_EPOCHS,
     BrokenError,
     Memory,
     OfService,
@@ -62,8 +65,7 @@ class Watch:
             partition = broker.partitions.get(world.partition)
             step = Step(world, self.memory, broker_id, broker, partition, None, ())
             self.memory = _remember(step)
-        self.memory.service = service_epochs(world)
-        self._note_written(world)
+        self._note_service(world)
 
     def _note_written(self, world: World) -> None:
         state = world.service.states.get(world.partition)
@@ -108,7 +110,11 @@ class Watch:
             seen = of_service(world, self.memory)
             if seen is not None:
                 raise BrokenError(name, seen)
+        self._note_service(world)
+
+    def _note_service(self, world: World) -> None:
         self.memory.service = service_epochs(world)
+        self.memory.asked = asked_for(world, self.memory)
         self._note_written(world)
 
 
@@ -127,8 +133,13 @@ def _remember(step: Step) -> Memory:
     memory, partition = with_committed(step), step.partition
     memory.brokers = {**memory.brokers, step.broker_id: epochs_of(step)}
     memory.parked = {**memory.parked, step.broker_id: frozenset(step.broker.delayed)}
+    had = step.memory.brokers.get(step.broker_id, NO_EPOCHS).leader
+    if partition is None and had != NO_EPOCHS.leader:
+        memory.deleted = {**memory.deleted, step.broker_id: memory.service.leader}
     if partition is not None and isinstance(partition.role, Leader):
         memory.leaders = {**memory.leaders, partition.leader_epoch: step.broker_id}
+    if partition is not None and asks_for_epochs(step):
+        memory.asked_in = {**memory.asked_in, step.broker_id: partition.leader_epoch}
     if partition is not None:
         marks = {**memory.high_watermarks, step.broker_id: partition.high_watermark}
         memory.high_watermarks = marks
