@@ -34,10 +34,9 @@ from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest
 from neaptide.nemesis.search.spared import is_safe_without, is_torn_one_trusted, loses_by_design
-from neaptide.nemesis.search.targets import COMMITS, DEPOSE
+from neaptide.nemesis.search.targets import COMMITS, DEPOSE, REPLICAS_MIN
 
 GROUP: Final = "g"
-REPLICAS_MIN: Final = 2  # that a reassignment leaves
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
 
 

@@ -11,13 +11,11 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from neaptide.nemesis.search.targets import COMMITS, DEPOSE, FIVE, RETENTION, RETENTION_CHECK
+from neaptide.nemesis.search.targets import COMMITS, FIVE, OF_OPERATORS, RETENTION, RETENTION_CHECK
 
 if TYPE_CHECKING:
     from neaptide.nemesis.search.episode import Search
 
-# By chance of its own: what else a seed draws does not depend on it.
-OF_OPERATORS: Final = ("reassign", "elect", DEPOSE)
 FAULTS_OF_A_SWARM: Final = (
     *("kill", "hold", "cut", "pause", "wait", "stop", "zombie", "stale", "consume"),
     *("client", "alone", "unplug", "power_off", COMMITS, "control"),
@@ -74,5 +72,6 @@ def drawn(search: Search, seed: int) -> Search:
 
 
 def _operators(search: Search, seed: int) -> tuple[str, ...]:
+    """By chance of its own: what else a seed draws does not depend on it."""
     rng = Random(f"operators {seed}")
     return tuple(one for one in OF_OPERATORS if rng.random() < _SELDOM and one in search.faults)

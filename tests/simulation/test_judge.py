@@ -17,7 +17,7 @@ from tests.simulation.judging import compare
 from tests.simulation.worlds import ready, run_for
 
 RUNS = 60
-REGRESSES = 127  # a committed position goes back, which few do
+REGRESSES = 165  # a committed position goes back, which few do
 
 
 @pytest.mark.spark

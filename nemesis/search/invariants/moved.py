@@ -13,13 +13,17 @@ from neaptide.nemesis.search.observed import assigned
 
 
 def asked_for(world: World, memory: Memory) -> Asked | None:
-    """What `/admin/reassign_partitions` says of the partition, and what it had when that came."""
+    """What `/admin/reassign_partitions` says of the partition, and what was written by then."""
     target = world.service.reassignments.get(world.partition)
     if target is None:
         return None
     known = memory.asked
     is_known = known is not None and known.target == target
-    return known if is_known else Asked(target, assigned(world, world.partition))
+    return known if is_known else Asked(target, _writes(world))
+
+
+def _writes(world: World) -> int:
+    return world.service.assignment_writes.get(world.partition, 0)
 
 
 def reassignment_is_remembered(world: World, memory: Memory) -> str | None:
@@ -29,12 +33,9 @@ def reassignment_is_remembered(world: World, memory: Memory) -> str | None:
         return None
     now, topic = assigned(world, world.partition), world.service.topics[world.partition.topic]
     number = world.partition.partition
-    if (
-        now in (asked.target, asked.before)
-        or topic.adding.get(number)
-        or topic.removing.get(number)
-    ):
-        return None  # it is over, was refused, or is remembered by the topic itself (KIP-455)
+    goes_on = topic.adding.get(number) or topic.removing.get(number)  # as it says itself (KIP-455)
+    if goes_on or now == asked.target or _writes(world) == asked.writes:
+        return None
     return f"nobody asks for {asked.target} any more, and the partition has {now}"
 
 

@@ -40,10 +40,10 @@ class Epochs(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """The replicas that an operator asks for, and those that the partition had then."""
+    """The replicas that an operator asks for, and how often the assignment was written by then."""
 
     target: tuple[int, ...]
-    before: tuple[int, ...]
+    writes: int
 
 
 NO_EPOCHS: Final = Epochs(-1, -1)
