@@ -72,6 +72,8 @@ def drawn(search: Search, seed: int) -> Search:
 
 
 def _operators(search: Search, seed: int) -> tuple[str, ...]:
-    """By chance of its own: what else a seed draws does not depend on it."""
+    """By chance of its own: what else a seed draws does not depend on it. Often where they were
+    asked for by their names."""
     rng = Random(f"operators {seed}")
-    return tuple(one for one in OF_OPERATORS if rng.random() < _SELDOM and one in search.faults)
+    often = _SELDOM if search.faults == FAULTS_OF_A_SWARM else _LIKELY
+    return tuple(one for one in OF_OPERATORS if rng.random() < often and one in search.faults)
