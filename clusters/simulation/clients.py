@@ -70,7 +70,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A consumer on its way through one partition, to the high watermark."""
+    """A consumer on its way through one partition, to the high watermark.
+
+    `seeks_start`: nobody who leads has answered yet where it starts.
+    """
 
     partition: int
     phase: str
@@ -78,6 +81,7 @@ class Read:
     invoked_us: int
     number: int = 1
     request: int | None = None
+    seeks_start: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,9 +137,14 @@ def fail_request(network: Network, number: int) -> None:
 
 
 def die(network: Network, died: int) -> None:
-    """What a dead broker asked, or was asked, gets no answer; the wire shows nothing of it."""
+    """What a dead broker asked, or was asked, gets no answer; the wire shows nothing of it.
+
+    Nor of who followed it: it may lead on in the same epoch, and know of no high watermark.
+    """
     shown = network.shown
-    shown.positions.pop(died, None)
+    followed = [one for one, position in shown.positions.items() if position.leader == died]
+    for broker in (died, *followed):
+        shown.positions.pop(broker, None)
     shown.fenced -= {died}
     for number, asked in tuple(network.asked.items()):
         if died in (asked.broker, asked.leader):

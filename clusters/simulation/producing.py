@@ -89,7 +89,14 @@ def consume(client: ClientNode, partition: int, phase: str, offset: int = FROM_S
     """Begins to read a partition from its start, or an offset, to the high watermark."""
     client.found = ()
     client.reads_begun += 1
-    client.reading = Read(partition, phase, offset, client.network.now_us, client.reads_begun)
+    client.reading = Read(
+        partition,
+        phase,
+        offset,
+        client.network.now_us,
+        client.reads_begun,
+        seeks_start=offset == FROM_START,
+    )
     _read_on(client)
 
 
@@ -319,8 +326,10 @@ def _on_read(client: ClientNode, body: events.FetchResponded) -> None:
     result = body.results[0]
     if result.error is not Error.NONE:
         is_out_of_range = result.error is Error.OFFSET_OUT_OF_RANGE
-        offset = -1 if is_out_of_range else reading.offset
-        client.reading = replace(reading, offset=offset, request=None)
+        # Who does not lead says nothing of where the log starts either.
+        seeks = is_out_of_range or reading.seeks_start
+        offset = FROM_START if seeks else reading.offset
+        client.reading = replace(reading, offset=offset, request=None, seeks_start=seeks)
         client.leaders.pop((reading.partition, None), None)
         try_later(client)
         return
@@ -344,5 +353,5 @@ def _on_read(client: ClientNode, body: events.FetchResponded) -> None:
         client.reads_done += 1
         client.read_end = next_offset
     else:
-        client.reading = replace(reading, offset=next_offset, request=None)
+        client.reading = replace(reading, offset=next_offset, request=None, seeks_start=False)
         _read_on(client)

@@ -185,8 +185,15 @@ class Gate:
         await self._do("bury", broker=broker, in_flight=in_flight)
 
     async def revive(self, broker: int) -> None:
-        """Let a broker be reached again: do this before it is restarted."""
+        """Let a broker be reached again: do this before it is restarted.
+
+        Who followed it has no position until it fetches again: the new process may lead on in the
+        same epoch, and know of no high watermark.
+        """
         await self._do("revive", broker=broker)
+        for key, position in tuple(self.positions.items()):
+            if position.leader == broker:
+                del self.positions[key]
 
     # Events.
 

@@ -121,6 +121,10 @@ def test_rounds_are_events_for_who_subscribes_and_positions_follow_them(play: Pl
         phases = ("started", "answered", "delivered")
         assert seen == [(FOLLOWER, n, phase) for n in (1, 2) for phase in phases]
         assert w.gate.positions[key].round == 2
+        await w.gate.revive(5)  # whom nobody follows
+        assert key in w.gate.positions
+        await w.gate.revive(LEADER)
+        assert key not in w.gate.positions
 
     play(story)
 

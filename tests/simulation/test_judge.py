@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from neaptide.clusters.simulation import producing
+from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.clients import Poll
-from neaptide.nemesis.search.ending import end
+from neaptide.nemesis.search.ending import end, read_to_end
 from neaptide.nemesis.search.judge import judge
 from neaptide.nemesis.search.moved import poll_anomalies
 from tests.simulation.judging import compare
-from tests.simulation.worlds import ready, run_for
+from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 RUNS = 60
 REGRESSES = 165  # a committed position goes back, which few do
@@ -77,3 +77,38 @@ def test_what_was_not_level_or_not_read_to_its_end_is_not_held() -> None:
     assert judge(world, ended).outcome == "held"
     assert judge(world, replace(ended, level=False)).outcome == "unknown"
     assert judge(world, replace(ended, final=None)).outcome == "unknown"
+
+
+@pytest.mark.parametrize("generation", ["0.10", "2.1", "2.8"])
+def test_a_leader_that_leads_on_is_read_when_its_followers_have_fetched_again(
+    generation: str,
+) -> None:
+    """Nobody sees it die. Back in the same epoch, it knows of no high watermark."""
+    world = ready(generation)
+    producing.produce(world.clients, "m1", -1)
+    until(world, lambda: "m1" in world.clients.acked)
+    run_for(world, 600)
+    for follower in (A, B):
+        faults.expire(world, follower)
+    epoch = world.service.states[world.partition].leader_epoch
+    faults.kill(world, C)
+    for follower in (A, B):
+        faults.register(world, follower)
+    ended = end(world)
+    assert world.service.states[world.partition].leader_epoch == epoch
+    assert [value for _, value in ended.final or ()] == ["m1"]
+    assert judge(world, ended).outcome == "held"
+
+
+def test_a_reader_asks_a_leader_where_the_log_starts() -> None:
+    """Not whom it takes for one: a log of its own may have lost more to retention."""
+    world = ready()
+    producing.produce(world.clients, "m1", -1)
+    until(world, lambda: "m1" in world.clients.acked)
+    faults.kill(world, C)
+    until(world, lambda: world.service.states[world.partition].leader == B)
+    faults.restart(world, C)
+    until(world, lambda: C in world.service.states[world.partition].isr)
+    world.disks[C].logs[world.partition].advance_start(1)
+    world.clients.leaders[(0, None)] = C
+    assert read_to_end(world) == ((0, "m1"),)

@@ -93,6 +93,38 @@ def test_a_controller_that_was_deposed_writes_no_more() -> None:
         run_for(world, 30_000)
 
 
+def _elected_bounces_over_the_write(world: World) -> int:
+    """A has decided that B leads after C; B dies and is back before that is written. Who leads."""
+    faults.kill(world, C)
+    until(world, lambda: _on_its_way(world, A, WriteLeaderAndIsr))
+    session = world.service.sessions[B]
+    faults.kill(world, B)
+    faults.restart(world, B)
+    kept = Link(A, SERVICE, COORDINATION)
+
+    def knows_of_it() -> bool:
+        controller = world.brokers[A].active_controller
+        assert controller is not None
+        return controller.brokers.get(B) not in (None, session)
+
+    while not knows_of_it():
+        others = [entry for link, entry in world.heads().items() if link != kept]
+        world.take(min(others, key=lambda entry: entry.sequence))
+    world.take(world.heads()[kept])
+    run_for(world, 10_000)
+    return world.service.states[world.partition].leader
+
+
+def test_who_fell_after_the_decision_is_decided_on_again() -> None:
+    name = "later-fall-counted-already"
+    with _played(name, is_broken=True) as world:
+        leader = _elected_bounces_over_the_write(world)
+        assert world.brokers[leader].led(world.partition) is None  # and nobody is to know it
+    with _played(name, is_broken=False) as world:
+        leader = _elected_bounces_over_the_write(world)
+        assert world.brokers[leader].led(world.partition) is not None
+
+
 def test_what_a_dead_controller_sent_itself_died_with_it() -> None:
     """A leads alone and sends itself its state again, which B's joining overtakes. All die: the
     state stays as B's joining wrote it, and A must not begin anew from the older one."""

@@ -10,15 +10,30 @@ from collections.abc import Sequence
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.model import UNDEFINED_EPOCH, TopicPartition
-from neaptide.clusters.broker.replication.partition.partition_rules import Follower
+from neaptide.clusters.broker.replication.model import (
+    UNDEFINED_EPOCH,
+    UNKNOWN_OFFSET,
+    TopicPartition,
+)
+from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
 from neaptide.nemesis.search.invariants.seen import Step, records_of
 
+_ASKS = effects.SendOffsetForLeaderEpoch
 _ASKED = events.FetchRequested | events.OffsetForLeaderEpochRequested
 _ANSWERS = effects.RespondFetch | effects.RespondOffsetForLeaderEpoch
 
 
+def asked_in(step: Step) -> int | None:
+    """The leader epoch in which a follower asks, in this step, where an epoch of its log ends."""
+    for effect in step.effects:
+        for asked in effect.partitions if isinstance(effect, _ASKS) else ():
+            if asked.partition == step.world.partition:
+                return asked.current_leader_epoch
+    return None
+
+
 def epochs_are_fenced(step: Step) -> str | None:
+    """Such a request is answered with an error, and nothing is learned of a follower by it."""
     event, partition = step.event, step.partition
     if partition is None or not step.broker.rules.fences_leader_epochs:
         return None
@@ -33,7 +48,67 @@ def epochs_are_fenced(step: Step) -> str | None:
         if any(one.partition == here and one.error is Error.NONE for one in effect.results):
             epoch = partition.leader_epoch
             return f"broker {step.broker_id}, in epoch {epoch}, answers a request of {others}"
+    if others and others == named and isinstance(event, events.FetchRequested):
+        follower, role = event.replica_id, partition.role
+        before = step.memory.remotes.get(step.broker_id, {}).get(follower)
+        if isinstance(role, Leader) and role.remotes.get(follower) != before:
+            return f"broker {step.broker_id} counts a fetch of {follower} in the epoch {others}"
     return None
+
+
+def epochs_end_as_in_the_log(step: Step) -> str | None:
+    """KIP-101, KIP-279, KIP-595: by the records on the disk, whatever the core knows of epochs."""
+    partition, asked = step.partition, _epochs_asked(step)
+    if partition is None or asked is None:
+        return None
+    for named, end_offset in _ends_answered(step):
+        epoch = asked if named == UNDEFINED_EPOCH else named
+        held = records_of(step.world, step.broker_id)
+        epochs = {record.epoch for record in held.values()}
+        if end_offset == UNKNOWN_OFFSET:
+            if asked in epochs:
+                return f"leader {step.broker_id} has records of epoch {asked}, and does not know it"
+            continue
+        if epoch > asked or any(epoch < one <= asked for one in epochs):
+            return f"leader {step.broker_id} answers for epoch {epoch}, asked for {asked}"
+        later = (offset for offset, record in held.items() if record.epoch > epoch)
+        expected = min(later, default=partition.log.end_offset)
+        if end_offset != expected:
+            return f"leader {step.broker_id}: epoch {epoch} ends at {expected}, not at {end_offset}"
+    return None
+
+
+def _epochs_asked(step: Step) -> int | None:
+    """The epoch of which a follower, or a client, asks where it ends."""
+    event, here = step.event, step.world.partition
+    if isinstance(event, events.OffsetForLeaderEpochRequested):
+        asked = [one.leader_epoch for one in event.partitions if one.partition == here]
+    elif isinstance(event, events.FetchRequested):
+        asked = [one.last_fetched_epoch for one in event.partitions if one.partition == here]
+    else:
+        return None
+    return asked[0] if len(asked) == 1 and asked[0] != UNDEFINED_EPOCH else None
+
+
+def _ends_answered(step: Step) -> list[tuple[int, int]]:
+    """Epochs (UNDEFINED_EPOCH: not named) and their ends, as this step's answers have them."""
+    request, here = getattr(step.event, "request", None), step.world.partition
+    ends = []
+    for effect in step.effects:
+        match effect:
+            case effects.RespondOffsetForLeaderEpoch(request=answered, results=of_epochs):
+                ends += [
+                    (one.leader_epoch, one.end_offset)
+                    for one in of_epochs
+                    if answered == request and one.partition == here and one.error is Error.NONE
+                ]
+            case effects.RespondFetch(request=answered, results=fetched):
+                ends += [
+                    one.diverging_epoch
+                    for one in fetched
+                    if answered == request and one.partition == here and one.diverging_epoch
+                ]
+    return ends
 
 
 def fetched_is_prefix(step: Step) -> str | None:

@@ -6,6 +6,7 @@ broken. Their names and sentences are in the table.
 
 from __future__ import annotations
 
+from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import NO_LEADER
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
@@ -97,3 +98,31 @@ def leader_in_isr_of_service(world: World, memory: Memory) -> str | None:
     if state is None or state.leader == NO_LEADER or state.leader in state.isr:
         return None
     return f"the state has leader {state.leader} and ISR {state.isr}"
+
+
+def fallen_leaders(step: Step) -> frozenset[tuple[int, int]]:
+    """The epoch of a leader that this controller, in this step, learns to have fallen."""
+    now, before = step.broker.active_controller, step.memory.controllers.get(step.broker_id)
+    if now is None or before is None or now.controller_epoch != before.controller_epoch:
+        return frozenset()
+    state = before.states.get(step.world.partition)
+    if state is None or state.leader not in before.brokers:
+        return frozenset()
+    if now.brokers.get(state.leader) == before.brokers[state.leader]:
+        return frozenset()
+    return frozenset({(now.controller_epoch, state.leader_epoch)})
+
+
+def fallen_leader_stays_fallen(step: Step) -> str | None:
+    """It may be back, without what it had: it is to lead in a later epoch, if at all."""
+    fallen = step.memory.fallen | fallen_leaders(step)
+    for effect in step.effects if fallen else ():
+        message = effect.message if isinstance(effect, effects.SendControl) else None
+        if not isinstance(message, events.LeaderAndIsrRequested):
+            continue
+        for one in message.partitions:
+            epochs = (message.controller_epoch, one.state.leader_epoch)
+            if one.partition == step.world.partition and epochs in fallen:
+                leader = one.state.leader
+                return f"{leader} fell while it led in epoch {epochs[1]}, and is named its leader"
+    return None

@@ -7,6 +7,7 @@ sentences are in the table. Not asked where a rule makes no such promise: acks=1
 from __future__ import annotations
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.interface.events import FetchRequested
 from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
@@ -25,6 +26,23 @@ def acked_is_committed(step: Step) -> str | None:
             if is_here and result.base_offset >= partition.high_watermark:
                 mark = partition.high_watermark
                 return f"offset {result.base_offset} is acknowledged to acks=all, with HW {mark}"
+    return None
+
+
+def acked_commit_is_committed(step: Step) -> str | None:
+    """Of a group's positions that had to wait: their record is on all of the ISR."""
+    parked = step.memory.parked.get(step.broker_id, {})
+    for effect in step.effects:
+        if not isinstance(effect, effects.RespondOffsetCommit):
+            continue
+        waited = parked.get(effect.request)
+        led = step.broker.led(waited.partition) if isinstance(waited, DelayedCommit) else None
+        if led is None or not isinstance(waited, DelayedCommit):
+            continue
+        is_acked = any(error is Error.NONE for _, error in effect.results)
+        if is_acked and waited.appended.required_offset > led.high_watermark:
+            end, mark = waited.appended.required_offset, led.high_watermark
+            return f"a commit up to offset {end} is acknowledged, with HW {mark}"
     return None
 
 

@@ -11,6 +11,7 @@ from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants import fetches
 from neaptide.nemesis.search.invariants.seen import (
     NO_EPOCHS,
     Memory,
@@ -75,28 +76,24 @@ def truncation_gets_on(step: Step) -> str | None:
     """KIP-279: where the histories have not met, what is asked for next is older than the answer.
 
     Else a follower would ask for ever, and receive the same answer. With KIP-595 a fetch asks, and
-    its answer names an epoch where the histories diverge.
+    its answer names an epoch where the histories diverge. Whose leader epoch is another than the
+    one that it asked in may drop the answer (KAFKA-7395), and asks what it had asked.
     """
     if step.partition is None:
         return None
-    partition = step.world.partition
-    answer = _answered_epochs(step.event).get(partition)
-    if answer is None or step.memory.asked_in.get(step.broker_id) != step.partition.leader_epoch:
-        return None  # of an earlier leader epoch: who follows in a later one asks from the start
-    for effect in step.effects:
-        for named, epoch in _asked_epochs(effect):
-            if named == partition and epoch > answer:
+    answer = _answered_epochs(step.event).get(step.world.partition)
+    asked_in = step.memory.asked_in.get(step.broker_id)
+    for effect in step.effects if answer is not None else ():
+        is_of_log = isinstance(effect, effects.SendOffsetForLeaderEpoch)
+        if is_of_log and fetches.asked_in(step) != asked_in:
+            continue
+        for partition, epoch in _asked_epochs(effect):
+            if partition == step.world.partition and answer is not None and epoch > answer:
                 return (
                     f"broker {step.broker_id} received the answer for epoch"
                     f" {answer}, and asks for {epoch} again"
                 )
     return None
-
-
-def asks_for_epochs(step: Step) -> bool:
-    """Of the partition that is looked at."""
-    named = (partition for effect in step.effects for partition, _ in _asked_epochs(effect))
-    return step.world.partition in named
 
 
 def _answered_epochs(event: object) -> dict[TopicPartition, int]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.controller.controller_context import Active
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
+from neaptide.clusters.broker.replication.partition.remote_replica import RemoteReplica
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.looking import deleted_before
 
@@ -58,11 +60,18 @@ class Memory:
     service: Epochs = NO_EPOCHS
     high_watermarks: Mapping[int, int] = field(default_factory=dict)  # of those that run
     committed: Committed = field(default_factory=dict)
-    parked: Mapping[int, frozenset[int]] = field(default_factory=dict)
+    parked: Mapping[int, Mapping[int, object]] = field(default_factory=dict)  # by their requests
     written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # ISRs, by their version
     asked: Asked | None = None  # a reassignment that is not over
-    asked_in: Mapping[int, int] = field(default_factory=dict)  # epochs' ends: in which leader epoch
     deleted: Mapping[int, int] = field(default_factory=dict)  # whose log was, by which leader epoch
+    asked_in: Mapping[int, int] = field(
+        default_factory=dict
+    )  # follower → leader epoch, see KIP-101
+    remotes: Mapping[int, Mapping[int, RemoteReplica]] = field(default_factory=dict)  # of leaders
+    controllers: Mapping[int, Active] = field(default_factory=dict)
+    fallen: frozenset[tuple[int, int]] = (
+        frozenset()
+    )  # controller epoch, epoch of a leader that fell
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +133,4 @@ def with_committed(step: Step) -> Memory:
             held = records_of(step.world, step.broker_id)
             new = {o: r for o, r in held.items() if first <= o < partition.high_watermark}
             committed = {**committed, **new}
-    return Memory(
-        memory.leaders,
-        memory.brokers,
-        memory.service,
-        memory.high_watermarks,
-        committed,
-        memory.parked,
-        memory.written,
-        memory.asked,
-        memory.asked_in,
-        memory.deleted,
-    )
+    return replace(memory, committed=committed)

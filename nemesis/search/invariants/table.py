@@ -102,6 +102,11 @@ INVARIANTS: Final = (
         replicas.truncation_gets_on,
     ),
     Invariant(
+        "fallen-leader-stays-fallen",
+        "A controller that saw a leader fall names nobody leader in that epoch.",
+        leadership.fallen_leader_stays_fallen,
+    ),
+    Invariant(
         "leader-in-isr",
         "The ISR contains the leader.",
         leadership.leader_in_isr,
@@ -127,6 +132,11 @@ INVARIANTS: Final = (
         "acked-is-committed",
         "What is acknowledged to acks=all lies below the high watermark.",
         promises.acked_is_committed,
+    ),
+    Invariant(
+        "acked-commit-is-committed",
+        "What is acknowledged of a group's positions lies below the high watermark.",
+        promises.acked_commit_is_committed,
     ),
     Invariant(
         "acked-by-min-insync",
@@ -185,13 +195,23 @@ INVARIANTS: Final = (
     ),
     Invariant(
         "epochs-are-fenced",
-        "From KIP-320 on a leader answers nobody who names another leader epoch.",
+        "From KIP-320 on a leader answers and counts nobody who names another leader epoch.",
         fetches.epochs_are_fenced,
+    ),
+    Invariant(
+        "epochs-end-as-in-the-log",
+        "Where a leader says that an epoch ends, there it ends in its log.",
+        fetches.epochs_end_as_in_the_log,
     ),
     Invariant(
         "fetched-is-prefix",
         "Who fetches in its leader's epoch has, before its offset, what the leader has.",
         fetches.fetched_is_prefix,
+    ),
+    Invariant(
+        "times-out-by-its-timer",
+        "A request times out where its time is over, and not before.",
+        waiting.times_out_by_its_timer,
     ),
     Invariant(
         "answered-once",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
+from neaptide.clusters.broker.replication.interface.events import TimerFired
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.nemesis.search.invariants.seen import Step
 
@@ -38,6 +40,23 @@ def waits_on_a_leader(step: Step) -> str | None:
     return None
 
 
+def times_out_by_its_timer(step: Step) -> str | None:
+    """An error of time before its time is over is a lie, if a harmless one."""
+    if isinstance(step.event, TimerFired):
+        return None
+    for effect in step.effects:
+        match effect:
+            case effects.RespondProduce(request=request, results=produced):
+                errors = [one.error for one in produced]
+            case effects.RespondOffsetCommit(request=request, results=committed):
+                errors = [error for _, error in committed]
+            case _:
+                continue
+        if Error.REQUEST_TIMED_OUT in errors:
+            return f"broker {step.broker_id} says that {request} timed out, and it did not"
+    return None
+
+
 def coordinator_leads(step: Step) -> str | None:
     """Another may have been elected, and have taken later commits."""
     for partition in step.broker.committed_offsets:
@@ -49,7 +68,7 @@ def coordinator_leads(step: Step) -> str | None:
 def answered_once(step: Step) -> str | None:
     """Only what was parked, or has just come, may be answered; not again, and not parked still."""
     asked = {getattr(step.event, "request", None)}
-    open_requests = asked | step.memory.parked.get(step.broker_id, frozenset())
+    open_requests = asked | step.memory.parked.get(step.broker_id, {}).keys()
     answered = [effect.request for effect in step.effects if isinstance(effect, _RESPONSES)]
     for request in answered:
         if request not in open_requests or answered.count(request) > 1:

@@ -5,17 +5,18 @@ What it costs grows with the square of what is written, for all committed record
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants import fetches, leadership
 from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
 from neaptide.nemesis.search.invariants.moved import asked_for
-from neaptide.nemesis.search.invariants.replicas import asks_for_epochs
 from neaptide.nemesis.search.invariants.seen import (
     NO_EPOCHS,
     BrokenError,
@@ -27,6 +28,8 @@ from neaptide.nemesis.search.invariants.seen import (
 )
 from neaptide.nemesis.search.invariants.table import INVARIANTS
 from neaptide.nemesis.search.looking import all_partitions, looking_at
+
+T = TypeVar("T")
 
 
 class Watch:
@@ -79,11 +82,12 @@ class Watch:
         watermark that it last checkpointed: so a leader is a process here.
         """
         for memory in (self.memory, *self.others.values()):
-            memory.brokers = {b: e for b, e in memory.brokers.items() if b != broker_id}
-            memory.parked = {b: p for b, p in memory.parked.items() if b != broker_id}
-            memory.high_watermarks = {
-                b: mark for b, mark in memory.high_watermarks.items() if b != broker_id
-            }
+            memory.brokers = _without(memory.brokers, broker_id)
+            memory.parked = _without(memory.parked, broker_id)
+            memory.high_watermarks = _without(memory.high_watermarks, broker_id)
+            memory.asked_in = _without(memory.asked_in, broker_id)
+            memory.remotes = _without(memory.remotes, broker_id)
+            memory.controllers = _without(memory.controllers, broker_id)
 
     def handled(
         self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
@@ -129,18 +133,28 @@ def _asked_of_services(allowed: frozenset[str]) -> tuple[tuple[str, OfService], 
     return tuple((one.name, one.of_service) for one in asked if one.of_service)
 
 
+def _without(by_broker: Mapping[int, T], broker_id: int) -> dict[int, T]:
+    return {broker: one for broker, one in by_broker.items() if broker != broker_id}
+
+
 def _remember(step: Step) -> Memory:
-    memory, partition = with_committed(step), step.partition
-    memory.brokers = {**memory.brokers, step.broker_id: epochs_of(step)}
-    memory.parked = {**memory.parked, step.broker_id: frozenset(step.broker.delayed)}
-    had = step.memory.brokers.get(step.broker_id, NO_EPOCHS).leader
+    memory, partition, broker_id = with_committed(step), step.partition, step.broker_id
+    memory.brokers = {**memory.brokers, broker_id: epochs_of(step)}
+    memory.parked = {**memory.parked, broker_id: dict(step.broker.delayed)}
+    had = step.memory.brokers.get(broker_id, NO_EPOCHS).leader
     if partition is None and had != NO_EPOCHS.leader:
-        memory.deleted = {**memory.deleted, step.broker_id: memory.service.leader}
+        memory.deleted = {**memory.deleted, broker_id: memory.service.leader}
+    asked_in = fetches.asked_in(step)
+    if asked_in is not None:
+        memory.asked_in = {**memory.asked_in, broker_id: asked_in}
+    memory.fallen |= leadership.fallen_leaders(step)
+    active = step.broker.active_controller
+    if active is not None:
+        memory.controllers = {**memory.controllers, broker_id: active}
     if partition is not None and isinstance(partition.role, Leader):
-        memory.leaders = {**memory.leaders, partition.leader_epoch: step.broker_id}
-    if partition is not None and asks_for_epochs(step):
-        memory.asked_in = {**memory.asked_in, step.broker_id: partition.leader_epoch}
+        memory.leaders = {**memory.leaders, partition.leader_epoch: broker_id}
+        memory.remotes = {**memory.remotes, broker_id: partition.role.remotes}
     if partition is not None:
-        marks = {**memory.high_watermarks, step.broker_id: partition.high_watermark}
+        marks = {**memory.high_watermarks, broker_id: partition.high_watermark}
         memory.high_watermarks = marks
     return memory

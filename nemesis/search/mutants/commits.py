@@ -11,13 +11,16 @@ from typing import Any, Final
 
 from neaptide.clusters.broker.replication import step
 from neaptide.clusters.broker.replication.broker import Broker
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group import group_coordinator, group_metadata_manager
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     CommittedOffsets,
     OffsetCommitRecord,
     with_committed,
 )
+from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.group.group_metadata_manager import (
+    answer_commit,
     on_committed_offsets_read,
 )
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -68,7 +71,20 @@ def _of_groups(
     return rule(name, owner, named, by, sentence, faults=GROUPS, steps_only=True, shown=shown)
 
 
+def acknowledges_what_timed_out(self: DelayedCommit, broker: Broker) -> None:
+    error = self.appended.error or Error.NONE
+    answer_commit(broker, self.request, self.partition, self.committed, error)
+
+
 MUTANTS: Final = (
+    rule(
+        "timed-out-commit-acknowledged",
+        DelayedCommit,
+        "complete",
+        acknowledges_what_timed_out,
+        "A commit that has run out of time is acknowledged.",
+        swarm=True,
+    ),
     _of_groups(
         "commits-acked-at-once",
         group_coordinator,

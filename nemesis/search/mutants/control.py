@@ -31,6 +31,8 @@ from neaptide.nemesis.search.mutants.mutant import POWER, rule
 _next_state = leader_election.next_state
 _decide = partition_state_machine._decide
 _write = Service._write
+_send_written = partition_state_machine._send_written
+_settle = partition_state_machine._settle
 Live = Collection[int]
 Written = LeaderAndIsrWritten | LeaderAndIsrConflict
 
@@ -119,7 +121,46 @@ def writes_any_version(service: Service, request: Any) -> Written:
     return _write(service, replace(request, state=replace(request.state, version=known.version)))
 
 
+def names_the_fallen(broker: Broker) -> None:
+    controller = broker.active_controller
+    assert controller is not None
+    broker.controller = replace(controller, fallen={})
+    _send_written(broker)
+    sending = broker.active_controller
+    assert sending is not None
+    broker.controller = replace(sending, fallen=controller.fallen)
+
+
+def counts_later_falls(
+    broker: Broker,
+    settled: list[tuple[TopicPartition, LeaderAndIsr | None]],
+    *,
+    changed: bool,
+) -> None:
+    _settle(broker, settled, changed=changed)
+    controller, names = broker.active_controller, {tp for tp, _ in settled}
+    if controller is not None:
+        left = {tp: dead for tp, dead in controller.fallen.items() if tp not in names}
+        broker.controller = replace(controller, fallen=left)
+
+
 MUTANTS: Final = (
+    rule(
+        "fallen-leader-named",
+        partition_state_machine,
+        "_send_written",
+        names_the_fallen,
+        "Brokers are sent a state whose leader has fallen after it was decided.",
+        swarm=True,
+    ),
+    rule(
+        "later-fall-counted-already",
+        partition_state_machine,
+        "_settle",
+        counts_later_falls,
+        "Who fell after a state was decided is taken to be counted in it.",
+        shown="an elected leader that dies and is back before its election is written",
+    ),
     rule(
         "stale-controller-obeyed",
         replica_manager,

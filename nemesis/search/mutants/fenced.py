@@ -5,10 +5,17 @@ Each broken rule is the core's own with one thing wrong, and keeps its signature
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.interface.effects import EpochEndOffsetResult
+from neaptide.clusters.broker.replication.interface.events import (
+    EpochAsked,
+    FetchedPartition,
+    FetchRequested,
+)
 from neaptide.clusters.broker.replication.leader import fetch, in_sync_replicas, log_offsets
 from neaptide.clusters.broker.replication.leader.fencing import leader_error
 from neaptide.clusters.broker.replication.model import (
@@ -27,6 +34,8 @@ from neaptide.nemesis.search.mutants.mutant import Mutant, unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _meeting_point = leader_epoch_file_cache.meeting_point
+_record_follower_fetch = fetch._record_follower_fetch
+_epoch_end = log_offsets._epoch_end
 
 
 def refuses_no_later_epoch(
@@ -59,7 +68,35 @@ def meets_at_the_leaders_end(
     return MeetingPoint(min(leaders.end_offset, log_end_offset), have_met=True)
 
 
+def counts_every_epoch(
+    broker: Broker, event: FetchRequested, asked: FetchedPartition, now_ms: int
+) -> None:
+    of_now = replace(asked, current_leader_epoch=UNDEFINED_EPOCH)
+    _record_follower_fetch(broker, event, of_now, now_ms)
+
+
+def ends_at_high_watermark(broker: Broker, asked: EpochAsked) -> EpochEndOffsetResult:
+    result, held = _epoch_end(broker, asked), broker.led(asked.partition)
+    if held is None or result.error is not Error.NONE:
+        return result
+    return replace(result, end_offset=min(result.end_offset, held.high_watermark))
+
+
 MUTANTS: Final = (
+    unseen(
+        "fenced-fetches-counted",
+        fetch,
+        "_record_follower_fetch",
+        counts_every_epoch,
+        "A fetch of another leader epoch is refused, and counted all the same.",
+    ),
+    unseen(
+        "epochs-end-at-the-high-watermark",
+        log_offsets,
+        "_epoch_end",
+        ends_at_high_watermark,
+        "No epoch ends, for who asks, past the leader's high watermark.",
+    ),
     Mutant(
         "later-epochs-answered",
         "A request of a later leader epoch is answered.",

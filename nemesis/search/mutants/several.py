@@ -24,6 +24,7 @@ from neaptide.clusters.broker.replication.interface.events import (
     FetchRequested,
 )
 from neaptide.clusters.broker.replication.leader import fetch
+from neaptide.clusters.broker.replication.leader.produce import DelayedProduce
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
@@ -76,7 +77,20 @@ def answers_the_first_high_watermark(
     _respond(broker, message, high_watermarks)
 
 
+def completes_with_any(self: DelayedProduce, broker: Broker) -> bool:
+    return any(appended.error is not None for appended in self.partitions.values())
+
+
 MUTANTS: Final = (
+    unseen(
+        "completes-with-any-partition",
+        DelayedProduce,
+        "is_complete",
+        completes_with_any,
+        "A produce request is answered when one of its partitions is done.",
+        hidden="a client of the simulation has one partition in a request; the tests of produce"
+        " requests see it",
+    ),
     unseen(
         "asks-all-for-one-epoch",
         replica_fetcher_manager,

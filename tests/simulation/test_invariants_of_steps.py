@@ -1,0 +1,159 @@
+"""Invariants asked of one step of a broker: a step that breaks them, and one that nearly does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from neaptide.clusters.broker.replication.controller.controller_context import Active
+from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
+from neaptide.clusters.broker.replication.interface import effects, events
+from neaptide.clusters.broker.replication.leader.produce import Appended
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
+from neaptide.clusters.broker.replication.partition.partition_rules import Leader
+from neaptide.clusters.simulation import producing
+from neaptide.clusters.simulation.world import World
+from neaptide.nemesis.search.invariants import fetches, leadership, promises, replicas, waiting
+from neaptide.nemesis.search.invariants.seen import Memory, Step
+from tests.simulation.worlds import A, B, C, ready, run_for, until
+
+T = TopicPartition("t", 0)
+FETCHER = events.FetcherId(A, 0)
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    """C leads in epoch 0, and has m1 at offset 0; A is controller."""
+    world = ready("2.1")
+    producing.produce(world.clients, "m1", acks=-1)
+    until(world, lambda: "m1" in world.clients.acked)
+    run_for(world, 600)
+    assert world.partition == T
+    return world
+
+
+def step(
+    world: World, broker: int, event: object, *done: effects.Effect, memory: Memory | None = None
+) -> Step:
+    core = world.brokers[broker]
+    return Step(world, memory or Memory(), broker, core, core.partitions[T], event, done)
+
+
+@pytest.mark.parametrize(
+    ("asked", "epoch", "end_offset", "is_broken"),
+    [
+        (0, 0, 1, False),
+        (0, 0, 0, True),  # where the high watermark may have been
+        (0, 0, 2, True),
+        (0, -1, 1, False),  # before KIP-279 no epoch is named
+        (0, -1, 0, True),
+        (0, -1, -1, True),  # it has a record of that epoch
+        (3, -1, -1, False),
+        (3, 0, 1, False),
+        (0, 3, 1, True),  # of a later epoch than was asked for
+    ],
+)
+def test_an_epoch_ends_as_in_the_log(
+    world: World, asked: int, epoch: int, end_offset: int, is_broken: bool
+) -> None:
+    event = events.OffsetForLeaderEpochRequested(1, (events.EpochAsked(T, asked),))
+    result = effects.EpochEndOffsetResult(T, Error.NONE, end_offset, epoch)
+    answered = effects.RespondOffsetForLeaderEpoch(1, (result,))
+    assert bool(fetches.epochs_end_as_in_the_log(step(world, C, event, answered))) == is_broken
+    another = replace(answered, request=2)
+    assert not fetches.epochs_end_as_in_the_log(step(world, C, event, another))
+
+
+@pytest.mark.parametrize(("end_offset", "is_broken"), [(1, False), (0, True)])
+def test_a_diverging_epoch_ends_as_in_the_log(
+    world: World, end_offset: int, is_broken: bool
+) -> None:
+    fetched = events.FetchedPartition(T, 2, 100, last_fetched_epoch=0)
+    result = effects.FetchedResult(
+        T, Error.NONE, 1, 0, None, diverging_epoch=EpochEnd(0, end_offset)
+    )
+    answered = effects.RespondFetch(1, (result,))
+    asked = events.FetchRequested(1, A, 0, 0, (fetched,))
+    assert bool(fetches.epochs_end_as_in_the_log(step(world, C, asked, answered))) == is_broken
+
+
+@pytest.mark.parametrize(("asked_in", "is_broken"), [(2, False), (3, True)])
+def test_who_is_in_another_leader_epoch_may_ask_again_what_it_had_asked(
+    world: World, asked_in: int, is_broken: bool
+) -> None:
+    end = events.EpochEndOffset(T, Error.NONE, 1, leader_epoch=0)
+    answer = events.OffsetForLeaderEpochResponded(FETCHER, 1, (end,))
+    again = effects.SendOffsetForLeaderEpoch(FETCHER, 2, (events.EpochAsked(T, 1, 3),))
+    memory = Memory(asked_in={B: asked_in})
+    assert bool(replicas.truncation_gets_on(step(world, B, answer, again, memory=memory))) == (
+        is_broken
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "is_another", "is_broken"), [(9, True, True), (9, False, False), (0, True, False)]
+)
+def test_a_fetch_of_another_epoch_is_not_counted(
+    world: World, named: int, is_another: bool, is_broken: bool
+) -> None:
+    role = world.brokers[C].partitions[T].role
+    assert isinstance(role, Leader)
+    before = dict(role.remotes)
+    if is_another:
+        before[A] = replace(before[A], log_end_offset=0)
+    fetched = events.FetchedPartition(T, 1, 100, current_leader_epoch=named)
+    asked = events.FetchRequested(1, A, 0, 0, (fetched,))
+    seen = step(world, C, asked, memory=Memory(remotes={C: before}))
+    assert bool(fetches.epochs_are_fenced(seen)) == is_broken
+
+
+@pytest.mark.parametrize(("required", "is_broken"), [(1, False), (2, True)])
+def test_a_commit_is_acknowledged_when_it_is_committed(
+    world: World, required: int, is_broken: bool
+) -> None:
+    waiting_commit = DelayedCommit(5, T, Appended(None, required - 1, required), ())
+    memory = Memory(parked={C: {5: waiting_commit}})
+    acked = effects.RespondOffsetCommit(5, ((T, Error.NONE),))
+    late = effects.RespondOffsetCommit(5, ((T, Error.REQUEST_TIMED_OUT),))
+    assert bool(promises.acked_commit_is_committed(step(world, C, None, acked, memory=memory))) == (
+        is_broken
+    )
+    assert not promises.acked_commit_is_committed(step(world, C, None, late, memory=memory))
+
+
+def test_a_request_times_out_by_its_timer(world: World) -> None:
+    produced = effects.ProducedPartition(T, Error.REQUEST_TIMED_OUT, 0, 0)
+    expired = events.TimerFired(events.DelayedOperationExpired(5))
+    for late in (
+        effects.RespondProduce(5, -1, (produced,)),
+        effects.RespondOffsetCommit(5, ((T, Error.REQUEST_TIMED_OUT),)),
+    ):
+        assert waiting.times_out_by_its_timer(step(world, C, None, late))
+        assert not waiting.times_out_by_its_timer(step(world, C, expired, late))
+    in_time = effects.RespondProduce(5, -1, (replace(produced, error=Error.NONE),))
+    assert not waiting.times_out_by_its_timer(step(world, C, None, in_time))
+
+
+@pytest.mark.parametrize(
+    ("fallen", "epoch", "is_broken"), [(C, 0, True), (C, 1, False), (B, 0, False), (None, 0, False)]
+)
+def test_who_fell_while_it_led_is_named_leader_in_a_later_epoch(
+    world: World, fallen: int | None, epoch: int, is_broken: bool
+) -> None:
+    """It came back in a new session, which the controller has seen."""
+    now = world.brokers[A].active_controller
+    assert isinstance(now, Active)
+    earlier = {
+        broker: replace(one, epoch=one.epoch - 1) if broker == fallen else one
+        for broker, one in now.brokers.items()
+    }
+    memory = Memory(controllers={A: replace(now, brokers=earlier)})
+    state = LeaderAndIsr(C, epoch, (C, B, A), now.controller_epoch)
+    sent = events.PartitionState(T, state, (C, B, A), {})
+    request = events.LeaderAndIsrRequested(0, A, now.controller_epoch, (sent,), ())
+    seen = step(world, A, None, effects.SendControl(C, request), memory=memory)
+    assert bool(leadership.fallen_leader_stays_fallen(seen)) == is_broken
+    assert bool(leadership.fallen_leaders(seen)) == (fallen == C)
