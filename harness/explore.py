@@ -29,6 +29,7 @@ from neaptide.nemesis.search.words import in_words
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
 SCHEDULES_PER_SEED: Final = 3_000
+SCHEDULES_OF_A_SWARM: Final = 1_000  # each seed of it is another search: fewer of each
 KEPT_MAX: Final = 20
 
 
@@ -84,7 +85,7 @@ def search_of(asked: Asked) -> Search:
         asked.faults,
         settings,
         topic,
-        SCHEDULES_PER_SEED,
+        SCHEDULES_OF_A_SWARM if asked.swarm else SCHEDULES_PER_SEED,
         watched=asked.invariants,
         outcomes=(asked.outcome,) if asked.outcome is not None else bad,
         idempotence=asked.idempotence,
