@@ -50,6 +50,10 @@ class Observer(Protocol):
         else empty."""
         ...
 
+    def replicas(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        """The same as `assignment`, as it was last seen of a topic that is watched."""
+        ...
+
     async def start(self) -> None: ...
 
     async def create_topic(

@@ -111,6 +111,9 @@ class KraftObserver:
                 await asyncio.sleep(_ASK_AGAIN_S)
         return found
 
+    def replicas(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        return _assignment(self.image, topic)
+
     async def change_voters(self, request: Any, done: ErrorCode) -> None:
         """Asks the active controller for it until it is done. Raises RefusedError.
 

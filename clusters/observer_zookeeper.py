@@ -35,6 +35,7 @@ class ZooKeeperObserver:
         self.controller_epoch: int | None = None
         self.voters: frozenset[int] = frozenset()  # there is no such quorum
         self.left: tuple[str, ...] = ()  # the cluster goes with the run
+        self._replicas: dict[str, Mapping[int, tuple[int, ...]]] = {}  # by topic
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._hosts = f"{address}:{port}"
@@ -70,6 +71,8 @@ class ZooKeeperObserver:
         await asyncio.to_thread(create, znodes.topic_path(topic.name), assignment)
         if watched:
             self.topics[topic.name] = {} if self.topics else self.views
+            path = znodes.topic_path(topic.name)
+            self._kazoo.DataWatch(path, partial(self._on_topic, topic.name))
         for partition in topic.assignment if watched else ():
             named = TopicPartition(topic.name, partition)
             self._kazoo.DataWatch(znodes.state_path(named), partial(self._on_state, named))
@@ -78,6 +81,9 @@ class ZooKeeperObserver:
     async def assignment(self, topic: str) -> Mapping[int, tuple[int, ...]]:
         data, _ = await asyncio.to_thread(self._kazoo.get, znodes.topic_path(topic))
         return znodes.decode_topic(topic, data, None).assignment
+
+    def replicas(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        return self._replicas.get(topic, {})
 
     async def close(self) -> None:
         await asyncio.to_thread(self._kazoo.stop)
@@ -96,6 +102,11 @@ class ZooKeeperObserver:
     def _on_controller_epoch(self, data: bytes | None, stat: Any) -> None:
         epoch = int(data) if data else None
         self._loop.call_soon_threadsafe(self._take_controller_epoch, epoch)
+
+    def _on_topic(self, topic: str, data: bytes | None, stat: Any) -> None:
+        if data:
+            replicas = znodes.decode_topic(topic, data, None).assignment
+            self._loop.call_soon_threadsafe(self._take_replicas, topic, replicas)
 
     def _on_state(self, named: TopicPartition, data: bytes | None, stat: Any) -> None:
         if data:
@@ -120,6 +131,10 @@ class ZooKeeperObserver:
 
     def _take_controller_epoch(self, epoch: int | None) -> None:
         self.controller_epoch = epoch
+        self._on_change(None)
+
+    def _take_replicas(self, topic: str, replicas: Mapping[int, tuple[int, ...]]) -> None:
+        self._replicas[topic] = replicas
         self._on_change(None)
 
     def _take_view(self, topic: str, view: PartitionView) -> None:

@@ -60,8 +60,8 @@ def explore(
         str | None,
         typer.Option(
             help="Faults, separated by commas: kill, hold, cut, pause, wait, stop, zombie, stale,"
-            " consume, commit, control, client, alone, power_off, unplug. If you give none:"
-            " kill,hold,cut,pause,wait; with --swarm, all that it draws from.",
+            " consume, commit, control, client, alone, power_off, unplug, reassign, elect, depose."
+            " If you give none: kill,hold,cut,pause,wait; with --swarm, all that it draws from.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -157,6 +157,9 @@ def explore(
     timers: Annotated[int, _bound("Number of timers that fire")] = 0,
     expiries: Annotated[int, _bound("Number of sessions that expire")] = 0,
     reads: Annotated[int, _bound("Number of reads by consumers")] = 0,
+    operations: Annotated[
+        int, _bound("Number of what operators ask for (reassign, elect, depose)")
+    ] = 0,
     fetches_only: Annotated[
         bool,
         typer.Option(
@@ -210,7 +213,7 @@ def explore(
     if mutants:
         show.mutants(asked, json=json)
     elif exhaustive or priorities:
-        bounds = (produces, kills, restarts, timers, expiries, reads)
+        bounds = (produces, kills, restarts, timers, expiries, reads, operations)
         search = show.exhaustive if exhaustive else show.priorities
         search(asked, bounds, states, fetches_only=fetches_only, json=json)
     else:

@@ -12,7 +12,7 @@ from neaptide.harness.exits import Exit
 if TYPE_CHECKING:
     from neaptide.harness.explore import Asked
 
-Bounds = tuple[int, int, int, int, int, int]
+Bounds = tuple[int, int, int, int, int, int, int]
 
 
 def mutants(asked: Asked, *, json: bool) -> None:

@@ -157,6 +157,10 @@ def _toxic(step: steps.AddToxic) -> str:
     )
 
 
+def _an(election: steps.Election) -> str:
+    return "a preferred" if election == "preferred" else "an unclean"
+
+
 def _measure(step: steps.Measure) -> str:
     return (
         f"measures the time since {step.since_last_fetch_of}'s last fetch: more than"
@@ -189,6 +193,11 @@ _WORDS: Final[Mapping[type, Callable[[Any], str]]] = {
     steps.Resume: lambda s: f"resumes {s.broker} (SIGCONT)",
     steps.RemoveVoter: lambda s: f"removes {s.broker} from the voters of the quorum",
     steps.AddVoter: lambda s: f"makes {s.broker} a voter of the quorum again",
+    steps.Reassign: lambda s: (
+        f"asks for the replicas {', '.join(s.replicas)} of partition {s.partition}"
+    ),
+    steps.Elect: lambda s: f"asks for {_an(s.election)} election for partition {s.partition}",
+    steps.MoveController: lambda s: "deletes /controller: a controller is elected again",
     steps.Cut: _cut,
     steps.Slow: lambda s: f"slows bytes from {s.source} to {s.destination} by {s.delay_ms} ms",
     steps.AddToxic: _toxic,

@@ -35,6 +35,7 @@ from neaptide.nemesis.drawn.members import MembersFault, without
 
 Undo = Callable[[], Awaitable[str | None]]  # why it did not come about, if it did not
 _DONE_WITHIN_S: Final = 30.0
+_TAKEN_WITHIN_S: Final = 10.0
 _LOOK_S: Final = 0.25  # nothing reports that a reassignment is over, or may be asked for again
 _VOTERS_MIN: Final = 3
 _OTHER_TOPIC: Final = "neaptide-other"
@@ -90,9 +91,34 @@ class MembersNemesis:
             case "topic":
                 return await self._make_topic(fault)
 
-    async def elect(self, partitions: Sequence[int]) -> None:
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> None:
         """Raises RefusedChangeError."""
-        await asyncio.to_thread(self._members().elect, self._topic, partitions)
+        await asyncio.to_thread(
+            partial(self._members().elect, self._topic, partitions, unclean=unclean)
+        )
+
+    async def reassign(self, partition: int, replicas: Sequence[int]) -> None:
+        """Raises RefusedChangeError."""
+        wanted = {partition: tuple(replicas)}
+        await self._asked_again(lambda: self._change("reassign", wanted))
+
+    async def _asked_again(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Until the cluster takes it: what was asked for before may not be over by a hair. Raises
+        RefusedChangeError."""
+        deadline = time.monotonic() + _TAKEN_WITHIN_S
+        while True:
+            try:
+                await ask()
+            except RefusedChangeError:
+                if time.monotonic() >= deadline:
+                    raise
+                await asyncio.sleep(_LOOK_S)
+            else:
+                return
+
+    async def delete_controller(self) -> None:
+        """Of ZooKeeper. Raises RefusedChangeError."""
+        await asyncio.to_thread(move_controller, self._connect)
 
     async def restore(self) -> None:
         """At the end, when all brokers are up: what was reassigned in the run is where it began,
@@ -157,7 +183,7 @@ class MembersNemesis:
         """With ZooKeeper its znode is deleted. In KRaft an active controller that leaves the
         quorum resigns."""
         if not self._stage.cluster.quorum:
-            await asyncio.to_thread(move_controller, self._connect)
+            await self.delete_controller()
             return [_nothing]
         active = self._stage.observer.controller
         if active is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from neaptide.clusters.broker.replication.errors import FENCED, Error
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
@@ -110,6 +110,11 @@ class StageObserved:
         view = self._view()
         return view.isr if view else ()
 
+    def replicas(self) -> Sequence[int]:
+        """Those that the topic was created with, until the cluster has shown any."""
+        seen = self._stage.observer.replicas(self._topic.name)
+        return seen.get(self._partition) or self._topic.assignment[self._partition]
+
     def isr_changes(self) -> int:
         return self._stage.isr_changes.get(self._partition, 0)
 
@@ -187,7 +192,7 @@ class StageObserved:
         leader = self.leader()
         if leader is None or not self._stage.is_reachable(leader):
             return False
-        for replica in self._topic.assignment[self._partition]:
+        for replica in self.replicas():
             if replica == leader or not self._stage.is_reachable(replica):
                 continue
             end = self.log_end_offset(replica)
@@ -196,7 +201,7 @@ class StageObserved:
             least = max(least, end)
         return all(
             self.log_end_offset(replica) == least
-            for replica in self._topic.assignment[self._partition]
+            for replica in self.replicas()
             if replica != leader and self._stage.is_reachable(replica)
         )
 

@@ -13,19 +13,21 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.io_faults import IoFault
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.kraft_properties import chosen_features
+from neaptide.clusters.kafka.members import RefusedChangeError
 from neaptide.clusters.own.model import Managed
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
 from neaptide.harness.explain import in_words
 from neaptide.harness.faults import Faults
 from neaptide.harness.guard import guarded
+from neaptide.harness.members import MembersNemesis
 from neaptide.harness.needs import check_need
 from neaptide.harness.observed import StageObserved
 from neaptide.harness.predictions import round_disagreements, unseen_sights
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.simulation.play import play_simulated
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, check_system_on, check_voters
+from neaptide.harness.systems import System, check_system_on, check_voters, check_zookeeper
 from neaptide.nemesis import steps
 from neaptide.nemesis.drawn.faults import Means
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
@@ -101,6 +103,8 @@ async def play(
     check_system_on(system, place)
     if _changes_voters(scenario):
         check_voters(system, scenario.name)
+    if any(isinstance(scheduled.step, steps.MoveController) for scheduled in scenario.steps):
+        check_zookeeper(system, scenario.name)
     _check_machines(scenario, place)
     lacking = lacks(scenario, system.like)
     if lacking is not None:
@@ -247,6 +251,7 @@ class _Player:
         )
         self._stage.names = self._names
         self._faults = Faults(self._stage, self._names)
+        self._members = MembersNemesis(self._stage, self._faults)
         self._rules: list[str] = []
         self._holds: list[str] = []
         self._hitting: list[str] = []  # rules that do something to messages once and for all
@@ -263,6 +268,7 @@ class _Player:
         aim = await self._play_steps()
         self._progress("healing, final reads, replica logs")
         await heal_all(self._stage, self._faults, tuple(self._rules))
+        await self._members.restore()
         return Finished(aim, await end(self._stage))
 
     async def _play_steps(self) -> Aim:
@@ -349,6 +355,8 @@ class _Player:
                 await self._faults.remove_voter(self._node(step.broker, where))
             case steps.AddVoter():
                 await self._faults.add_voter(self._node(step.broker, where))
+            case steps.Reassign() | steps.Elect() | steps.MoveController():
+                await self._operate(step, where)
             case steps.KillTogether() | steps.PowerOffTogether():
                 await self._do_to_several(step, where)
             case _:
@@ -373,6 +381,33 @@ class _Player:
             case _:
                 assert_never(step)
 
+    async def _operate(self, step: steps.OfOperators, where: str) -> None:
+        """What operators ask of a cluster. Who refuses it, or is not there, makes a miss."""
+        begun_ns = self._stage.recorder.now_ns()
+        try:
+            match step:
+                case steps.Reassign():
+                    said: dict[str, Any] = {"reassign": {"replicas": list(step.replicas)}}
+                    await self._members.reassign(step.partition, self._all(step.replicas))
+                case steps.Elect():
+                    said = {"elect": {"election": step.election}}
+                    is_unclean = step.election == "unclean"
+                    await self._members.elect((step.partition,), unclean=is_unclean)
+                case steps.MoveController():
+                    said = {"move_controller": {}}
+                    await self._members.delete_controller()
+                case _:
+                    assert_never(step)
+        except RefusedChangeError as refused:
+            raise _MissedError(f"{where}: {refused}") from None
+        if not isinstance(step, steps.MoveController):
+            [fields] = said.values()
+            fields["partition"] = step.partition
+        self._stage.note_nemesis(said, begun_ns)
+
+    def _all(self, names: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(self._ids[name] for name in names)
+
     async def _end_rule(
         self, step: steps.Deliver | steps.Release | steps.Discard, where: str
     ) -> None:
@@ -387,7 +422,7 @@ class _Player:
     async def _do_to_several(
         self, step: steps.KillTogether | steps.PowerOffTogether, where: str
     ) -> None:
-        brokers = tuple(self._ids[name] for name in step.brokers)
+        brokers = self._all(step.brokers)
         if isinstance(step, steps.KillTogether):
             await self._faults.kill_together(brokers, step.in_flight)
         else:

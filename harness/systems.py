@@ -190,6 +190,15 @@ def has_voters(system: System) -> bool:
     return system.kind == KAFKA and parse_release(system.version).mode is not Mode.ZOOKEEPER
 
 
+def check_zookeeper(system: System, what: str) -> None:
+    """Raises UsageError."""
+    if system.release is not None and parse_release(system.release).mode is not Mode.ZOOKEEPER:
+        raise UsageError(
+            f"{system} has KRaft, and no /controller that {what} could delete; there the step is"
+            ' remove_voter = { controller = "active" }.'
+        )
+
+
 def check_voters(system: System, what: str) -> None:
     """Raises UsageError."""
     if not has_voters(system):

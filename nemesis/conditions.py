@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -38,6 +38,7 @@ class Observed(Protocol):
     def leader_epoch(self) -> int | None: ...
     def isr(self) -> Collection[int]: ...
     def isr_changes(self) -> int: ...
+    def replicas(self) -> Sequence[int]: ...
     def refused(self, broker: int) -> bool: ...
     def obeyed(self, broker: int) -> bool: ...
     def fenced(self, broker: int) -> bool: ...
@@ -228,6 +229,15 @@ WORDS: Final[Mapping[str, Word]] = {
     "isr_changes": Word(
         lambda o: o.isr_changes(), "How often the ISR was seen to shrink or expand."
     ),
+    "replicas": Word(
+        lambda o: frozenset(o.replicas()),
+        "The brokers that the partition is assigned to, from the same source. While a reassignment"
+        " goes on, the old ones and the new ones.",
+    ),
+    "preferred": Word(
+        lambda o: next(iter(o.replicas()), None),
+        "The preferred leader: the first broker that the partition is assigned to.",
+    ),
     "controller": Word(
         lambda o: o.controller(),
         "The active controller: a broker, a name that a step gave with `as`, or `nobody`.",
@@ -347,9 +357,9 @@ def _spelled(subject: ast.expr, value: Any, compiler: _Compiler) -> str:
     match subject:
         case ast.Call(ast.Name("was"), [what], []):
             return _spelled(what, value, compiler)
-        case ast.Name("leader" | "controller"):
+        case ast.Name("leader" | "controller" | "preferred"):
             return "nobody" if value is None else names.get(value, str(value))
-        case ast.Name("isr"):
+        case ast.Name("isr" | "replicas"):
             return "{" + ", ".join(names.get(each, str(each)) for each in sorted(value)) + "}"
         case _:
             return "not known" if value is None else str(value)

@@ -193,6 +193,7 @@ class _Reader:
         topic = self._topic(topics)
         offsets = None if positions is None else self._topic({OFFSETS_TOPIC: positions})
         self.names.has_groups = offsets is not None
+        self.names.partitions = len(topic.assignment)
         settings = _as_settings(cluster.take("settings", dict, {}))
         order = tuple(cluster.take("start_order", list, list(self.names.brokers)))
         if sorted(order) != sorted(self.names.brokers):

@@ -191,6 +191,33 @@ GROUPS: Final[Mapping[str, Mapping[str, StepText]]] = {
             ('{ controller = "old" }', '{ broker = "B" }'),
         ),
     },
+    "Operators": {
+        "reassign": StepText(
+            "Gives a partition these replicas, in this order: the first is the preferred leader."
+            " The step asks for it. Before Kafka 2.4 it does so by `/admin/reassign_partitions`,"
+            " and waits 10 seconds for the end of another one; since then it does so by"
+            " AlterPartitionReassignments (KIP-455), which replaces another one. It is over when"
+            " `replicas is {…}`. At the end of the run every partition gets back the replicas that"
+            " it began with.",
+            (
+                '{ replicas = ["B", "A"] }',
+                '{ replicas = ["A", "B", "C"], partition = 0 }',
+            ),
+            {"replicas": "Brokers, each once."},
+        ),
+        "elect": StepText(
+            "Asks for an election of a partition's leader. Preferred: the first of its replicas"
+            " leads, if it is in the ISR. Unclean: any replica that lives leads, if nobody of the"
+            " ISR lives (KIP-460: Kafka 2.4 and later).",
+            ("{ }", '{ partition = 0, election = "unclean" }'),
+            {"election": "Which election."},
+        ),
+        "move_controller": StepText(
+            "Deletes `/controller`, as operators do: the brokers elect a controller again. In KRaft"
+            ' there is no such znode; use `remove_voter = { controller = "active" }`.',
+            ("{ }",),
+        ),
+    },
     "Links": {
         "cut": StepText(
             "No byte passes from one end of the link to the other. The ends of links are brokers,"

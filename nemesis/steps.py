@@ -28,6 +28,7 @@ Api = Literal[
 ]
 ALTER_PARTITION: Api = "alter_partition"
 Purpose = Literal["client", "replication", "coordination"]
+Election = Literal["preferred", "unclean"]
 Acks = Literal["0", "1", "all"]
 
 
@@ -271,6 +272,30 @@ class AddVoter:
 
 
 @dataclass(frozen=True, slots=True)
+class Reassign:
+    """An operator gives a partition these replicas, in this order: the first is preferred."""
+
+    replicas: tuple[str, ...]
+    partition: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """An operator asks for an election of a partition's leader.
+
+    Of the preferred replica; or, unclean, of whoever lives, where nobody of the ISR does (KIP-460).
+    """
+
+    partition: int = 0
+    election: Election = "preferred"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveController:
+    """An operator deletes `/controller`: the brokers elect another controller, or the same."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """No byte passes from source to destination; both ways where `both`."""
 
@@ -505,6 +530,7 @@ class Await:
 # Of these a process of its own is needed: the simulation has no clocks and disks to set or damage.
 OfMachine = SetClock | Damage | KeepSnapshot | PutBack | Inject | EndInjections
 OfQuorum = RemoveVoter | AddVoter
+OfOperators = Reassign | Elect | MoveController
 OfLinks = Cut | Slow | AddToxic | EndToxic | Heal
 MessageRule = Hold | Drop | Delay | Answer
 ToClient = (
@@ -542,6 +568,7 @@ Step = (
     | Pause
     | Resume
     | OfQuorum
+    | OfOperators
     | OfLinks
     | Measure
     | OfMachine

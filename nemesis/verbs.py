@@ -39,6 +39,8 @@ from neaptide.nemesis.steps import (
     Die,
     Discard,
     Drop,
+    Elect,
+    Election,
     EndInjections,
     EndToxic,
     EndTransaction,
@@ -54,6 +56,7 @@ from neaptide.nemesis.steps import (
     Load,
     Measure,
     Message,
+    MoveController,
     NamedController,
     Node,
     OpenClient,
@@ -64,6 +67,7 @@ from neaptide.nemesis.steps import (
     Produce,
     Purpose,
     PutBack,
+    Reassign,
     Release,
     RemoveVoter,
     Restart,
@@ -95,6 +99,7 @@ class Names:
     groups: set[str] = field(default_factory=set)
     clients: dict[str, ClientKind] = field(default_factory=dict)  # that steps have opened
     toxics: set[str] = field(default_factory=set)  # that are there now
+    partitions: int = 1  # of the scenario's topic
 
     def broker(self, name: str, complain: Callable[[str], ScenarioError]) -> str:
         if name not in self.brokers:
@@ -120,6 +125,15 @@ class Names:
                 raise fields.complain(f"as = {called!r} must be a word that names no broker")
             self.controllers.add(called)
         return ActiveController(called)
+
+    def partition_of(self, fields: Fields) -> int:
+        """One that the scenario's topic has."""
+        partition = int(fields.take("partition", int, 0))
+        if not 0 <= partition < self.partitions:
+            raise fields.complain(
+                f"partition = {partition} must be one of the topic's {self.partitions}, from 0"
+            )
+        return partition
 
     def rule_of(self, fields: Fields) -> str:
         rule = str(fields.take("rule", str))
@@ -369,6 +383,20 @@ def _brokers(names: Names, fields: Fields) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _reassign(names: Names, fields: Fields) -> Reassign:
+    replicas = tuple(
+        names.broker(str(one), fields.complain) for one in fields.take("replicas", list)
+    )
+    if not replicas or len(set(replicas)) != len(replicas):
+        raise fields.complain("replicas must name each broker once")
+    return Reassign(replicas, names.partition_of(fields))
+
+
+def _elect(names: Names, fields: Fields) -> Elect:
+    election = fields.choose("election", get_args(Election), "preferred")
+    return Elect(names.partition_of(fields), election)
+
+
 def _cut(names: Names, fields: Fields) -> Cut:
     return Cut(
         _end(names, fields, "from"),
@@ -491,6 +519,9 @@ VERBS: Final[Mapping[str, Callable[[Names, Fields], Step]]] = {
     "resume": lambda names, fields: Resume(names.node_of(fields)),
     "remove_voter": lambda names, fields: RemoveVoter(names.node_of(fields)),
     "add_voter": lambda names, fields: AddVoter(names.node_of(fields)),
+    "reassign": _reassign,
+    "elect": _elect,
+    "move_controller": lambda names, fields: MoveController(),
     "cut": _cut,
     "slow": _slow,
     "toxic": _toxic,

@@ -16,6 +16,7 @@ from neaptide.clusters.kafka.members import RefusedChangeError, Replicas
 
 _REQUEST_MS: Final = 8_000
 _PREFERRED: Final = 0
+_UNCLEAN: Final = 1
 
 
 class AdminMembers:
@@ -31,9 +32,10 @@ class AdminMembers:
             if error is not None:
                 raise RefusedChangeError(f"{partition}: {error.__name__}")
 
-    def elect(self, topic: str, partitions: Sequence[int]) -> None:
+    def elect(self, topic: str, partitions: Sequence[int], *, unclean: bool = False) -> None:
         wanted = {topic: list(partitions)}
-        self._ask("elect_leaders", _PREFERRED, wanted, timeout_ms=_REQUEST_MS, raise_errors=False)
+        kind = _UNCLEAN if unclean else _PREFERRED
+        self._ask("elect_leaders", kind, wanted, timeout_ms=_REQUEST_MS, raise_errors=False)
 
     def add_partitions(self, topic: str, replicas: Replicas) -> None:
         self._ask("create_partitions", {topic: len(replicas)}, timeout_ms=_REQUEST_MS)

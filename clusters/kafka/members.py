@@ -34,8 +34,9 @@ class Members(Protocol):
 
     def reassign(self, topic: str, replicas: Replicas) -> None: ...
 
-    def elect(self, topic: str, partitions: Sequence[int]) -> None:
-        """The preferred leader of each: the first assigned."""
+    def elect(self, topic: str, partitions: Sequence[int], *, unclean: bool = False) -> None:
+        """The preferred leader of each: the first assigned. Or, unclean, one that lives, where
+        nobody of the ISR does."""
         ...
 
     def add_partitions(self, topic: str, replicas: Replicas) -> None:
@@ -61,7 +62,9 @@ class ZooKeeperMembers:
         targets = {TopicPartition(topic, p): tuple(brokers) for p, brokers in replicas.items()}
         self._ask("create", znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(targets))
 
-    def elect(self, topic: str, partitions: Sequence[int]) -> None:
+    def elect(self, topic: str, partitions: Sequence[int], *, unclean: bool = False) -> None:
+        if unclean:
+            raise RefusedChangeError("before Kafka 2.4 nobody can ask for an unclean election")
         chosen = [TopicPartition(topic, partition) for partition in partitions]
         path = znodes.PREFERRED_REPLICA_ELECTION
         self._ask("create", path, znodes.encode_partitions(chosen))
@@ -125,8 +128,8 @@ class OwnMembers:
     def reassign(self, topic: str, replicas: Replicas) -> None:
         self._moves.reassign(topic, replicas)
 
-    def elect(self, topic: str, partitions: Sequence[int]) -> None:
-        self._moves.elect(topic, partitions)
+    def elect(self, topic: str, partitions: Sequence[int], *, unclean: bool = False) -> None:
+        self._moves.elect(topic, partitions, unclean=unclean)
 
     def add_partitions(self, topic: str, replicas: Replicas) -> None:
         self._rest.add_partitions(topic, replicas)

@@ -57,6 +57,9 @@ class MetadataObserver:
         return None
 
     async def assignment(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        return self.replicas(topic)
+
+    def replicas(self, topic: str) -> Mapping[int, tuple[int, ...]]:
         partitions = {} if self._seen is None else self._seen.topics.get(topic, {})
         return {number: tuple(one.replicas) for number, one in partitions.items()}
 

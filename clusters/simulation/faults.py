@@ -32,12 +32,14 @@ __all__ = [
     "cut",
     "depose",
     "discard",
+    "elect",
     "expire",
     "heal",
     "hold",
     "kill",
     "pause",
     "power_off",
+    "reassign",
     "register",
     "release",
     "restart",
@@ -95,6 +97,18 @@ def expire(world: World, broker_id: int) -> None:
 def depose(world: World) -> None:
     """`/controller` is deleted, as operators do to have another: whose it was keeps its session."""
     world.network.notify(world.service.depose())
+
+
+def reassign(world: World, partition: int, target: tuple[int, ...]) -> None:
+    """An operator asks for other replicas of a partition, by `/admin/reassign_partitions`."""
+    moved = world.partition._replace(partition=partition)
+    world.network.notify(world.service.reassign({moved: target}))
+
+
+def elect(world: World, partition: int) -> None:
+    """An operator asks for a preferred leader, by `/admin/preferred_replica_election`."""
+    led = world.partition._replace(partition=partition)
+    world.network.notify(world.service.elect((led,)))
 
 
 def register(world: World, broker_id: int) -> None:

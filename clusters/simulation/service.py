@@ -30,6 +30,7 @@ class Service:
         "_sequence",
         "_topic_ids",
         "_transactions",
+        "assignment_writes",
         "controller",
         "controller_epoch",
         "elections",
@@ -55,6 +56,7 @@ class Service:
         self.elections: tuple[TopicPartition, ...] | None = None
         self.reassignments: Mapping[TopicPartition, tuple[int, ...]] = {}
         self.watched: dict[TopicPartition, int] = {}
+        self.assignment_writes: dict[TopicPartition, int] = {}  # how often controllers wrote them
         self._transactions = 0  # every write has its number, as in ZooKeeper
         self._sequence = 0
         self._gives_topic_ids = False  # to topics that the controller finds without one
@@ -72,6 +74,7 @@ class Service:
         other.elections = self.elections
         other.reassignments = self.reassignments
         other.watched = dict(self.watched)
+        other.assignment_writes = dict(self.assignment_writes)
         other._transactions = self._transactions
         other._sequence = self._sequence
         other._gives_topic_ids = self._gives_topic_ids
@@ -239,6 +242,7 @@ class Service:
         notified: Notifications = [(broker, answered)]
         if known is not None and error is Error.NONE:
             number = tp.partition
+            self.assignment_writes[tp] = self.assignment_writes.get(tp, 0) + 1
             changed = replace(known, assignment={**known.assignment, number: assignment.replicas})
             if request.names_moves:
                 changed = replace(

@@ -82,6 +82,12 @@ def _steps_of(move: deliveries.Move, target: Target) -> list[steps.Step]:
             return [steps.PowerOff(names[broker], None)]
         case deliveries.Read(partition):
             return [steps.Consume(partition)]
+        case deliveries.Reassign(replicas):
+            return [steps.Reassign(tuple(names[one] for one in replicas))]
+        case deliveries.Elect():
+            return [steps.Elect()]
+        case deliveries.Depose():
+            return [steps.MoveController()]
         case deliveries.Restart(broker):
             return [steps.Restart(names[broker])]
         case deliveries.Expire(broker):

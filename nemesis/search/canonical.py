@@ -166,6 +166,10 @@ def _service(section: Section, world: World) -> object:
         service.controller_epoch,
         section.walk(service.states),
         section.walk(tuple(service.notifications.values())),
+        section.walk(service.topics),
+        section.walk(service.reassignments),
+        service.elections,
+        section.walk(service.watched),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.network import SERVICE, Link
@@ -24,8 +24,9 @@ from neaptide.nemesis.search.explore import (
     watched_world,
 )
 from neaptide.nemesis.search.judge import Judged
+from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import ACKS
-from neaptide.nemesis.search.targets import Target
+from neaptide.nemesis.search.targets import DEPOSE, REPLICAS_MIN, Target
 
 
 class Deliver(NamedTuple):
@@ -74,11 +75,38 @@ class Register(NamedTuple):
     broker: int
 
 
+class Reassign(NamedTuple):
+    """An operator asks for other replicas of the first partition."""
+
+    replicas: tuple[int, ...]
+
+
+class Elect(NamedTuple):
+    """An operator asks for the preferred leader of the first partition."""
+
+
+class Depose(NamedTuple):
+    """An operator deletes `/controller`: whose it was keeps its session."""
+
+
 class Fire(NamedTuple):
     """The next timer, and time goes there."""
 
 
-Move = Deliver | Produce | Kill | Stop | PowerOff | Read | Restart | Expire | Register | Fire
+OfOperators = Reassign | Elect | Depose
+Move = (
+    Deliver
+    | Produce
+    | Kill
+    | Stop
+    | PowerOff
+    | Read
+    | Restart
+    | Expire
+    | Register
+    | OfOperators
+    | Fire
+)
 Path = tuple[Move, ...]
 
 
@@ -91,6 +119,7 @@ class Counts(NamedTuple):
     timers: int = 0
     expiries: int = 0  # of sessions
     reads: int = 0
+    operations: int = 0  # what operators ask for
 
 
 NOTHING: Final = Counts()
@@ -103,6 +132,9 @@ _COUNTED: Final = {
     Restart: "restarts",
     Fire: "timers",
     Expire: "expiries",
+    Reassign: "operations",
+    Elect: "operations",
+    Depose: "operations",
 }
 
 
@@ -139,14 +171,29 @@ def moves(state: State, target: Target, bounds: Counts) -> Iterator[Move]:
         yield Produce(f"m{spent.produces + 1}")
     if spent.reads < bounds.reads and world.clients.reading is None:
         yield from map(Read, world.spec.configuration.assignment)
+    if spent.operations < bounds.operations:
+        yield from operations(world, target)
     if not heads and spent.timers < bounds.timers:
         yield Fire()
 
 
 def do(state: State, move: Move, target: Target) -> bool:
     """Changes the state; False where the move cannot be done in it."""
-    world = state.world
+    is_done = _do_now(state.world, move, target)
+    if is_done:
+        _deliver_at_once(state.world, target)
+        counted = _COUNTED.get(type(move))
+        if counted is not None:
+            state.spent = state.spent._replace(**{counted: getattr(state.spent, counted) + 1})
+    return is_done
+
+
+def _do_now(world: World, move: Move, target: Target) -> bool:
     match move:
+        case Reassign() | Elect() | Depose():
+            if move not in operations(world, target):
+                return False
+            _operate(world, move)
         case Deliver(link):
             entry = world.heads().get(link)
             if entry is None:
@@ -171,12 +218,7 @@ def do(state: State, move: Move, target: Target) -> bool:
                 return False
             producing.consume(world.clients, partition, "main")
         case Fire():
-            if world.heads() or not world.advance():
-                return False
-    _deliver_at_once(world, target)
-    counted = _COUNTED.get(type(move))
-    if counted is not None:
-        state.spent = state.spent._replace(**{counted: getattr(state.spent, counted) + 1})
+            return not world.heads() and world.advance()
     return True
 
 
@@ -202,6 +244,38 @@ def deaths(target: Target) -> tuple[type[Kill | Stop | PowerOff], ...]:
     if target.spares:
         del named["power_off"]
     return tuple(named[fault] for fault in named if fault in target.faults) or (Kill,)
+
+
+def operations(world: World, target: Target) -> list[OfOperators]:
+    """What operators can ask for now, by the faults that were named."""
+    found: list[OfOperators] = []
+    now, first = assigned(world, world.partition), world.spec.configuration.assignment
+    live = set(world.brokers) & world.service.sessions.keys()
+    if "reassign" in target.faults and not world.service.reassignments:
+        free = sorted(live - set(now))
+        wanted = [now[1:] + now[:1], first[world.partition.partition]]
+        wanted += [now[1:]] if len(now) > REPLICAS_MIN else []
+        wanted += [(*now[1:], free[0])] if free else []
+        targets = dict.fromkeys(one for one in wanted if one != now and set(one) <= live)
+        found += map(Reassign, targets)
+    if "elect" in target.faults and world.service.elections is None:
+        found.append(Elect())
+    if DEPOSE in target.faults and world.service.controller is not None:
+        found.append(Depose())
+    return found
+
+
+def _operate(world: World, move: OfOperators) -> None:
+    number = world.partition.partition
+    match move:
+        case Reassign(replicas):
+            faults.reassign(world, number, replicas)
+        case Elect():
+            faults.elect(world, number)
+        case Depose():
+            faults.depose(world)
+        case _:
+            assert_never(move)
 
 
 def acks_of(record: str, target: Target) -> str:
@@ -304,6 +378,18 @@ def shortened(
     return path
 
 
+def _word_of_operators(move: OfOperators, names: Mapping[int, str]) -> str:
+    match move:
+        case Reassign(replicas):
+            return f"reassign to {' '.join(names[one] for one in replicas)}"
+        case Elect():
+            return "elect"
+        case Depose():
+            return "move the controller"
+        case _:
+            assert_never(move)
+
+
 def words(path: Path, target: Target) -> list[str]:
     """A path in lines that people read; deliveries by their link."""
     names = {number: name for name, number in target.names.items()} | {SERVICE: "service"}
@@ -314,12 +400,9 @@ def words(path: Path, target: Target) -> list[str]:
                 return f"{names[link.source]}→{names[link.target]} ({link.channel}) arrives"
             case Produce(record):
                 return f"produce {record} acks={acks_of(record, target)}"
-            case Kill(broker):
-                return f"kill {names[broker]}"
-            case Stop(broker):
-                return f"stop {names[broker]}"
-            case PowerOff(broker):
-                return f"power off {names[broker]}"
+            case Kill(broker) | Stop(broker) | PowerOff(broker):
+                verbs = {Kill: "kill", Stop: "stop", PowerOff: "power off"}
+                return f"{verbs[type(move)]} {names[broker]}"
             case Read(partition):
                 return f"a consumer begins to read partition {partition}"
             case Restart(broker):
@@ -328,6 +411,8 @@ def words(path: Path, target: Target) -> list[str]:
                 return f"the session of {names[broker]} ends"
             case Register(broker):
                 return f"{names[broker]} has a new session"
+            case Reassign() | Elect() | Depose():
+                return _word_of_operators(move, names)
             case Fire():
                 return "the next timer fires"
 

@@ -19,7 +19,10 @@ from neaptide.nemesis.search.explore import play_moves
 from neaptide.nemesis.search.observed import WorldObserved, assigned
 from neaptide.nemesis.search.targets import Target
 
-_VERBS: Mapping[type, str] = {steps.PowerOff: "power_off"}
+_VERBS: Mapping[type, str] = {
+    steps.PowerOff: "power_off",
+    steps.MoveController: "move_controller",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class _Marks:
     registered: frozenset[int]
     acked: frozenset[str]
     leader_to_name: int | None  # who leads, where a client may learn something else
+    replicas: tuple[int, ...]
     doubtful: frozenset[str]  # records that were acknowledged here, and not where all are fenced
 
     @classmethod
@@ -51,6 +55,7 @@ class _Marks:
             frozenset(number for number in numbers if observed.registered(number)),
             frozenset(world.clients.acked),
             _leader_to_name(world),
+            tuple(numbers),
             doubtful,
         )
 
@@ -179,6 +184,7 @@ def _step_lines(
     if isinstance(step, steps.Hold):
         return
     conditions = list(_conditions(target, world, before))
+    conditions += _operated(target, world, step, before)
     if getattr(step, "group", None) is not None and WorldObserved(world).commits_level():
         conditions.append("commits_level")
     if released is not None:
@@ -225,6 +231,8 @@ def _fields(step: steps.Step) -> Iterator[str]:
             yield f"purpose = {_quoted(step.purpose or 'replication')}"
             if step.both:
                 yield "both = true"
+        case steps.Reassign() | steps.Elect():
+            yield from _fields_of_operators(step)
         case steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
             yield f"broker = {_quoted(str(step.broker))}"
 
@@ -236,6 +244,13 @@ def _fields_of_produce(step: steps.Produce) -> Iterator[str]:
         yield f"partition = {step.partition}"
     if step.to is not None:
         yield f"to = {_quoted(step.to)}"
+
+
+def _fields_of_operators(step: steps.Reassign | steps.Elect) -> Iterator[str]:
+    if isinstance(step, steps.Reassign):
+        yield f"replicas = [{', '.join(_quoted(one) for one in step.replicas)}]"
+    if step.partition:
+        yield f"partition = {step.partition}"
 
 
 def _fields_of_consume(step: steps.Consume) -> Iterator[str]:
@@ -308,6 +323,17 @@ def _obeyed(target: Target, world: World, before: _Marks, controller: int) -> li
         return []
     done = " and ".join(f"log_end_offset({names[number]}) == {ends[number]}" for number in cut)
     return [f"({done} or refused({names[controller]}))"]
+
+
+def _operated(target: Target, world: World, step: steps.Step, before: _Marks) -> Iterator[str]:
+    """What came of what operators ask for: other replicas, another controller."""
+    names = {number: name for name, number in target.names.items()}
+    replicas = assigned(world, world.partition)
+    if replicas != before.replicas:
+        yield f"replicas is {_set(names, replicas)}"
+        yield f"preferred is {names[replicas[0]]}"
+    if isinstance(step, steps.MoveController) and world.service.controller is not None:
+        yield f"controller_epoch >= {world.service.controller_epoch}"
 
 
 def _answered(record: str) -> str:

@@ -11,7 +11,7 @@ from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.simulation import committing, faults, producing
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.looking import all_partitions, deleted_before, looking_at
-from neaptide.nemesis.search.observed import WorldObserved, assigned
+from neaptide.nemesis.search.observed import WorldObserved, assigned, is_reassigning
 
 LEVEL_WITHIN_US = 60_000_000
 READ_WITHIN_US = 120_000_000
@@ -47,7 +47,23 @@ def heal_all(world: World) -> None:
 
 
 def converge(world: World) -> bool:
-    """Whether every replica comes into the ISR, and all are level, in time."""
+    """Whether every replica comes into the ISR, all are level, and no reassignment goes on, in
+    time; then the same where the partitions have the replicas again with which they began."""
+    return _is_soon_level(world) and (not _reassign_back(world) or _is_soon_level(world))
+
+
+def _reassign_back(world: World) -> bool:
+    """Whether any replica was reassigned."""
+    wanted = {
+        one: world.spec.configuration.assignment[one.partition] for one in all_partitions(world)
+    }
+    moved = {one: target for one, target in wanted.items() if assigned(world, one) != target}
+    if moved:
+        world.network.notify(world.service.reassign(moved))
+    return bool(moved)
+
+
+def _is_soon_level(world: World) -> bool:
     deadline_us = world.now_us + LEVEL_WITHIN_US
     while not _is_level(world):
         if not world.advance(deadline_us):
@@ -60,11 +76,16 @@ def _is_level(world: World) -> bool:
 
     Of other partitions than the first it is what they are.
     """
+    if is_reassigning(world) or world.service.elections is not None:
+        return False
     state = world.service.states.get(world.partition)
     if state is None or state.leader not in world.brokers or world.clients.unsettled:
         return False
     observed = WorldObserved(world)
     log_end = observed.log_end_offset_on_disk(state.leader) or 0
+    led = world.brokers[state.leader].led(world.partition)
+    if led is None or led.high_watermark != log_end:
+        return False  # what was elected a moment ago does not know yet what is committed
     in_sync = len(state.isr) == len(assigned(world, world.partition))
     return in_sync and observed.settled_at(log_end) and observed.others_settled(in_sync=True)
 

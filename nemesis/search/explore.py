@@ -15,6 +15,7 @@ from itertools import pairwise
 from random import Random
 from typing import Final, TypeVar
 
+from neaptide.clusters.broker.replication.generation import FetchOfOthers
 from neaptide.clusters.broker.replication.interface.events import AlterPartitionRequested
 from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower, Leader
@@ -37,7 +38,7 @@ from neaptide.nemesis.search.moves import BOUNCE, FAULTS, HELD, Drawing, draw_mo
 from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest, retention_looks, sessions_end
-from neaptide.nemesis.search.targets import BAD, COMMITS, Target
+from neaptide.nemesis.search.targets import BAD, COMMITS, DEPOSE, Target
 from neaptide.nemesis.search.worlds import ready_world
 
 T = TypeVar("T")
@@ -170,7 +171,8 @@ def watched_world(target: Target) -> World | Judged:
         return _broken(CORE_RAISES, _in_words(raised))
     if target.watched:
         loses_pages = "power_off" in target.faults
-        allowed = allowed_to_break(target.spec, loses_pages=loses_pages)
+        deposes = DEPOSE in target.faults
+        allowed = allowed_to_break(target.spec, loses_pages=loses_pages, deposes=deposes)
         watch = Watch(frozenset() if target.strict else allowed)
         watch.begin(world)
         world.watch = watch
@@ -203,9 +205,21 @@ def end_and_judge(world: World) -> Judged:
     judged = judge(world, ended)
     if world.watch is None or judged.outcome in BAD or (ended.level and ended.final is not None):
         return judged
+    if _is_held_up_by_a_stranger(world):
+        return judged
     state = world.service.states.get(world.partition)
     what = "the replicas are not level" if not ended.level else "nobody could read to the end"
     return _broken(RECOVERS, f"{what}, long after all was healed: {state}")
+
+
+def _is_held_up_by_a_stranger(world: World) -> bool:
+    """Whether a broker fetches what it is no replica of, so that all that it fetches fails
+    (KAFKA-5758): it lived when its replica was taken away, and does not know that."""
+    return world.spec.rules.fetch_of_others is FetchOfOthers.ALL_FAILS and any(
+        isinstance(held.role, Follower) and broker_id not in assigned(world, partition)
+        for broker_id, broker in world.brokers.items()
+        for partition, held in broker.partitions.items()
+    )
 
 
 def _broken(invariant: str, evidence: str) -> Judged:
@@ -370,8 +384,15 @@ def abstract(world: World) -> Hashable:
         world.network.cuts,
         world.network.paused,
         world.service.controller,
+        _asked_for(world),
         commits.abstract(world),
     )
+
+
+def _asked_for(world: World) -> Hashable:
+    """By operators, and not over yet."""
+    service = world.service
+    return service.elections, frozenset(service.reassignments.items())
 
 
 def _here(world: World) -> Hashable:
@@ -382,6 +403,7 @@ def _here(world: World) -> Hashable:
     )
     return (
         replicas,
+        assigned(world, world.partition),
         (state.leader, state.isr) if state else None,
         min(end, 3),
     )

@@ -32,7 +32,7 @@ from neaptide.nemesis.search.priorities import Run
 from neaptide.nemesis.search.priorities import run as run_once
 from neaptide.nemesis.search.shrink import replay, shrink
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
-from neaptide.nemesis.search.targets import Target, target_of
+from neaptide.nemesis.search.targets import OF_OPERATORS, Target, target_of
 from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.workers import begin, is_orphan
 
@@ -44,6 +44,7 @@ RUNS_OF_A_SWARM: Final = 10
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
 BOUNDS_OF_A_SWARM: Final = BOUNDS._replace(reads=1)
 CHANGES: Final = 3
+OPERATIONS: Final = 3  # of operators, where those are among the faults
 SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
 
 
@@ -176,6 +177,8 @@ def _by_priorities(target: Target, seed: int, runs: int, bounds: Counts) -> tupl
     first = first_state(target)
     if isinstance(first, Judged):
         return Run((), first), 1
+    if set(OF_OPERATORS) & set(target.faults):
+        bounds = bounds._replace(operations=OPERATIONS)
     for number in range(runs):
         run = run_once(first, target, seed * RUNS_PER_SEED + number, bounds, CHANGES)
         if run.judged is not None:

@@ -28,11 +28,13 @@ from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION
 from neaptide.nemesis.search.invariants import CORE_ERRORS
+from neaptide.nemesis.search.looking import all_partitions
+from neaptide.nemesis.search.observed import assigned
 from neaptide.nemesis.search.passed import Passed, Trace, conditions_of, ends_of
 from neaptide.nemesis.search.perform import MissedError, Performer
 from neaptide.nemesis.search.rest import rest
 from neaptide.nemesis.search.spared import is_safe_without, is_torn_one_trusted, loses_by_design
-from neaptide.nemesis.search.targets import COMMITS
+from neaptide.nemesis.search.targets import COMMITS, DEPOSE, REPLICAS_MIN
 
 GROUP: Final = "g"
 POWER_OFFS_MAX: Final = 1  # losing every page cache at once loses records everywhere
@@ -81,6 +83,9 @@ _AIMED: Final = (
     steps.Resume,
     steps.PowerOff,
     steps.Heal,
+    steps.Reassign,
+    steps.Elect,
+    steps.MoveController,
 )
 
 
@@ -379,6 +384,59 @@ def _cut_client(
     return steps.Cut(source, destination, "client", both=rng.random() < 0.3)
 
 
+# --- what operators do ---------------------------------------------------------------------------
+
+
+def _reassign(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """One replica moves to a broker that has none, or goes; the order changes; or all is as it was.
+
+    Two are left at least, and all of them live: else some generations refuse it.
+    """
+    if world.service.reassignments:
+        return None
+    partition = rng.choice(all_partitions(world))
+    now = assigned(world, partition)
+    first = world.spec.configuration.assignment[partition.partition]
+    live = set(world.brokers) & world.service.sessions.keys()
+    free = sorted(live - set(now))
+    leaves = rng.choice(now)
+    targets = [now[1:] + now[:1], first]
+    if free:
+        comes = rng.choice(free)
+        targets += [tuple(comes if one == leaves else one for one in now)] * 2
+    if len(now) > REPLICAS_MIN:
+        targets.append(tuple(one for one in now if one != leaves))
+    possible = [one for one in targets if one != now and set(one) <= live]
+    if not possible:
+        return None
+    by_number = {number: name for name, number in drawing.names.items()}
+    target = rng.choice(possible)
+    return steps.Reassign(tuple(by_number[one] for one in target), partition.partition)
+
+
+def _elect(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    """Where the preferred replica does not lead, be it in the ISR or not."""
+    if world.service.elections is not None:
+        return None
+    led = [
+        one.partition
+        for one in all_partitions(world)
+        if one in world.service.states
+        and world.service.states[one].leader != assigned(world, one)[0]
+    ]
+    return steps.Elect(rng.choice(led)) if led else None
+
+
+def _move_controller(
+    rng: Random, world: World, so_far: tuple[steps.Step, ...], drawing: Drawing
+) -> steps.Step | None:
+    return None if world.service.controller is None else steps.MoveController()
+
+
 # --- several steps at once ---------------------------------------------------------------------
 
 
@@ -428,6 +486,9 @@ _DRAWS: Final[Mapping[str, Draw]] = {
     "consume": _consume,
     "commit": _commit,
     "cut_client": _cut_client,
+    "reassign": _reassign,
+    "elect": _elect,
+    "move_controller": _move_controller,
 }
 BOUNCE: Final = "bounce"  # a move of `control` where ISRs are changed by the controller
 _SEVERAL: Final[
@@ -450,6 +511,9 @@ FAULTS: Final[Mapping[str, Mapping[str, float]]] = {
     "alone": {"alone": 0.6, "heal": 0.6, "produce": 1.0},
     "unplug": {"stop": 1.5, "unplug": 1.0, "restart": 0.6},
     COMMITS: {"commit": 2.0},
+    "reassign": {"reassign": 1.5},
+    "elect": {"elect": 1.0},
+    DEPOSE: {"move_controller": 1.0},
 }
 HELD: Final[Mapping[str, str]] = {"hold": FETCH, "control": CONTROL}  # of which channel
 HOLD_PROBABILITY: Final = 0.5

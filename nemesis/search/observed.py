@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
-from neaptide.clusters.broker.replication.model import NO_LEADER, LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    NO_LEADER,
+    LeaderAndIsr,
+    TopicConfiguration,
+    TopicPartition,
+)
 from neaptide.clusters.simulation.blocking import is_matched
 from neaptide.clusters.simulation.network import REPLICATION
 from neaptide.clusters.simulation.parts import FetchPosition
@@ -96,6 +101,9 @@ class WorldObserved:
     def isr(self) -> Collection[int]:
         state = self._world.service.states.get(self._world.partition)
         return () if state is None else state.isr
+
+    def replicas(self) -> tuple[int, ...]:
+        return assigned(self._world, self._world.partition)
 
     def isr_changes(self) -> int:
         return self._world.service.isr_changes.get(self._world.partition, 0)
@@ -247,8 +255,21 @@ class WorldObserved:
 
 
 def assigned(world: World, partition: TopicPartition) -> tuple[int, ...]:
-    of = world.spec.configuration
-    if partition.topic == OFFSETS_TOPIC:
-        assert world.spec.offsets is not None
-        of = world.spec.offsets
+    """The replicas of a partition now; while a reassignment goes on, the old and the new ones."""
+    of = world.service.topics.get(partition.topic) or _first(world, partition.topic)
     return tuple(of.assignment[partition.partition])
+
+
+def _first(world: World, topic: str) -> TopicConfiguration:
+    if topic == OFFSETS_TOPIC:
+        assert world.spec.offsets is not None
+        return world.spec.offsets
+    return world.spec.configuration
+
+
+def is_reassigning(world: World) -> bool:
+    """Whether a reassignment is asked for that is not over, or one goes on."""
+    service = world.service
+    return bool(service.reassignments) or any(
+        any(one.adding.values()) or any(one.removing.values()) for one in service.topics.values()
+    )

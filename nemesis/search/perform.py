@@ -22,6 +22,7 @@ from neaptide.nemesis.gate.where import parse_where
 from neaptide.nemesis.search.observed import WorldObserved
 
 CONSUME_WITHIN_US: Final = 20_000_000
+OPERATORS_WAIT_US: Final = 10_000_000  # for the end of what was asked for before
 ACKS: Final[Mapping[str, int]] = {"0": 0, "1": 1, "all": -1}
 
 
@@ -205,6 +206,27 @@ class Performer:
     def _resume(self, step: steps.Resume) -> None:
         faults.resume(self.world, self._live(step.broker))
 
+    def _reassign(self, step: steps.Reassign) -> None:
+        """By its znode, which is there once: who finds one waits until it is gone."""
+        service, deadline_us = self.world.service, self.world.now_us + OPERATORS_WAIT_US
+        while service.reassignments:
+            if not self.world.advance(deadline_us):
+                raise MissedError("another reassignment goes on")
+        target = tuple(self.brokers[name] for name in step.replicas)
+        faults.reassign(self.world, step.partition, target)
+
+    def _elect(self, step: steps.Elect) -> None:
+        service, deadline_us = self.world.service, self.world.now_us + OPERATORS_WAIT_US
+        while service.elections is not None:
+            if not self.world.advance(deadline_us):
+                raise MissedError("another election is asked for")
+        faults.elect(self.world, step.partition)
+
+    def _move_controller(self, step: steps.MoveController) -> None:
+        if self.world.service.controller is None:
+            raise MissedError("there is no active controller")
+        faults.depose(self.world)
+
     def _cut(self, step: steps.Cut) -> None:
         source, target = self._end(step.source), self._end(step.destination)
         faults.cut(self.world, source, target, step.purpose, both=step.both)
@@ -221,6 +243,8 @@ def can_do(step: steps.Step) -> bool:
     if isinstance(step, steps.Hold | steps.Drop):
         purpose = "coordination" if step.api == steps.ALTER_PARTITION else "replication"
         return step.purpose == purpose and step.api in get_args(steps.Api)
+    if isinstance(step, steps.Elect):
+        return step.election == "preferred"
     return type(step) in _VERBS
 
 
@@ -250,6 +274,9 @@ _VERBS: Final[Mapping[type, Callable[..., Mapping[str, Any] | None]]] = {
     steps.Restart: Performer._restart,
     steps.Pause: Performer._pause,
     steps.Resume: Performer._resume,
+    steps.Reassign: Performer._reassign,
+    steps.Elect: Performer._elect,
+    steps.MoveController: Performer._move_controller,
     steps.Cut: Performer._cut,
     steps.Heal: Performer._heal,
     steps.Await: Performer._nothing,

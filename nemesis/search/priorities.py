@@ -32,6 +32,7 @@ from neaptide.nemesis.search.deliveries import (
     deaths,
     judged_at,
     may_be,
+    operations,
     try_move,
 )
 from neaptide.nemesis.search.judge import Judged
@@ -63,9 +64,10 @@ class Scheduler:
         rng: Random,
         bounds: Counts,
         changes: int,
-        deaths: tuple[type[Death], ...] = (Kill,),
+        target: Target,
     ) -> None:
-        self._deaths = deaths
+        self._target = target
+        self._deaths = deaths(target)
         self._rng = rng
         self._priorities: dict[Link, float] = {}
         self._lowest = 0.0
@@ -73,6 +75,7 @@ class Scheduler:
         kinds = ["produce"] * bounds.produces + ["kill"] * bounds.kills
         kinds += ["restart"] * bounds.restarts
         kinds += ["expire", "register"] * bounds.expiries + ["read"] * bounds.reads
+        kinds += ["operate"] * bounds.operations
         self._doings = {rng.randrange(LENGTH): kind for kind in rng.sample(kinds, len(kinds))}
         self._timers = bounds.timers
 
@@ -92,6 +95,9 @@ class Scheduler:
         if kind == "read":
             numbers = tuple(state.world.spec.configuration.assignment)
             return Read(self._rng.choice(numbers) if len(numbers) > 1 else 0)
+        if kind == "operate":
+            asked = operations(state.world, self._target)
+            return self._rng.choice(asked) if asked else None
         fault: type[Death | Restart | Expire | Register] = _FAULTS[kind]
         if kind == "kill" and len(self._deaths) > 1:
             fault = self._rng.choice(self._deaths)
@@ -114,7 +120,7 @@ class Scheduler:
 
 def run(first: State, target: Target, seed: int, bounds: Counts, changes: int) -> Run:
     """One run, from a cluster at rest to its end. The same seed is the same run."""
-    scheduler = Scheduler(Random(seed), bounds, changes, deaths(target))
+    scheduler = Scheduler(Random(seed), bounds, changes, target)
     state, path = first, []
     for number in range(LENGTH):
         move = scheduler.move(state, number)

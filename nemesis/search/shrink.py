@@ -128,13 +128,16 @@ def _shorter_for_others(target: Target, schedule: Schedule) -> Iterator[Schedule
 def renamed_brokers(schedule: Schedule, others: Mapping[str, str]) -> Schedule:
     """The same schedule with other brokers; the names of rules stay, they are only names."""
 
-    def recast(step: Any) -> Any:
+    def recast_one(step: Any) -> Any:
         named = {
             name: getattr(step, name, "") for name in ("broker", "source", "destination", "to")
         }
-        return replace(step, **{n: others[who] for n, who in named.items() if who in others})
+        recast = replace(step, **{n: others[who] for n, who in named.items() if who in others})
+        if isinstance(recast, steps.Reassign):
+            return replace(recast, replicas=tuple(others[one] for one in recast.replicas))
+        return recast
 
-    return tuple(recast(step) for step in schedule)
+    return tuple(recast_one(step) for step in schedule)
 
 
 def _simpler(step: steps.Step) -> Iterator[steps.Step]:

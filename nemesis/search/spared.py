@@ -24,6 +24,11 @@ def loses_by_design(
             takes_last_copies = True
         case steps.Kill(str(broker)) | steps.Stop(str(broker)):
             takes_last_copies = is_torn_one_trusted(world, so_far)
+        case steps.Reassign(replicas):
+            chosen = {names[one] for one in replicas}
+            return is_torn_one_trusted(world, so_far) and not _has_all_each(world, chosen)
+        case steps.Elect():
+            return is_torn_one_trusted(world, so_far) and not _has_all_each(world, None)
         case _:
             return False
     is_up = names[broker] in world.brokers
@@ -63,9 +68,27 @@ def _is_unnoticed_after_failure(step: steps.Step, so_far: tuple[steps.Step, ...]
     return unseen and any(isinstance(one, steps.PowerOff) for one in so_far)
 
 
+def _has_all_each(world: World, chosen: set[int] | None) -> bool:
+    """Whether all of the ISR (of these brokers alone, who are some) have what was acknowledged or
+    read: whoever of them leads next."""
+    return all(_has_all(one, chosen) for one in each(world))
+
+
+def _has_all(world: World, chosen: set[int] | None) -> bool:
+    state = world.service.states.get(world.partition)
+    isr = set() if state is None else set(state.isr)
+    members = isr if chosen is None else isr & chosen
+    return bool(members) and all(_holds(world, member) for member in members)
+
+
+def _holds(world: World, broker_id: int) -> bool:
+    """All that was acknowledged or read."""
+    log = world.disks[broker_id].logs.get(world.partition)
+    wanted = {*promised(world), *(value for _, value in read(world))}
+    return log is not None and wanted <= {value for _, _, value in log.values()}
+
+
 def _is_safe_here(world: World, broker_id: int, able: set[int]) -> bool:
     state = world.service.states.get(world.partition)
-    acked = {*promised(world), *(value for _, value in read(world))}
     others = () if state is None else set(state.isr) & able - {broker_id}
-    logs = (world.disks[other].logs.get(world.partition) for other in others)
-    return any(log is not None and acked <= {value for _, _, value in log.values()} for log in logs)
+    return any(_holds(world, other) for other in others)

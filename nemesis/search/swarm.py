@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from neaptide.nemesis.search.targets import COMMITS, FIVE, RETENTION, RETENTION_CHECK
+from neaptide.nemesis.search.targets import COMMITS, FIVE, OF_OPERATORS, RETENTION, RETENTION_CHECK
 
 if TYPE_CHECKING:
     from neaptide.nemesis.search.episode import Search
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 FAULTS_OF_A_SWARM: Final = (
     *("kill", "hold", "cut", "pause", "wait", "stop", "zombie", "stale", "consume"),
     *("client", "alone", "unplug", "power_off", COMMITS, "control"),
+    *OF_OPERATORS,
 )
 DRAWN_SETTINGS: Final = ("min.insync.replicas", "zookeeper.session.timeout.ms")
 _LIKELY: Final = 0.5
 _UNLIKELY: Final = 0.3
+_SELDOM: Final = 0.2
 _RARE: Final = frozenset({"client", "alone", "unplug", "power_off", COMMITS, "control"})
 _NOT_WITH_COMMITS: Final = frozenset({"power_off", "zombie", "stale"})
 # A process that starts again obeys what was sent to the one before, up to Kafka 2.1 (KIP-380).
@@ -34,12 +36,16 @@ def drawn(search: Search, seed: int) -> Search:
     """What this seed searches; the same for the same seed. Faults are drawn from the search's."""
     rng = Random(f"swarm {seed}")
     faults = tuple(
-        one for one in search.faults if rng.random() < (_UNLIKELY if one in _RARE else _LIKELY)
+        one
+        for one in search.faults
+        if one not in OF_OPERATORS and rng.random() < (_UNLIKELY if one in _RARE else _LIKELY)
     )
     if COMMITS in faults:  # nobody looks after the last copy of a commit, nor fences coordinators
         faults = tuple(one for one in faults if one not in _NOT_WITH_COMMITS)
     if "control" in faults and not search.rules.checks_broker_epochs:
         faults = tuple(one for one in faults if one not in _NOT_WITH_CONTROL)
+    operators = _operators(search, seed)
+    names = FIVE if "reassign" in operators and seed % 2 else search.names
     is_promise = search.acks == ("all",)
     idempotence = is_promise and search.rules.idempotence is not None and rng.random() < 0.25
     mixes = is_promise and not idempotence and rng.random() < 0.3
@@ -54,12 +60,20 @@ def drawn(search: Search, seed: int) -> Search:
         swarm=False,
         asked=search,
         acks=_MIXED if mixes else search.acks,
-        faults=faults or ("kill",),
+        faults=(*(faults or ("kill",)), *operators),
         settings=settings,
         topic_settings=topic,
         idempotence=idempotence,
-        names=FIVE if rng.random() < 0.12 else search.names,
+        names=FIVE if rng.random() < 0.12 else names,
         partitions=rng.choices((1, 2, 3), (5, 3, 1))[0],
         spares=True,
         second_client=True,
     )
+
+
+def _operators(search: Search, seed: int) -> tuple[str, ...]:
+    """By chance of its own: what else a seed draws does not depend on it. Often where they were
+    asked for by their names."""
+    rng = Random(f"operators {seed}")
+    often = _SELDOM if search.faults == FAULTS_OF_A_SWARM else _LIKELY
+    return tuple(one for one in OF_OPERATORS if rng.random() < often and one in search.faults)

@@ -25,6 +25,9 @@ RETENTION_CHECK: Final[Mapping[str, str]] = {"log.retention.check.interval.ms": 
 # Not `duplicated`: a producer that is not idempotent may send again what was appended already.
 BAD: Final = ("diverged", "lost", "reordered")
 COMMITS: Final = "commit"  # the fault that has consumers of a group in it
+DEPOSE: Final = "depose"  # the fault by which another controller is elected
+OF_OPERATORS: Final = ("reassign", "elect", DEPOSE)
+REPLICAS_MIN: Final = 2  # that a reassignment leaves
 COMMIT_ANOMALIES: Final = ("commit-regression",)
 BAD_WITH_IDEMPOTENCE: Final = (*BAD, "duplicated")
 

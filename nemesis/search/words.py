@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from neaptide.clusters.simulation.network import CONTROL_APIS
 from neaptide.nemesis import steps
 from neaptide.nemesis.search.shrink import Schedule
@@ -38,11 +40,25 @@ def _word(step: steps.Step) -> str:
             return f"read {partition} to the end" if partition else "read to the end"
         case steps.PowerOff(broker, survives):
             return f"power off {broker}" + (f" after {survives}" if survives else "")
-        case steps.Kill() | steps.Stop() | steps.Restart() | steps.Pause():
+        case steps.Kill() | steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
             return f"{type(step).__name__.lower()} {step.broker}"
-        case steps.Resume(broker):
-            return f"resume {broker}"
+        case steps.Reassign() | steps.Elect() | steps.MoveController():
+            return _word_of_operators(step)
     return type(step).__name__.lower()
+
+
+def _word_of_operators(step: steps.OfOperators) -> str:
+    match step:
+        case steps.Reassign(replicas, partition):
+            where = f" of {partition}" if partition else ""
+            return f"reassign{where} to {' '.join(replicas)}"
+        case steps.Elect(partition, election):
+            what = "elect" if election == "preferred" else "elect uncleanly"
+            return f"{what} in {partition}" if partition else what
+        case steps.MoveController():
+            return "move the controller"
+        case _:
+            assert_never(step)
 
 
 def signature(schedule: Schedule) -> str:

@@ -29,6 +29,7 @@ _FAULTS: Final = frozenset(
         *("hold", "drop", "delay", "answer", "cap", "deliver", "kill", "power_off", "stop"),
         *("pause", "cut", "slow", "toxic", "set_clock", "damage", "put_back", "inject"),
         *("stall", "die", "remove_voter"),
+        *("reassign", "elect", "move_controller"),
     }
 )
 

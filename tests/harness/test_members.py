@@ -226,7 +226,7 @@ def test_own_brokers_are_asked_as_kafka_of_their_age(
             self.how = how
 
         def __getattr__(self, name: str) -> Any:
-            return lambda *_: done.append((name, self.how))
+            return lambda *_, **__: done.append((name, self.how))
 
     monkeypatch.setattr(members, "ZooKeeperMembers", lambda _: Recorded("znodes"))
     monkeypatch.setattr(MembersNemesis, "_by_admin_api", lambda _: Recorded("admin API"))

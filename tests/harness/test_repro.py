@@ -46,6 +46,7 @@ PLAYED = {
         "commit-truncation-loss",
         "last-replica-standing",
         "not-enough-after-append",
+        "reassignment-held",
         "retry-reorder-plain",
         "consumer-truncation",
         "obeys-earlier-controller",

@@ -34,6 +34,9 @@ class Seen:
     def error(self, record: str) -> str | None:
         return "REQUEST_TIMED_OUT" if record == "m2" else None
 
+    def replicas(self) -> tuple[int, ...]:
+        return (2, 0)
+
     def isr_changes(self) -> int:
         return 4
 

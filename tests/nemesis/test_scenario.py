@@ -22,14 +22,17 @@ from neaptide.nemesis.search.play import is_simulated
 from neaptide.nemesis.steps import (
     ActiveController,
     AddToxic,
+    Elect,
     EndToxic,
     Hold,
     Kill,
     MessageRule,
+    MoveController,
     NamedController,
     Pause,
     PowerOff,
     Produce,
+    Reassign,
     Resume,
     record_of,
 )
@@ -190,6 +193,15 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\nproduce = { record = 'm1', to = 'X' }", "'X' is no broker"),
         ("[[step]]\nuntil = 'level'\n[expect.seen]\n'isr' = 'kafka:0.8'", "must have a list"),
         ("[[step]]\nuntil = 'level'\n[expect.seen]\n'acked(m9)' = []", "no step produces the"),
+        ("[[step]]\nreassign = { replicas = ['A', 'A'] }", "replicas must name each broker once"),
+        ("[[step]]\nreassign = { replicas = [] }", "replicas must name each broker once"),
+        ("[[step]]\nreassign = { replicas = ['X'] }", "'X' is no broker"),
+        (
+            "[[step]]\nelect = { partition = 1 }",
+            "partition = 1 must be one of the topic's 1, from 0",
+        ),
+        ("[[step]]\nelect = { election = 'dirty' }", "'dirty' must be one of preferred, unclean"),
+        ("[[step]]\nmove_controller = { to = 'A' }", "'to' is not known here"),
         ("[[step]]\nrelease = { rule = 'r' }", "no earlier step has the rule 'r'"),
         ("[[step]]\ncut = { from = 'A', to = 'moon' }", "'moon' is no end of a link"),
         (
@@ -373,3 +385,29 @@ def test_a_toxic_has_its_units_in_its_names_and_ends_by_its_own() -> None:
     assert end == EndToxic("latency A replication downstream")
     assert not is_simulated(scenario)
     assert "latency, downstream (latency_ms = 300, jitter_ms = 0)" in in_words(begin)
+
+
+OPERATORS = """
+[[step]]
+reassign = { replicas = ["B", "A"] }
+until = "replicas is {A, B} and preferred is B"
+[[step]]
+elect = { }
+[[step]]
+elect = { election = "unclean" }
+[[step]]
+move_controller = { }
+"""
+
+
+def test_operators_ask_for_replicas_leaders_and_another_controller() -> None:
+    scenario = parse_scenario("mine", HEAD + OPERATORS, "mine.toml")
+    done = [scheduled.step for scheduled in scenario.steps]
+    assert done == [Reassign(("B", "A")), Elect(), Elect(0, "unclean"), MoveController()]
+    assert [in_words(step) for step in done] == [
+        "asks for the replicas B, A of partition 0",
+        "asks for a preferred election for partition 0",
+        "asks for an unclean election for partition 0",
+        "deletes /controller: a controller is elected again",
+    ]
+    assert not is_simulated(scenario)  # for its unclean election

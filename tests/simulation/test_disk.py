@@ -1,4 +1,4 @@
-"""F8: logs with gaps on the disks of the simulation, as on real ones; what a power failure takes."""
+"""F8: logs with gaps on the simulated disks, as on real ones; what a power failure takes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.simulation.judging import compare
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 RUNS = 60
-REGRESSES = 127  # a committed position goes back, which few do
+REGRESSES = 165  # a committed position goes back, which few do
 
 
 @pytest.mark.spark

@@ -31,6 +31,11 @@ QUICK = {
     "remembers-what-was-cut": "broken: producers-of-the-log",
     "positions-not-read": "duplicated",
     "hands-over-to-anyone": "broken: strong-isr",
+    "reassigned-before-in-sync": "broken: strong-isr",
+    "led-from-outside-the-target": "broken: leader-in-isr",
+    "prefers-out-of-sync": "broken: strong-isr",
+    "deletes-before-it-leaves-the-isr": "broken: weak-isr",
+    "assigns-the-target-at-once": "broken: replicas-that-lead",
 }
 
 

@@ -13,6 +13,7 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Leade
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import fetches
 from neaptide.nemesis.search.invariants.seen import (
+    NO_EPOCHS,
     Memory,
     Step,
     begin_alike,
@@ -147,14 +148,18 @@ def producers_of_the_log(step: Step) -> str | None:
 def weak_isr(step: Step) -> str | None:
     """Every one of the ISR in which this leader believes has what lies below its HW.
 
-    A replica that was reassigned away, and is deleted, may be in it until the leader learns that.
+    A replica that was reassigned away, and is deleted, may be in it until the leader learns that;
+    so may one that has come back since, with a new log.
     """
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
         return None
     world, high_watermark = step.world, partition.high_watermark
     for member in partition.role.isr.isr:
-        if begin_alike(world, step.broker_id, member, high_watermark) or _is_gone(world, member):
+        if begin_alike(world, step.broker_id, member, high_watermark):
+            continue
+        was_gone = partition.leader_epoch <= step.memory.deleted.get(member, NO_EPOCHS.leader)
+        if _is_gone(world, member, was_gone=was_gone):
             continue
         found = differs(world, member, records_of(world, step.broker_id), high_watermark)
         if found is not None:
@@ -162,11 +167,11 @@ def weak_isr(step: Step) -> str | None:
     return None
 
 
-def _is_gone(world: World, broker_id: int) -> bool:
-    """Whether a broker has no replica, and the service does not have it in the ISR."""
+def _is_gone(world: World, broker_id: int, *, was_gone: bool) -> bool:
+    """Whether a broker has no replica, or had none, and the service does not have it in the ISR."""
     state = world.service.states.get(world.partition)
     has_log = world.partition in world.nodes[broker_id].disk.logs
-    return not has_log and state is not None and broker_id not in state.isr
+    return (was_gone or not has_log) and state is not None and broker_id not in state.isr
 
 
 def strong_isr(step: Step) -> str | None:

@@ -41,6 +41,13 @@ class Epochs(NamedTuple):
     controller: int
 
 
+class Asked(NamedTuple):
+    """The replicas that an operator asks for, and how often the assignment was written by then."""
+
+    target: tuple[int, ...]
+    writes: int
+
+
 NO_EPOCHS: Final = Epochs(-1, -1)
 
 
@@ -55,6 +62,8 @@ class Memory:
     committed: Committed = field(default_factory=dict)
     parked: Mapping[int, Mapping[int, object]] = field(default_factory=dict)  # by their requests
     written: Mapping[int, tuple[int, ...]] = field(default_factory=dict)  # ISRs, by their version
+    asked: Asked | None = None  # a reassignment that is not over
+    deleted: Mapping[int, int] = field(default_factory=dict)  # whose log was, by which leader epoch
     asked_in: Mapping[int, int] = field(
         default_factory=dict
     )  # follower → leader epoch, see KIP-101

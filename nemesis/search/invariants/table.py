@@ -12,6 +12,7 @@ from neaptide.clusters.simulation.parts import WorldSpec
 from neaptide.nemesis.search.invariants import (
     fetches,
     leadership,
+    moved,
     promises,
     replicas,
     waiting,
@@ -59,6 +60,16 @@ INVARIANTS: Final = (
         "leader-epoch-of-its-controller",
         "A leader epoch begins by the word of who is controller then.",
         of_service=leadership.leader_epoch_of_its_controller,
+    ),
+    Invariant(
+        "reassignment-is-remembered",
+        "A reassignment that was begun is asked for until the partition has these replicas.",
+        of_service=moved.reassignment_is_remembered,
+    ),
+    Invariant(
+        "replicas-that-lead",
+        "Who leads by the service's word is a replica.",
+        of_service=moved.leader_is_a_replica,
     ),
     Invariant(
         "monotonic-high-watermark",
@@ -217,17 +228,26 @@ SENTENCES: Final[Mapping[str, str]] = {
 # --- what a generation is known to break ---------------------------------------------------------
 
 _ISR_PROPERTIES: Final = frozenset({"weak-isr", "strong-isr", "fetched-is-prefix"})
+_OF_FENCED_CONTROLLERS: Final = frozenset(
+    {"leader-epoch-of-its-controller", "reassignment-is-remembered"}
+)
 
 
-def allowed_to_break(spec: WorldSpec, *, loses_pages: bool) -> frozenset[str]:
+def allowed_to_break(
+    spec: WorldSpec, *, loses_pages: bool, deposes: bool = False
+) -> frozenset[str]:
     """What breaks by design here: what a search for mistakes must not be held up by.
 
     Where page caches are lost or unclean leaders elected, committed records go. Before KIP-320
-    nobody names the epoch in which a request is meant.
+    nobody names the epoch in which a request is meant. Where a controller that is deposed while it
+    lives is not fenced (up to 2.0), what it still writes counts.
     """
     unclean = spec.settings.unclean_leader_election_enable
     rules = spec.rules
     truncates_blindly = rules.truncation is Truncation.TO_HIGH_WATERMARK
+    allowed: frozenset[str] = frozenset()
     if unclean or loses_pages or truncates_blindly or not rules.fences_leader_epochs:
-        return _ISR_PROPERTIES
-    return frozenset()
+        allowed |= _ISR_PROPERTIES
+    if deposes and not rules.fences_controller_writes:
+        allowed |= _OF_FENCED_CONTROLLERS
+    return allowed

@@ -16,7 +16,9 @@ from neaptide.clusters.broker.replication.partition.partition_rules import Leade
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import fetches, leadership
 from neaptide.nemesis.search.invariants.leadership import epochs_of, service_epochs
+from neaptide.nemesis.search.invariants.moved import asked_for
 from neaptide.nemesis.search.invariants.seen import (
+    NO_EPOCHS,
     BrokenError,
     Memory,
     OfService,
@@ -66,8 +68,7 @@ class Watch:
             partition = broker.partitions.get(world.partition)
             step = Step(world, self.memory, broker_id, broker, partition, None, ())
             self.memory = _remember(step)
-        self.memory.service = service_epochs(world)
-        self._note_written(world)
+        self._note_service(world)
 
     def _note_written(self, world: World) -> None:
         state = world.service.states.get(world.partition)
@@ -113,7 +114,11 @@ class Watch:
             seen = of_service(world, self.memory)
             if seen is not None:
                 raise BrokenError(name, seen)
+        self._note_service(world)
+
+    def _note_service(self, world: World) -> None:
         self.memory.service = service_epochs(world)
+        self.memory.asked = asked_for(world, self.memory)
         self._note_written(world)
 
 
@@ -136,6 +141,9 @@ def _remember(step: Step) -> Memory:
     memory, partition, broker_id = with_committed(step), step.partition, step.broker_id
     memory.brokers = {**memory.brokers, broker_id: epochs_of(step)}
     memory.parked = {**memory.parked, broker_id: dict(step.broker.delayed)}
+    had = step.memory.brokers.get(broker_id, NO_EPOCHS).leader
+    if partition is None and had != NO_EPOCHS.leader:
+        memory.deleted = {**memory.deleted, broker_id: memory.service.leader}
     asked_in = fetches.asked_in(step)
     if asked_in is not None:
         memory.asked_in = {**memory.asked_in, broker_id: asked_in}

@@ -19,6 +19,7 @@ from neaptide.nemesis.search.mutants import (
     fenced,
     high_watermark,
     isr,
+    operators,
     readers,
     relieved,
     sequences,
@@ -48,6 +49,7 @@ MUTANTS: Final = (
     *waiting.MUTANTS,
     *successors.MUTANTS,
     *relieved.MUTANTS,
+    *operators.MUTANTS,
 )
 BY_NAME: Final[Mapping[str, Mutant]] = {mutant.name: mutant for mutant in MUTANTS}
 assert len(BY_NAME) == len(MUTANTS)

@@ -1,0 +1,91 @@
+"""What operators ask for in scenarios, of real brokers; and where it cannot be asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from neaptide.clusters.errors import UsageError
+from neaptide.clusters.kafka.members import OwnMembers, RefusedChangeError, ZooKeeperMembers
+from neaptide.harness import members
+from neaptide.harness.members import MembersNemesis
+from neaptide.harness.systems import check_zookeeper, parse_system
+from tests.harness.command import neaptide
+from tests.simulation.test_operators import SCENARIO
+
+
+@pytest.mark.live
+@pytest.mark.spark
+@pytest.mark.parametrize("system", ["neaptide:0.10", "neaptide:2.8"])
+def test_a_partition_a_leader_and_the_controller_move(system: str, tmp_path: Path) -> None:
+    file = tmp_path / "moves.toml"
+    file.write_text(SCENARIO, encoding="utf-8")
+    done, verdict = neaptide(tmp_path, "run", str(file), "--system", system, "--json")
+    assert (verdict["outcome"], verdict["reasons"]) == ("held", []), done.stderr
+
+
+@pytest.mark.parametrize("system", ["kafka:3.9.1-kraft", "kafka:4.1.0", "kafka:4.1.0-combined"])
+def test_in_kraft_there_is_no_controller_to_delete(system: str) -> None:
+    with pytest.raises(UsageError, match="there the step is remove_voter"):
+        check_zookeeper(parse_system(system), "mine")
+
+
+@pytest.mark.parametrize("system", ["kafka:3.9.1", "kafka:0.10.2.2", "neaptide:4.0"])
+def test_with_zookeeper_there_is(system: str) -> None:
+    check_zookeeper(parse_system(system), "mine")
+
+
+def test_without_the_admin_api_nobody_asks_for_an_unclean_election() -> None:
+    by_znodes = ZooKeeperMembers("127.0.0.1:1")
+    for one in (by_znodes, OwnMembers(by_znodes, by_znodes)):
+        with pytest.raises(RefusedChangeError, match=r"before Kafka 2\.4"):
+            one.elect("t", [0], unclean=True)
+
+
+class Busy:
+    """A cluster that refuses so many reassignments."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.asked: list[dict[int, tuple[int, ...]]] = []
+
+    def reassign(self, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
+        self.asked.append(replicas)
+        if len(self.asked) <= self.refusals:
+            raise RefusedChangeError("create /admin/reassign_partitions: NodeExistsError")
+
+
+def _of(cluster: Busy, monkeypatch: pytest.MonkeyPatch) -> MembersNemesis:
+    monkeypatch.setattr(MembersNemesis, "_members", lambda _: cluster)
+    stage: Any = _Stage()
+    return MembersNemesis(stage, cast(Any, None))
+
+
+class _Topic:
+    name = "t"
+    assignment = {0: (0, 1)}  # noqa: RUF012
+
+
+class _Spec:
+    topic = _Topic()
+
+
+class _Stage:
+    spec = _Spec()
+
+
+def test_a_reassignment_is_asked_for_until_the_one_before_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Busy(2)
+    asyncio.run(_of(cluster, monkeypatch).reassign(0, (1, 0)))
+    assert cluster.asked == 3 * [{0: (1, 0)}]
+
+
+def test_one_that_is_refused_for_good_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(members, "_TAKEN_WITHIN_S", 0.0)
+    with pytest.raises(RefusedChangeError, match="NodeExistsError"):
+        asyncio.run(_of(Busy(9), monkeypatch).reassign(0, (1, 0)))
