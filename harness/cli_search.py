@@ -26,8 +26,9 @@ _WHAT, _MODE, _HOW = "What is searched", "Mode: random schedules, or one of thes
 _BOUNDS, _ALL_ORDERS, _RESULT = "Bounds", "Bounds of --exhaustive and --priorities", "Result"
 
 
-def _bound(of: str) -> Any:
-    return typer.Option(min=0, help=f"{of}.", rich_help_panel=_ALL_ORDERS)
+def _bound(of: str, unsaid: int = 0) -> Any:
+    text = f"{of}. {unsaid} if you give none."
+    return typer.Option(min=0, help=text, rich_help_panel=_ALL_ORDERS)
 
 
 def explore(
@@ -54,8 +55,40 @@ def explore(
         ),
     ] = False,
     acks: Annotated[
-        str, typer.Option(help="acks of the producers: 1 or all.", rich_help_panel=_WHAT)
+        str,
+        typer.Option(
+            help="acks of the producers: 0, 1 or all. Of several, as 0,1,all, each record has one;"
+            " only all is a promise then.",
+            rich_help_panel=_WHAT,
+        ),
     ] = "all",
+    brokers: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=9,
+            help="The number of brokers. 3 if you give none. Of 5 and more, three replicate each"
+            " partition.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=9,
+            help="The number of partitions. 1 if you give none.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    retention: Annotated[
+        bool,
+        typer.Option(
+            "--retention",
+            help="Give each record a segment of its own, and keep one segment.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = False,
     nemesis: Annotated[
         str | None,
         typer.Option(
@@ -131,7 +164,7 @@ def explore(
         typer.Option(
             "--swarm",
             help="Every seed draws its faults, acks, idempotence, brokers, partitions, retention,"
-            " session timeout and min.insync.replicas.",
+            " session timeout and min.insync.replicas. It tries steps, then single messages.",
             rich_help_panel=_MODE,
         ),
     ] = False,
@@ -147,19 +180,20 @@ def explore(
         bool,
         typer.Option(
             "--priorities",
-            help="Deliver messages in the order of random priorities (PCT).",
+            help="Deliver messages in the order of random priorities (PCT). If you give none of the"
+            " bounds, every seed draws them.",
             rich_help_panel=_MODE,
         ),
     ] = False,
-    produces: Annotated[int, _bound("Number of records")] = 1,
-    kills: Annotated[int, _bound("Number of kills")] = 1,
-    restarts: Annotated[int, _bound("Number of restarts")] = 0,
-    timers: Annotated[int, _bound("Number of timers that fire")] = 0,
-    expiries: Annotated[int, _bound("Number of sessions that expire")] = 0,
-    reads: Annotated[int, _bound("Number of reads by consumers")] = 0,
+    produces: Annotated[int | None, _bound("Number of records", 1)] = None,
+    kills: Annotated[int | None, _bound("Number of kills", 1)] = None,
+    restarts: Annotated[int | None, _bound("Number of restarts")] = None,
+    timers: Annotated[int | None, _bound("Number of timers that fire")] = None,
+    expiries: Annotated[int | None, _bound("Number of sessions that expire")] = None,
+    reads: Annotated[int | None, _bound("Number of reads by consumers")] = None,
     operations: Annotated[
-        int, _bound("Number of what operators ask for (reassign, elect, depose)")
-    ] = 0,
+        int | None, _bound("Number of what operators ask for (reassign, elect, depose)")
+    ] = None,
     fetches_only: Annotated[
         bool,
         typer.Option(
@@ -185,6 +219,8 @@ def explore(
         raise UsageError("--master goes only with the default search, of random schedules.")
     if histories is not None and master is None:
         raise UsageError("--histories goes with --master; here, replay a schedule for its run.")
+    if mutants and (brokers or partitions or retention):
+        raise UsageError("--brokers, --partitions and --retention do not go with --mutants.")
     if idempotence and (mutants or swarm):
         raise UsageError("--idempotence does not go with --mutants or --swarm, which choose it.")
     first_seed = int.from_bytes(os.urandom(4), "big") % SEED_MAX if seed is None else seed
@@ -207,13 +243,19 @@ def explore(
         histories,
         idempotence,
         swarm,
+        brokers,
+        partitions,
+        retention,
     )
     if not exhaustive:
         output.err.print(f"seed {first_seed}")
     if mutants:
         show.mutants(asked, json=json)
     elif exhaustive or priorities:
-        bounds = (produces, kills, restarts, timers, expiries, reads, operations)
+        named = ("produces", "kills", "restarts", "timers", "expiries", "reads", "operations")
+        counts = (produces, kills, restarts, timers, expiries, reads, operations)
+        given = zip(named, counts, strict=True)
+        bounds = {name: count for name, count in given if count is not None}
         search = show.exhaustive if exhaustive else show.priorities
         search(asked, bounds, states, fetches_only=fetches_only, json=json)
     else:
@@ -274,12 +316,13 @@ def print_found(found: dict[str, Any]) -> None:
             markup=False,
         )
     for one in found["broken"]:
+        last = "; ".join(one["messages"][-LAST_MESSAGES:])
         output.out.print(
             f"{one['invariant']} is broken (seed {one['seed']}): {one['sentence']}\n"
             f"  {one['schedule']}\n"
             f"  {one['evidence']}\n"
-            f"  the last messages between brokers: {'; '.join(one['messages'][-LAST_MESSAGES:])}\n"
-            f"  again: {one['command']}",
+            + (f"  the last messages between brokers: {last}\n" if last else "")
+            + f"  again: {one['command']}",
             markup=False,
         )
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,7 +13,7 @@ from neaptide.harness.exits import Exit
 if TYPE_CHECKING:
     from neaptide.harness.explore import Asked
 
-Bounds = tuple[int, int, int, int, int, int, int]
+Bounds = Mapping[str, int]  # by the names of Counts; empty: none was given
 
 
 def mutants(asked: Asked, *, json: bool) -> None:
@@ -60,9 +61,8 @@ def _print_mutants(found: dict[str, Any]) -> None:
 def exhaustive(
     asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
 ) -> None:
-    from neaptide.harness.sweep import Deliveries
+    from neaptide.harness.sweep import BOUNDS, Deliveries
     from neaptide.harness.sweep import exhaustive as search
-    from neaptide.nemesis.search.deliveries import Counts
     from neaptide.nemesis.search.exhaustive import Searched
 
     with output.reporting(float(states)) as reporter:
@@ -70,7 +70,8 @@ def exhaustive(
         def report(searched: Searched) -> None:
             reporter.report(f"{searched.states} states", float(searched.states))
 
-        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), report)
+        given = BOUNDS._replace(**bounds)
+        found = search(asked, Deliveries(given, states, fetches_only), report)
     if not json:
         end = "exhausted" if found["exhausted"] else f"ended by {found['ended_by']}"
         output.out.print(
@@ -84,18 +85,19 @@ def exhaustive(
 def priorities(
     asked: Asked, bounds: Bounds, states: int, *, fetches_only: bool, json: bool
 ) -> None:
-    from neaptide.harness.sweep import Deliveries
+    from neaptide.harness.sweep import BOUNDS, Deliveries
     from neaptide.harness.sweep import priorities as search
-    from neaptide.nemesis.search.deliveries import Counts
+    from neaptide.nemesis.search.campaign import Campaign
 
     total = float(asked.seeds or asked.time_s or 0)
     with output.reporting(total) as reporter:
 
-        def report(runs: int) -> None:
-            if runs % 100 == 0:
-                reporter.report(f"{runs} runs")
+        def report(campaign: Campaign, elapsed_s: float) -> None:
+            done = float(campaign.seeds) if asked.seeds is not None else min(elapsed_s, total)
+            reporter.report(f"{campaign.schedules} runs", done)
 
-        found = search(asked, Deliveries(Counts(*bounds), states, fetches_only), report)
+        given = BOUNDS._replace(**bounds) if bounds else None
+        found = search(asked, Deliveries(given, states, fetches_only), report)
     if not json:
         output.out.print(f"{found['system']}: {found['runs']} runs in {found['seconds']:.1f} s")
     _show(found, json=json)
@@ -117,4 +119,6 @@ def _show(found: dict[str, Any], *, json: bool) -> None:
             output.out.print(f"  {line}", markup=False)
         if found.get("schedule"):
             output.out.print(f"in steps: {found['schedule']}", markup=False)
+        if found.get("command"):
+            output.out.print(f"again: {found['command']}", markup=False)
     raise typer.Exit(Exit.ANOMALY if found["outcome"] else Exit.AGREES)

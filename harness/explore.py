@@ -18,14 +18,22 @@ from neaptide.clusters.broker.replication.settings import (
 from neaptide.clusters.errors import UsageError
 from neaptide.nemesis.search.campaign import Campaign, Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
-from neaptide.nemesis.search.episode import Loss, Search
+from neaptide.nemesis.search.episode import Loss
 from neaptide.nemesis.search.explore import BROKEN
 from neaptide.nemesis.search.invariants import SENTENCES
 from neaptide.nemesis.search.judge import WORST_FIRST
 from neaptide.nemesis.search.moves import FAULTS
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.swarm import DRAWN_SETTINGS, FAULTS_OF_A_SWARM
-from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
-from neaptide.nemesis.search.words import in_words
+from neaptide.nemesis.search.targets import (
+    BAD,
+    BAD_WITH_IDEMPOTENCE,
+    NAMES,
+    REPLICAS_OF_FIVE,
+    RETENTION,
+    RETENTION_CHECK,
+    names_of,
+)
 
 DEFAULT_FAULTS: Final = ("kill", "hold", "cut", "pause", "wait")
 SCHEDULES_PER_SEED: Final = 3_000
@@ -53,6 +61,9 @@ class Asked:
     histories: Path | None = None  # where the runs of what is found go
     idempotence: bool = False
     swarm: bool = False
+    brokers: int | None = None  # None: three, or in a swarm as many as a seed draws
+    partitions: int | None = None
+    retention: bool = False
 
 
 def search_of(asked: Asked) -> Search:
@@ -63,17 +74,25 @@ def search_of(asked: Asked) -> Search:
             f"explore searches our own broker: --system must be one of"
             f" {', '.join(f'neaptide:{one}' for one in GENERATIONS)}, not {asked.system!r}."
         )
-    if asked.acks not in ("1", "all"):
-        raise UsageError(f"--acks {asked.acks!r} must be 1 or all.")
+    acks = tuple(dict.fromkeys(one.strip() for one in asked.acks.split(",")))
+    if not set(acks) <= {"0", "1", "all"}:
+        raise UsageError(f"--acks {asked.acks!r} must be 0, 1 or all, or several: 0,1,all.")
     if asked.idempotence:
-        _check_idempotence(asked.acks, GENERATIONS[name])
+        _check_idempotence(acks, GENERATIONS[name])
     if asked.outcome is not None and asked.outcome not in WORST_FIRST:
         raise UsageError(f"--outcome {asked.outcome!r} must be one of {', '.join(WORST_FIRST)}.")
     _check_names(asked.settings)
     if asked.swarm:
-        _check_drawn(asked.settings)
+        _check_drawn(asked)
     settings = {**SETTINGS, **{k: v for k, v in asked.settings.items() if k not in TOPIC_SETTINGS}}
     topic = {k: asked.settings.get(k, v) for k, v in TOPIC_SETTINGS.items()}
+    brokers = len(NAMES) if asked.brokers is None else asked.brokers
+    wanted = int(topic["min.insync.replicas"]) if topic["min.insync.replicas"].isdigit() else 1
+    if wanted > min(brokers, REPLICAS_OF_FIVE):
+        raise UsageError(f"min.insync.replicas={wanted} needs as many replicas; use --brokers.")
+    if asked.retention:
+        topic.update(RETENTION)
+        settings.update(RETENTION_CHECK)
     try:
         replication_settings({**settings, **topic}, GENERATIONS[name])
     except InvalidSettingError as error:
@@ -81,7 +100,7 @@ def search_of(asked: Asked) -> Search:
     bad = BAD_WITH_IDEMPOTENCE if asked.idempotence else BAD
     return Search(
         GENERATIONS[name],
-        (asked.acks,),
+        acks,
         asked.faults,
         settings,
         topic,
@@ -90,6 +109,8 @@ def search_of(asked: Asked) -> Search:
         outcomes=(asked.outcome,) if asked.outcome is not None else bad,
         idempotence=asked.idempotence,
         swarm=asked.swarm,
+        names=names_of(brokers),
+        partitions=1 if asked.partitions is None else asked.partitions,
     )
 
 
@@ -104,17 +125,20 @@ def _check_names(settings: Mapping[str, str]) -> None:
         raise UsageError(f"--set {name}: a search reads no such setting; {meant}")
 
 
-def _check_drawn(settings: Mapping[str, str]) -> None:
+def _check_drawn(asked: Asked) -> None:
     """Raises UsageError for what every seed of a swarm draws."""
-    for name in DRAWN_SETTINGS:
-        if name in settings:
-            raise UsageError(f"--set {name}: with --swarm every seed draws it.")
+    given = {f"--set {name}" for name in DRAWN_SETTINGS if name in asked.settings}
+    given |= {"--brokers"} if asked.brokers is not None else set()
+    given |= {"--partitions"} if asked.partitions is not None else set()
+    given |= {"--retention"} if asked.retention else set()
+    for option in sorted(given):
+        raise UsageError(f"{option}: with --swarm every seed draws it.")
 
 
-def _check_idempotence(acks: str, rules: Generation) -> None:
+def _check_idempotence(acks: tuple[str, ...], rules: Generation) -> None:
     """Raises UsageError."""
-    if acks != "all":
-        raise UsageError(f"--idempotence needs --acks all, not {acks}.")
+    if acks != ("all",):
+        raise UsageError(f"--idempotence needs --acks all, not {','.join(acks)}.")
     if rules.idempotence is None:
         raise UsageError(
             f"--idempotence: neaptide:{rules.name} has no idempotent producers, which came with"
@@ -177,8 +201,8 @@ def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str
                 "outcome": loss.outcome,
                 "seed": loss.seed,
                 "steps": loss.steps,
-                "shrunk_steps": len(loss.shrunk),
-                "schedule": in_words(loss.shrunk),
+                "shrunk_steps": len(loss.shrunk) or len(loss.path),
+                "schedule": loss.in_words(),
                 "command": loss.command,
             }
             for loss in campaign.unportable.values()
@@ -189,8 +213,8 @@ def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str
                 "sentence": SENTENCES[loss.outcome.removeprefix(BROKEN)],
                 "seed": loss.seed,
                 "steps": loss.steps,
-                "shrunk_steps": len(loss.shrunk),
-                "schedule": in_words(loss.shrunk),
+                "shrunk_steps": len(loss.shrunk) or len(loss.path),
+                "schedule": loss.in_words(),
                 "evidence": loss.evidence,
                 "messages": list(loss.passed),
                 "command": loss.command,

@@ -23,8 +23,17 @@ import pyarrow as pa
 
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.spark_java import SparkHome
-from neaptide.nemesis.search.campaign import Campaign, Clock, Report, Until, as_they_end, collect
-from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
+from neaptide.nemesis.search.campaign import (
+    GARBAGE_MAX,
+    Campaign,
+    Clock,
+    Report,
+    Until,
+    as_they_end,
+    collect,
+)
+from neaptide.nemesis.search.episode import Explored, Loss, explore_seed
+from neaptide.nemesis.search.search import Search
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +128,8 @@ def _explore(spark: SparkSession, search: Search, seed: int, time_s: float | Non
         gc.disable()  # as in a worker process here: it finds nothing in a search
         for _ in batches:
             explored = explore_seed(search, seed, time_s)
-            gc.collect()
+            if gc.get_count()[0] > GARBAGE_MAX:
+                gc.collect()
             yield _row(explored)
 
     one = spark.range(0, 1, numPartitions=1).mapInArrow(explore, _ddl(_EXPLORED))

@@ -13,10 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from typing import Final
 
-from neaptide.nemesis.search.episode import Explored, Loss, Search, explore_seed
+from neaptide.nemesis.search.episode import Explored, Loss, explore_seed
 from neaptide.nemesis.search.explore import BROKEN
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.workers import begin, is_orphan
+
+GARBAGE_MAX: Final = 50_000  # objects that a worker keeps before it collects them
 
 
 @dataclass(slots=True)
@@ -30,6 +34,7 @@ class Campaign:
     unportable: dict[str, Loss] = field(default_factory=dict)
     broken: dict[str, Loss] = field(default_factory=dict)  # rules, by invariant and signature
     first_loss_s: float | None = None
+    lowest: Loss | None = None  # of whichever kind, that of the lowest seed
 
     def add(self, explored: Explored, elapsed_s: float) -> None:
         self.schedules += explored.schedules
@@ -38,6 +43,8 @@ class Campaign:
         loss = explored.loss
         if loss is None:
             return
+        if self.lowest is None or loss.seed < self.lowest.seed:
+            self.lowest = loss
         kept = self.losses if loss.portable else self.unportable
         if loss.outcome.startswith(BROKEN):
             kept = self.broken
@@ -53,11 +60,15 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a campaign ends: after a number of seeds, after a time, with the first find."""
+    """When a campaign ends: after a number of seeds, after a time, with the first find.
+
+    `any_find`: a find that no scenario file can hold ends it too.
+    """
 
     seeds: int | None = None
     time_s: float | None = None
     first: bool = False
+    any_find: bool = False
 
 
 class Clock:
@@ -75,9 +86,15 @@ class Clock:
         time_s = self._until.time_s
         return None if time_s is None else max(0.0, time_s - self.elapsed_s())
 
+    def end_s(self) -> float | None:
+        """On the monotonic clock, which all processes of a machine share."""
+        time_s = self._until.time_s
+        return None if time_s is None else self._started + time_s
+
     def is_over(self) -> bool:
         campaign = self._campaign
-        has_found = bool(campaign.losses or campaign.broken)
+        found = (campaign.losses, campaign.broken, campaign.unportable)
+        has_found = any(found if self._until.any_find else found[:2])
         return self.left_s() == 0.0 or (self._until.first and has_found)
 
 
@@ -105,14 +122,14 @@ def run_campaign(
         with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
             try:
                 yield from as_they_end(
-                    lambda seed: pool.submit(_explore, search, seed, clock.left_s()),
+                    lambda seed: pool.submit(_explore, search, seed, clock.end_s()),
                     lambda: workers,
                     first_seed,
                     until.seeds,
                     clock,
                 )
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
 
     return collect(explore, until, report)
 
@@ -141,9 +158,11 @@ def as_they_end(
             yield future.result()
 
 
-def _explore(search: Search, seed: int, time_s: float | None) -> Explored:
+def _explore(search: Search, seed: int, end_s: float | None) -> Explored:
     if is_orphan():
         sys.exit(0)
+    time_s = None if end_s is None else max(0.0, end_s - time.monotonic())
     explored = explore_seed(search, seed, time_s)
-    gc.collect()
+    if gc.get_count()[0] > GARBAGE_MAX:
+        gc.collect()
     return explored

@@ -168,8 +168,9 @@ def _service(section: Section, world: World) -> object:
         section.walk(tuple(service.notifications.values())),
         section.walk(service.topics),
         section.walk(service.reassignments),
-        service.elections,
+        section.walk(service.elections),
         section.walk(service.watched),
+        section.walk(service.assignment_writes),
     )
 
 
@@ -239,7 +240,7 @@ def _clients(section: Section, world: World) -> object:
         tuple(sorted(clients.leaders.values())),
         tuple(sorted((value, end.kind) for value, (_, end) in clients.sends.items())),
         clients.is_retrying,
-        tuple(sorted(clients.sequences.values())),
+        tuple(sorted(map(tuple, clients.sequences.values()))),
     )
 
 

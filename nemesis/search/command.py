@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from neaptide.nemesis.search.priorities import ByMessages
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM
-from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE
-
-if TYPE_CHECKING:
-    from neaptide.nemesis.search.episode import Search
+from neaptide.nemesis.search.targets import (
+    BAD,
+    BAD_WITH_IDEMPOTENCE,
+    NAMES,
+    RETENTION,
+    RETENTION_CHECK,
+)
 
 # Clean elections; time for holds before the ISR shrinks; who was refused soon tries again.
 SETTINGS: Final[Mapping[str, str]] = {
@@ -24,11 +29,9 @@ SETTINGS: Final[Mapping[str, str]] = {
 TOPIC_SETTINGS: Final[Mapping[str, str]] = {"min.insync.replicas": "2"}
 
 
-def command_of(search: Search, seed: int, by: str = "") -> str:
-    """`by`: the options of a search by another way than chance, as `--priorities`."""
+def command_of(search: Search, seed: int) -> str:
     options = [
         *_options(search.asked or search),
-        *shlex.split(by),
         "--seed",
         str(seed),
         "--seeds",
@@ -38,12 +41,21 @@ def command_of(search: Search, seed: int, by: str = "") -> str:
 
 
 def _options(search: Search) -> Iterator[str]:
-    yield from ("--system", f"neaptide:{search.rules.name}", "--acks", search.acks[0])
+    yield from ("--system", f"neaptide:{search.rules.name}", "--acks", ",".join(search.acks))
     if search.swarm:
         yield "--swarm"
+    elif search.messages is not None:
+        yield from _by_messages(search.messages)
     if not search.swarm or search.faults != FAULTS_OF_A_SWARM:
         yield from ("--nemesis", ",".join(search.faults))
+    if len(search.names) != len(NAMES):
+        yield from ("--brokers", str(len(search.names)))
+    if search.partitions != 1:
+        yield from ("--partitions", str(search.partitions))
     assumed = {**SETTINGS, **TOPIC_SETTINGS}
+    if search.topic_settings.items() >= RETENTION.items():
+        assumed |= {**RETENTION, **RETENTION_CHECK}
+        yield "--retention"
     for name, value in {**search.settings, **search.topic_settings}.items():
         if assumed.get(name) != value:
             yield from ("--set", f"{name}={value}")
@@ -53,3 +65,12 @@ def _options(search: Search) -> Iterator[str]:
         yield "--idempotence"
     if search.watched:
         yield "--invariants"
+
+
+def _by_messages(wanted: ByMessages) -> Iterator[str]:
+    yield "--priorities"
+    if wanted.fetches_only:
+        yield "--fetches-only"
+    bounds = {} if wanted.bounds is None else wanted.bounds._asdict()
+    for name, count in bounds.items():
+        yield from (f"--{name}", str(count))

@@ -8,60 +8,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS, Generation
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search import swarm as swarms
+from neaptide.nemesis.search.as_steps import as_schedule
 from neaptide.nemesis.search.command import command_of
+from neaptide.nemesis.search.deliveries import evidence_of, first_state, shortened, words
 from neaptide.nemesis.search.document import Cluster, document_of
 from neaptide.nemesis.search.evidence import with_messages
 from neaptide.nemesis.search.explore import BROKEN, Episode, Found, is_bad, watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.priorities import Run, try_runs
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import Schedule, renamed, shrink
-from neaptide.nemesis.search.targets import BAD, BAD_WITH_IDEMPOTENCE, NAMES, Target, target_of
+from neaptide.nemesis.search.targets import Target
 from neaptide.nemesis.search.words import in_words, signature
-
-
-@dataclass(frozen=True, slots=True)
-class Search:
-    """What is searched for: everything that a worker must know. `rules`: a generation or mutant."""
-
-    rules: Generation
-    acks: tuple[str, ...]
-    faults: tuple[str, ...]
-    settings: Mapping[str, str]
-    topic_settings: Mapping[str, str]
-    schedules_max: int  # in one episode
-    watched: bool = False  # with invariants
-    outcomes: tuple[str, ...] = BAD  # what counts as a find
-    idempotence: bool = False  # of its producers
-    swarm: bool = False  # every seed draws its own (swarm)
-    asked: Search | None = None  # of what is drawn for a seed: what was searched
-    names: Mapping[str, int] = field(default_factory=lambda: NAMES)  # of its brokers
-    partitions: int = 1
-    spares: bool = False  # no power failure takes a last copy
-    second_client: bool = False  # of the groups that commit
-
-    def target(self) -> Target:
-        target = target_of(
-            self.rules,
-            self.settings,
-            self.topic_settings,
-            self.acks,
-            self.faults,
-            watched=self.watched,
-            idempotence=self.idempotence,
-            names=self.names,
-            partitions=self.partitions,
-            spares=self.spares,
-            second_client=self.second_client,
-        )
-        if self.outcomes in (BAD, BAD_WITH_IDEMPOTENCE):
-            return target
-        return replace(target, outcomes=self.outcomes, anomalies=())
+from neaptide.nemesis.search.worlds import ready_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +35,8 @@ class Loss:
     """A schedule that was found and shrunk. `document`: the text of its scenario file.
 
     Of a broken invariant there is no file: `evidence` is what was seen when it broke, `passed` the
-    messages between brokers up to that moment. `command`: what finds it again.
+    messages between brokers up to that moment. `command`: what finds it again. `moves` and `path`
+    are of what was found message by message: how long it was, and the shortened one in lines.
     """
 
     outcome: str
@@ -82,6 +49,11 @@ class Loss:
     evidence: str = ""
     passed: tuple[str, ...] = ()
     command: str = ""
+    moves: int = 0
+    path: tuple[str, ...] = ()
+
+    def in_words(self) -> str:
+        return in_words(self.shrunk) if self.shrunk else ", ".join(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +70,13 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
     """`time_s`: it is left where it is then; what is found by then does not depend on it."""
     search = swarms.drawn(search, seed) if search.swarm else search
     target = search.target()
-    episode = Episode(target, seed)
-    found = episode.explore(search.schedules_max, over_after(time_s))
+    episode, is_over = Episode(target, seed), over_after(time_s)
+    found = episode.explore(search.schedules_max, is_over) if search.schedules_max else None
+    if found is None and search.messages is not None and not is_over():
+        tried = try_runs(target, seed, search.messages, is_over)
+        run, schedules = tried.found, episode.schedules + tried.runs
+        loss = None if run is None else _loss_of_run(search, tried.target, run, seed)
+        return Explored(seed, schedules, len(episode.states), loss)
     if found is None:
         return Explored(seed, episode.schedules, len(episode.states), None)
     ready = watched_world(target)
@@ -111,10 +88,10 @@ def explore_seed(search: Search, seed: int, time_s: float | None = None) -> Expl
     return Explored(seed, episode.schedules, len(episode.states), loss)
 
 
-def loss_of(search: Search, ready: World, found: Found, by: str = "") -> Loss:
-    """What was found, shrunk, and its file. `by`: the options of the search, if any."""
+def loss_of(search: Search, ready: World, found: Found) -> Loss:
+    """What was found, shrunk, and its file."""
     target, outcome, seed = search.target(), found.judged.outcome, found.seed
-    writer = _Writer(search, target, ready, seed, found.judged, by)
+    writer = _Writer(search, target, ready, seed, found.judged)
     portable = writer.is_portable(found.schedule)
     shrunk = shrink(
         target,
@@ -131,7 +108,48 @@ def loss_of(search: Search, ready: World, found: Found, by: str = "") -> Loss:
         writer.final_document(shrunk),
         writer.is_portable(shrunk),
         signature(shrunk),
-        command=command_of(search, seed, by),
+        command=command_of(search, seed),
+    )
+
+
+def _loss_of_run(search: Search, target: Target, run: Run, seed: int) -> Loss:
+    """What was found message by message, shortened; and as a file, where steps can say it."""
+    assert run.judged is not None
+    outcome, evidence, path = run.judged.outcome, run.judged.evidence, run.path
+    first = first_state(target)
+    if isinstance(first, Judged):
+        return _path_loss(search, outcome, seed, run, (), evidence)
+    path = shortened(first, path, target, outcome)
+    evidence = evidence_of(first, path, target)
+    lines = tuple(words(path, target))
+    loss = _path_loss(search, outcome, seed, run, lines, evidence)
+    if outcome.startswith(BROKEN):
+        return loss
+    unwatched = replace(search, watched=False)
+    in_steps = unwatched.target()
+    ready = ready_world(in_steps.spec)
+    schedule = as_schedule(path, in_steps, ready, outcome)
+    if schedule is None:
+        return loss
+    found = loss_of(unwatched, ready, Found(seed, schedule, Judged(outcome, ()), 0))
+    return replace(found, command=loss.command, moves=loss.moves, path=lines, evidence=evidence)
+
+
+def _path_loss(
+    search: Search, outcome: str, seed: int, run: Run, lines: tuple[str, ...], evidence: str
+) -> Loss:
+    return Loss(
+        outcome,
+        seed,
+        len(run.path),
+        (),
+        document="",
+        portable=False,
+        signature=f"{outcome}, message by message",
+        evidence=evidence,
+        command=command_of(search, seed),
+        moves=len(run.path),
+        path=lines,
     )
 
 
@@ -172,7 +190,6 @@ class _Writer:
     ready: World
     seed: int
     judged: Judged  # what it came to when it was found
-    by: str
 
     @property
     def outcome(self) -> str:
@@ -192,7 +209,7 @@ class _Writer:
             schedule,
             Cluster(self.search.settings, self.search.topic_settings),
             title=f"{title}: {in_words(schedule)}",
-            source=f"found by {command_of(self.search, self.seed, self.by)}",
+            source=f"found by {command_of(self.search, self.seed)}",
             expect=expect,
         )
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Final
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION
 from neaptide.nemesis.search.deliveries import (
     Counts,
     first_state,
@@ -24,12 +23,12 @@ from neaptide.nemesis.search.deliveries import (
     shortened,
     words,
 )
-from neaptide.nemesis.search.episode import Search
 from neaptide.nemesis.search.explore import Episode, Found, watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
-from neaptide.nemesis.search.priorities import Run
+from neaptide.nemesis.search.priorities import Run, fetches_only
 from neaptide.nemesis.search.priorities import run as run_once
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import replay, shrink
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import OF_OPERATORS, Target, target_of
@@ -43,7 +42,6 @@ SCHEDULES_OF_A_SWARM: Final = 300  # each seed of it is another search: few of e
 RUNS_OF_A_SWARM: Final = 10
 BOUNDS: Final = Counts(produces=3, kills=3, restarts=3, timers=4, expiries=2)
 BOUNDS_OF_A_SWARM: Final = BOUNDS._replace(reads=1)
-CHANGES: Final = 3
 OPERATIONS: Final = 3  # of operators, where those are among the faults
 SHRINK_TRIALS: Final = 400  # where a mutant never comes to rest, each takes long
 
@@ -90,7 +88,7 @@ def hunt(mutant: Mutant, effort: Effort) -> Hunted:
         if found is not None and not is_of_the_unbroken(mutant, target, found):
             with applied(mutant):
                 return _hunted(mutant, target, found, schedules, time.monotonic() - started)
-        for other in () if mutant.steps_only else (_fetches_only(target), target):
+        for other in () if mutant.steps_only else (fetches_only(target), target):
             with applied(mutant):
                 run, tried = _by_priorities(other, seed, runs, bounds)
             schedules += tried
@@ -180,14 +178,10 @@ def _by_priorities(target: Target, seed: int, runs: int, bounds: Counts) -> tupl
     if set(OF_OPERATORS) & set(target.faults):
         bounds = bounds._replace(operations=OPERATIONS)
     for number in range(runs):
-        run = run_once(first, target, seed * RUNS_PER_SEED + number, bounds, CHANGES)
+        run = run_once(first, target, seed * RUNS_PER_SEED + number, bounds)
         if run.judged is not None:
             return run, number + 1
     return None, runs
-
-
-def _fetches_only(target: Target) -> Target:
-    return replace(target, at_once=frozenset({CLIENTS, CONTROL, COORDINATION}))
 
 
 def _hunted_by_priorities(
@@ -223,7 +217,7 @@ def _hunt_each(effort: Effort, workers: int) -> Iterator[Hunted]:
             for future in as_completed(futures):
                 yield future.result()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _hunt_named(name: str, effort: Effort) -> Hunted:

@@ -3,17 +3,18 @@
 At a few points, drawn before, the link that is about to be served falls below all others: a
 mistake that needs d such points is found with a known probability, however long the run is. Rule:
 Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs" (2010).
-Finds are paths of deliveries, for the invariants and the judge; they are no scenario files.
+Finds are paths of deliveries, for the invariants and the judge; they are no scenario files. Which
+runs a seed of a search makes is here too: `ByMessages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from neaptide.clusters.simulation.network import Link
+from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION, Link
 from neaptide.nemesis.search.deliveries import (
     Counts,
     Deliver,
@@ -30,15 +31,17 @@ from neaptide.nemesis.search.deliveries import (
     State,
     Stop,
     deaths,
+    first_state,
     judged_at,
     may_be,
     operations,
     try_move,
 )
 from neaptide.nemesis.search.judge import Judged
-from neaptide.nemesis.search.targets import Target
+from neaptide.nemesis.search.targets import OF_OPERATORS, Target
 
 LENGTH: Final = 80  # of a run, in moves
+CHANGES: Final = 3  # of priorities, in a run
 _FAULTS: Final[Mapping[str, type[Kill | Restart | Expire | Register]]] = {
     "kill": Kill,
     "restart": Restart,
@@ -48,6 +51,18 @@ _FAULTS: Final[Mapping[str, type[Kill | Restart | Expire | Register]]] = {
 
 
 Death = Kill | Stop | PowerOff
+
+
+@dataclass(frozen=True, slots=True)
+class ByMessages:
+    """The runs that a seed of a search makes. `bounds` None: each seed draws its own.
+
+    `fetches_only`: all but fetches arrive at once; None: half of the runs are of this kind.
+    """
+
+    runs: int
+    bounds: Counts | None = None
+    fetches_only: bool | None = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +133,9 @@ class Scheduler:
         return chosen
 
 
-def run(first: State, target: Target, seed: int, bounds: Counts, changes: int) -> Run:
+def run(
+    first: State, target: Target, seed: int | str, bounds: Counts, changes: int = CHANGES
+) -> Run:
     """One run, from a cluster at rest to its end. The same seed is the same run."""
     scheduler = Scheduler(Random(seed), bounds, changes, target)
     state, path = first, []
@@ -135,3 +152,57 @@ def run(first: State, target: Target, seed: int, bounds: Counts, changes: int) -
             continue
         state = after
     return Run(tuple(path), judged_at(state, target))
+
+
+# --- the runs of a seed --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """`found`: the first run in which something is wrong; `target`: what it was aimed at."""
+
+    runs: int
+    target: Target
+    found: Run | None = None
+
+
+def try_runs(
+    target: Target, seed: int, wanted: ByMessages, is_over: Callable[[], bool] = lambda: False
+) -> Tried:
+    """One after the other, until something is wrong in one. A single run has its seed's number."""
+    bounds = wanted.bounds or drawn_bounds(target, seed)
+    kinds = (True, False) if wanted.fetches_only is None else (wanted.fetches_only,)
+    done = 0
+    for number, kind in enumerate(kinds):
+        aimed = fetches_only(target) if kind else target
+        first = first_state(aimed)
+        if isinstance(first, Judged):
+            return Tried(done + 1, aimed, Run((), first))
+        for turn in range(number, wanted.runs, len(kinds)):
+            if is_over():
+                return Tried(done, target)
+            made = run(first, aimed, seed if wanted.runs == 1 else f"{seed} {turn}", bounds)
+            done += 1
+            if made.judged is not None:
+                return Tried(done, aimed, made)
+    return Tried(done, target)
+
+
+def fetches_only(target: Target) -> Target:
+    """All messages except fetches arrive at once."""
+    return replace(target, at_once=frozenset({CLIENTS, CONTROL, COORDINATION}))
+
+
+def drawn_bounds(target: Target, seed: int) -> Counts:
+    """As many deaths as returns; operators only where they are among the faults."""
+    rng = Random(f"bounds {seed}")
+    deaths_ = rng.randint(1, 3)
+    return Counts(
+        produces=rng.randint(2, 4),
+        kills=deaths_,
+        restarts=deaths_,
+        timers=rng.randint(2, 6),
+        expiries=rng.randint(0, 2),
+        reads=rng.randint(0, 1),
+        operations=rng.randint(1, 3) if set(OF_OPERATORS) & set(target.faults) else 0,
+    )

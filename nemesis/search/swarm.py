@@ -2,19 +2,19 @@
 
 What is rare where everything is possible is common where little is. Rule: Groce et al., "Swarm
 Testing" (2012). What loses by design is not drawn: no power failure takes the last copy, and where
-producers want several kinds of acknowledgements those of acks=all alone are promises.
+producers want several kinds of acknowledgements those of acks=all alone are promises. After its
+steps a seed tries some runs message by message.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from neaptide.nemesis.search.priorities import ByMessages
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.targets import COMMITS, FIVE, OF_OPERATORS, RETENTION, RETENTION_CHECK
-
-if TYPE_CHECKING:
-    from neaptide.nemesis.search.episode import Search
 
 FAULTS_OF_A_SWARM: Final = (
     *("kill", "hold", "cut", "pause", "wait", "stop", "zombie", "stale", "consume"),
@@ -30,6 +30,7 @@ _NOT_WITH_COMMITS: Final = frozenset({"power_off", "zombie", "stale"})
 # A process that starts again obeys what was sent to the one before, up to Kafka 2.1 (KIP-380).
 _NOT_WITH_CONTROL: Final = frozenset({"kill", "stop", "power_off", "unplug"})
 _MIXED: Final = ("0", "1", "all")
+RUNS_OF_A_SWARM: Final = ByMessages(runs=12, fetches_only=None)
 
 
 def drawn(search: Search, seed: int) -> Search:
@@ -67,6 +68,7 @@ def drawn(search: Search, seed: int) -> Search:
         names=FIVE if rng.random() < 0.12 else names,
         partitions=rng.choices((1, 2, 3), (5, 3, 1))[0],
         spares=True,
+        messages=RUNS_OF_A_SWARM,
         second_client=True,
     )
 

@@ -17,6 +17,7 @@ TOPIC: Final = "t"
 NAMES: Final[Mapping[str, int]] = {"A": 1, "B": 2, "C": 3}
 FOUR: Final[Mapping[str, int]] = {**NAMES, "D": 4}
 FIVE: Final[Mapping[str, int]] = {**FOUR, "E": 5}
+BROKERS_MAX: Final = 9
 REPLICAS_OF_FIVE: Final = 3
 ALL: Final = -1  # acks
 # Every record is a segment, and one is kept.
@@ -46,6 +47,11 @@ class Target:
     spares: bool = False  # no power failure takes the last copy of what was acknowledged
 
 
+def names_of(brokers: int) -> Mapping[str, int]:
+    """A, B, C…: 1, 2, 3…"""
+    return {chr(ord("A") + number): number + 1 for number in range(brokers)}
+
+
 def target_of(
     rules: Generation,
     settings: Mapping[str, str],
@@ -60,7 +66,7 @@ def target_of(
     spares: bool = False,
     second_client: bool = False,
 ) -> Target:
-    """Brokers, and partitions that three of them replicate, or all four.
+    """Brokers, and partitions that all of them replicate, or three of five and more.
 
     The first that starts, A, is controller and the last to lead. Where consumers commit,
     `__consumer_offsets` is replicated as the first partition is. Where producers want several
@@ -72,7 +78,7 @@ def target_of(
     replicas = len(brokers) if len(brokers) < len(FIVE) else REPLICAS_OF_FIVE
     assignment = {
         number: tuple((brokers[number:] + brokers[:number])[::-1][:replicas])
-        if len(brokers) == len(FIVE)
+        if len(brokers) >= len(FIVE)
         else brokers[::-1]
         for number in range(partitions)
     }

@@ -21,8 +21,8 @@ from neaptide.harness.explore import DEFAULT_FAULTS
 from neaptide.nemesis.search.campaign import Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
 from neaptide.nemesis.search.deliveries import Counts
-from neaptide.nemesis.search.episode import Search
 from neaptide.nemesis.search.exhaustive import Exhaustive, Limits
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.targets import target_of
 from neaptide.nemesis.search.worlds import ready_world
 

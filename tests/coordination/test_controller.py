@@ -82,6 +82,7 @@ def test_c1_a_controller_that_resigns_is_followed_and_learns_of_nothing_more(con
     async def play() -> None:
         async with participant(connect, 1) as one, participant(connect, 2) as two:
             await one.becomes_controller()
+            await two.receives(ControllerChanged, lambda e: e.controller_id == 1)
             one.ask(ResignController())
             await two.receives(ControllerChanged, lambda e: e.controller_id is None)
             await two.becomes_controller()

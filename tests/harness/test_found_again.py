@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from neaptide.harness.cli import app
 from neaptide.harness.explore import Asked, search_of
 from neaptide.nemesis.scenario import load_scenario
 from neaptide.nemesis.search.command import command_of
+from neaptide.nemesis.search.deliveries import Counts
+from neaptide.nemesis.search.priorities import ByMessages
 
 FOUND = {path.stem: path for path in (Path(harness.__path__[0]) / "found").glob("*.toml")}
 ACKS_1 = ("--acks", "1", "--nemesis", "kill,hold", "--seed", "4", "--seeds", "1", "--workers", "1")
@@ -55,6 +59,8 @@ def test_the_command_of_a_found_schedule_asks_for_the_search_that_found_it(
         ("--outcome", "diverged"),
         ("--idempotence",),
         ("--invariants",),
+        ("--brokers", "5", "--partitions", "2"),
+        ("--brokers", "4", "--retention"),
         (),
     ],
 )
@@ -67,10 +73,37 @@ def test_whatever_changes_a_search_is_in_its_command(
     assert command_of(search_of(asked), asked.seed) == shlex.join(["neaptide", *arguments])
 
 
-def test_the_options_of_another_way_come_before_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_kinds_of_acks_are_in_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["explore", "--system", "neaptide:2.1", "--acks", "0,1,all", "--nemesis", "kill"]
+    asked = _asked([*options, "--seed", "5", "--seeds", "1"], monkeypatch)
+    assert search_of(asked).acks == ("0", "1", "all")
+    command = shlex.join(["neaptide", *options, "--seed", "5", "--seeds", "1"])
+    assert command_of(search_of(asked), 5) == command
+
+
+def test_a_search_by_priorities_names_its_bounds_where_they_were_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked = _asked(["explore", "--seed", "5", "--seeds", "1"], monkeypatch)
-    command = command_of(search_of(asked), 5, by=" --priorities --kills 2")
-    assert command.endswith(" --priorities --kills 2 --seed 5 --seeds 1")
+    drawn = replace(search_of(asked), messages=ByMessages(1))
+    given = replace(drawn, messages=ByMessages(1, Counts(kills=2), fetches_only=True))
+    assert " --priorities --nemesis kill" in command_of(drawn, 5)
+    bounds = "--produces 0 --kills 2 --restarts 0 --timers 0 --expiries 0 --reads 0 --operations 0"
+    assert f" --priorities --fetches-only {bounds} " in command_of(given, 5)
+
+
+def test_a_find_by_priorities_is_found_again_by_its_command(tmp_path: Path) -> None:
+    one = ["explore", "--system", "neaptide:0.10", "--set", "min.insync.replicas=1"]
+    options = [*one, "--priorities", "--nemesis", "kill", "--seed", "30", "--json"]
+    many = CliRunner().invoke(app, [*options, "--seeds", "20", "--save", str(tmp_path / "a")])
+    found = json.loads(many.stdout)
+    assert (many.exit_code, found["outcome"]) == (1, "lost")
+    alone = CliRunner().invoke(
+        app, [*shlex.split(found["command"])[1:], "--json", "--save", str(tmp_path / "b")]
+    )
+    again = json.loads(alone.stdout)
+    assert (again["runs"], again["seed"], again["path"]) == (1, found["seed"], found["path"])
+    assert Path(again["schedule"]).read_text() == Path(found["schedule"]).read_text()
 
 
 def test_the_command_of_a_saved_file_finds_it_again(tmp_path: Path) -> None:

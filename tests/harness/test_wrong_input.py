@@ -59,6 +59,16 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
             "--set min.insync.replicas: with --swarm every seed draws it",
         ),
         (
+            ("explore", "--swarm", "--brokers", "5"),
+            "--brokers: with --swarm every seed draws it",
+        ),
+        (
+            ("explore", "--brokers", "2", "--set", "min.insync.replicas=3"),
+            "min.insync.replicas=3 needs as many replicas",
+        ),
+        (("explore", "--acks", "0,2"), "--acks '0,2' must be 0, 1 or all, or several: 0,1,all"),
+        (("explore", "--mutants", "--retention"), "do not go with --mutants"),
+        (
             ("explore", "--swarm", "--priorities"),
             "Choose one of --mutants, --swarm, --exhaustive and --priorities",
         ),

@@ -47,6 +47,7 @@ async def described(q: Quorum) -> tuple[set[int], set[int]]:
     """The voters and the observers, as the active controller describes them."""
     partition = PartitionData(partition_index=i32(0))
     topic = TopicData(topic_name=TopicName("__cluster_metadata"), partitions=(partition,))
+    await q.until(lambda: q.observer.controller is not None)  # an election may go on
     active = q.observer.controller
     assert active is not None
     async with ControllerConnection("127.0.0.1", q.cluster.quorum[active]) as connection:

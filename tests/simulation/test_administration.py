@@ -7,7 +7,8 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS as RULES
 from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.world import World
-from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.episode import explore_seed
+from neaptide.nemesis.search.search import Search
 from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, run_for, until
 
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]

@@ -29,12 +29,13 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.gate.apis import CONTROLLER_NAMES
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
-from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.episode import explore_seed
 from neaptide.nemesis.search.explore import Episode
 from neaptide.nemesis.search.moves import Drawing, draw_moves
 from neaptide.nemesis.search.observed import WorldObserved
 from neaptide.nemesis.search.perform import Performer, where_of
 from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.search import Search
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 

@@ -7,13 +7,17 @@ from dataclasses import replace
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
-from neaptide.clusters.simulation.network import CLIENTS, CONTROL, COORDINATION, FETCH, Link
+from neaptide.clusters.simulation.network import FETCH, Link
+from neaptide.nemesis.search import priorities
 from neaptide.nemesis.search.deliveries import (
     Counts,
     Deliver,
+    Depose,
+    Elect,
     Kill,
     Move,
     Produce,
+    Reassign,
     Restart,
     State,
     first_state,
@@ -35,8 +39,7 @@ def target(generation: str, *, fetches_only: bool = True) -> Target:
         ("kill",),
         watched=True,
     )
-    at_once = {CLIENTS, CONTROL, COORDINATION} if fetches_only else {CLIENTS}
-    return replace(made, at_once=frozenset(at_once))
+    return priorities.fetches_only(made) if fetches_only else made
 
 
 def searched(aimed: Target, bounds: Counts, states_max: int = 5_000) -> Searched:
@@ -114,6 +117,33 @@ def test_a_broker_that_has_not_registered_yet_has_a_state_with_a_name() -> None:
     state = _after(first(aimed), [Kill(A), Restart(A)], aimed)
     assert state.world.brokers[A].broker_epoch is None
     assert state.name() != _after(first(aimed), [Kill(A)], aimed).name()
+
+
+@pytest.mark.parametrize("move", [Elect(), Depose(), Reassign((B, A, C))], ids=repr)
+def test_what_operators_ask_for_is_a_part_of_a_states_name(move: Elect | Depose | Reassign) -> None:
+    aimed = replace(target("2.1", fetches_only=False), faults=("elect", "depose", "reassign"))
+    state = first(aimed)
+    before = state.name()
+    after, broken = try_move(state, move, aimed)
+    assert broken is None
+    assert after is not None
+    after.spent = state.spent
+    assert after.name() != before
+
+
+def test_idempotent_producers_are_searched_to_the_end() -> None:
+    made = target_of(
+        GENERATIONS["2.1"],
+        SETTINGS,
+        {"min.insync.replicas": "2"},
+        ("all",),
+        ("kill",),
+        watched=True,
+        idempotence=True,
+    )
+    found = searched(priorities.fetches_only(made), Counts(produces=2, kills=0))
+    assert found.exhausted
+    assert found.states > 100
 
 
 def test_one_seed_is_one_run_by_priorities() -> None:

@@ -21,12 +21,13 @@ from neaptide.clusters.simulation.network import CLIENT
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import Scenario, ScenarioError, load_scenario, parse_scenario
-from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.episode import explore_seed
 from neaptide.nemesis.search.explore import watched_world
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.regressed import commit_regressions
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import target_of
 from neaptide.nemesis.search.worlds import ready_world

@@ -20,9 +20,10 @@ from neaptide.clusters.simulation import faults, producing
 from neaptide.clusters.simulation.network import CLIENT, Hold
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.scenario import load_scenario, parse_scenario
-from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.episode import explore_seed
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.search import Search
 from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, run_for, until
 
 WITH = [name for name, rules in GENERATIONS.items() if rules.idempotence is not None]

@@ -8,9 +8,10 @@ import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.partition import partition_rules
-from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.episode import explore_seed
 from neaptide.nemesis.search.hunt import Effort, hunt
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
+from neaptide.nemesis.search.search import Search
 from tests.simulation.worlds import SETTINGS
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -17,7 +17,7 @@ from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search.deliveries import Depose, Elect, Reassign, operations
 from neaptide.nemesis.search.document import Cluster, document_of
 from neaptide.nemesis.search.ending import converge
-from neaptide.nemesis.search.episode import Search, explore_seed
+from neaptide.nemesis.search.episode import explore_seed
 from neaptide.nemesis.search.explore import end_and_judge, played
 from neaptide.nemesis.search.invariants import BrokenError, Watch, allowed_to_break
 from neaptide.nemesis.search.moves import Drawing, draw_moves
@@ -25,6 +25,7 @@ from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.observed import assigned, is_reassigning
 from neaptide.nemesis.search.perform import MissedError, Performer, can_do
 from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import renamed_brokers
 from neaptide.nemesis.search.spared import loses_by_design
 from neaptide.nemesis.search.swarm import drawn

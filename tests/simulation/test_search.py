@@ -10,8 +10,9 @@ from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.search.document import Cluster, document_of
-from neaptide.nemesis.search.episode import Explored, Search, explore_seed
+from neaptide.nemesis.search.episode import Explored, explore_seed
 from neaptide.nemesis.search.play import simulate
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import renamed_brokers, replay, shrink
 from neaptide.nemesis.search.words import signature
 from neaptide.nemesis.search.worlds import ready_world

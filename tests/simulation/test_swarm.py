@@ -18,15 +18,17 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.gate.model import COORDINATION
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS, command_of
 from neaptide.nemesis.search.ending import end
-from neaptide.nemesis.search.episode import Search, broken_rule, explore_seed
+from neaptide.nemesis.search.episode import broken_rule, explore_seed
 from neaptide.nemesis.search.explore import Episode, Found, is_suspect, played, watched_world
 from neaptide.nemesis.search.hunt import SCHEDULES_OF_A_SWARM, Effort, hunt
 from neaptide.nemesis.search.judge import Judged, judge
 from neaptide.nemesis.search.mutants import BY_NAME, applied
 from neaptide.nemesis.search.perform import MissedError, Performer
+from neaptide.nemesis.search.priorities import drawn_bounds
+from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import replay
 from neaptide.nemesis.search.spared import loses_by_design
-from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
+from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, RUNS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import FIVE, NAMES, RETENTION, RETENTION_CHECK, target_of
 from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.worlds import A, B, C, log, run_for, until
@@ -74,6 +76,36 @@ def _forget_final_reads(world: World, partition: int) -> None:
     world.clients.polls = tuple(
         poll for poll in world.clients.polls if poll.partition != partition or poll.phase != "final"
     )
+
+
+# --- message by message --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_seed_tries_single_messages_after_its_steps(watched: bool) -> None:
+    """Of 0.10, by messages alone: a follower that has a committed record and does not know it."""
+    search = replace(_search("0.10", watched=watched), schedules_max=0, faults=("kill",))
+    losses = {}
+    for seed in range(24):
+        explored = explore_seed(search, seed)
+        assert 1 <= explored.schedules <= RUNS_OF_A_SWARM.runs
+        if explored.loss is not None:
+            losses[seed] = explored.loss
+    assert any(loss.portable for loss in losses.values())
+    for loss in losses.values():
+        assert loss.path
+        assert command_of(search, loss.seed) == loss.command
+    first = min(losses)
+    assert explore_seed(search, first).loss == losses[first]
+
+
+def test_a_run_by_messages_needs_no_more_than_its_bounds() -> None:
+    search = replace(_search("2.1"), faults=("kill", "reassign"))
+    bounds = [drawn_bounds(search.target(), seed) for seed in SEEDS]
+    assert len(set(bounds)) > 20
+    assert all(one.operations for one in bounds)
+    without = replace(search, faults=("kill",)).target()
+    assert not any(drawn_bounds(without, seed).operations for seed in SEEDS)
 
 
 # --- what is drawn -------------------------------------------------------------------------------
