@@ -27,7 +27,8 @@ class ClientNode:
     brokers: Mapping[int, BrokerNode]
     options: ProducerOptions = field(default_factory=ProducerOptions)
     waiting: tuple[Send, ...] = ()
-    in_flight: dict[int, tuple[int, Send]] = field(default_factory=dict)  # → (broker, send)
+    # → the broker, and the sends of a request: one of a partition.
+    in_flight: dict[int, tuple[int, tuple[Send, ...]]] = field(default_factory=dict)
     # As last answered, by partition and by the only broker that the client knows.
     leaders: dict[tuple[int, int | None], int] = field(default_factory=dict)
     sends: dict[str, tuple[Send, Outcome]] = field(default_factory=dict)
@@ -87,4 +88,5 @@ class ClientNode:
     @property
     def unsettled(self) -> tuple[Send, ...]:
         """What was sent, or is to be sent, and has no outcome."""
-        return (*(send for _, send in self.in_flight.values()), *self.waiting)
+        sent = (send for _, sends in self.in_flight.values() for send in sends)
+        return (*sent, *self.waiting)

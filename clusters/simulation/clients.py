@@ -4,6 +4,8 @@ Who holds them is the clients' node. The producer behaves as the live runs' libr
 request in flight unless set otherwise, no retries unless set otherwise, but after
 NOT_LEADER_OR_FOLLOWER it always sends again; what got no clear answer is unknown. An idempotent one
 sends each record with its sequence until its time is over, whatever is answered (see idempotent).
+With `linger_ms` a request takes several partitions, as Kafka's own producer does; librdkafka's has
+one.
 """
 
 from __future__ import annotations

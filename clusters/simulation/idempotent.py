@@ -64,10 +64,15 @@ def give_up(client: ClientNode, send: Send, outcome: Outcome) -> None:
         del client.sequences[key]
     client.settle(send, outcome)
     purged = Outcome("info", client.network.now_us, error="_PURGE_INFLIGHT")
-    for number, (_, other) in tuple(client.in_flight.items()):
-        if _is_same(other, send):
+    for number, (leader, sends) in tuple(client.in_flight.items()):
+        kept = tuple(other for other in sends if not _is_same(other, send))
+        if not kept:
             del client.in_flight[number]
-            client.settle(other, purged)
+        elif len(kept) < len(sends):
+            client.in_flight[number] = (leader, kept)
+        for other in sends:
+            if other not in kept:
+                client.settle(other, purged)
     waiting = []
     for other in client.waiting:
         if not _is_same(other, send):

@@ -39,6 +39,7 @@ class WorldSpec:
     second_client: bool = False  # of every group: asks all brokers where it is, too
     # Acknowledgements that promise something, where producers differ; None: all of them.
     acks_promised: frozenset[int] | None = None
+    linger_ms: int = 0  # of producers; above 0 a request takes a record of each partition
 
 
 class TimerDue(NamedTuple):

@@ -4,6 +4,7 @@ librdkafka makes of them. What consumers commit is in committing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,6 +41,10 @@ BURST_MS = 500
 
 class Burst(NamedTuple):
     """The load sends its next records."""
+
+
+class LingerOver(NamedTuple):
+    """A record has waited long enough for another one of its request."""
 
 
 # --- what is asked of them -----------------------------------------------------------------------
@@ -108,9 +113,12 @@ def _send_waiting(client: ClientNode) -> None:
     _settle_late(client)
     most = client.options.max_in_flight
     left: list[Send] = []
+    gone: set[int] = set()  # in the request of another one
     for send in client.waiting:
+        if send.number in gone:
+            continue
         is_free = send.of_load and send.sequence is None
-        if not is_free and (left or _in_flight(client) >= most):
+        if not is_free and (left or _in_flight(client) >= most or _lingers(client, send)):
             left.append(send)
             continue
         leader = _leader(client, send.partition, send.to)
@@ -118,15 +126,42 @@ def _send_waiting(client: ClientNode) -> None:
             left.append(send)
             try_later(client)
             continue
-        _send(client, leader, send)
+        sends = (send, *_others(client, leader, send))
+        gone |= {one.number for one in sends}
+        _send(client, leader, sends)
     client.waiting = tuple(left)
+
+
+def _lingers(client: ClientNode, send: Send) -> bool:
+    """It waits for a record of another partition, for a while."""
+    linger_us = client.network.spec.linger_ms * 1_000
+    if send.is_sent or client.network.now_us >= send.invoked_us + linger_us:
+        return False
+    if any(other.partition != send.partition for other in client.waiting):
+        return False
+    client.network.later(send.invoked_us + linger_us - client.network.now_us, LingerOver())
+    return True
+
+
+def _others(client: ClientNode, leader: int, send: Send) -> Iterator[Send]:
+    """The first that waits of each other partition of this leader, with the same acks."""
+    if not client.network.spec.linger_ms or send.of_load:
+        return
+    seen = {send.partition}
+    for other in client.waiting:
+        if other.partition in seen or other.of_load or other.number < send.number:
+            continue
+        seen.add(other.partition)
+        fits = (other.to, other.acks) == (send.to, send.acks)
+        if fits and _leader(client, other.partition, other.to) == leader:
+            yield other
 
 
 def _in_flight(client: ClientNode) -> int:
     """How many requests the limit counts: those of a load only where order is kept."""
     if client.options.idempotence:
         return len(client.in_flight)
-    return sum(not other.of_load for _, other in client.in_flight.values())
+    return sum(not sends[0].of_load for _, sends in client.in_flight.values())
 
 
 def _settle_late(client: ClientNode) -> None:
@@ -144,22 +179,27 @@ def _settle_late(client: ClientNode) -> None:
             idempotent.give_up(client, send, outcome)
 
 
-def _send(client: ClientNode, leader: int, send: Send) -> None:
-    partition = TopicPartition(client.network.spec.topic, send.partition)
-    batches = (events.ProducedBatch(1, send.size_bytes, send.value, producer=send.sequence),)
-    number = client.network.number()
-    request = events.ProduceRequested(
-        number, send.acks, REQUEST_TIMEOUT_MS, ((partition, batches),)
+def _send(client: ClientNode, leader: int, sends: tuple[Send, ...]) -> None:
+    """In one request; all of the same acks, and with sequences or without."""
+    topic, number, acks = client.network.spec.topic, client.network.number(), sends[0].acks
+    batches = tuple(
+        (
+            TopicPartition(topic, send.partition),
+            (events.ProducedBatch(1, send.size_bytes, send.value, producer=send.sequence),),
+        )
+        for send in sends
     )
+    request = events.ProduceRequested(number, acks, REQUEST_TIMEOUT_MS, batches)
     client.network.send(CLIENT, leader, CLIENTS, request)
-    if send.acks == 0:
-        client.settle(send, Outcome("ok", client.network.now_us))
+    if acks == 0:
+        for send in sends:
+            client.settle(send, Outcome("ok", client.network.now_us))
         return
     waits_ms = MESSAGE_TIMEOUT_MS
-    if send.sequence is not None:
+    if sends[0].sequence is not None:
         waits_ms = idempotent.SOCKET_TIMEOUT_MS
-        send = send if send.is_sent else replace(send, is_sent=True)
-    client.in_flight[number] = (leader, send)
+        sends = tuple(send if send.is_sent else replace(send, is_sent=True) for send in sends)
+    client.in_flight[number] = (leader, sends)
     client.network.later(waits_ms * 1_000, AnswerLate(number))
 
 
@@ -184,6 +224,9 @@ def take(client: ClientNode, body: object) -> bool:
         _send_waiting(client)
         _read_on(client)
         committing.ask_again(client)
+        return True
+    if isinstance(body, LingerOver):
+        _send_waiting(client)
         return True
     if isinstance(body, Burst):
         return _burst(client)
@@ -213,9 +256,10 @@ def _burst(client: ClientNode) -> bool:
 
 
 def _unanswered(client: ClientNode, number: int, why: str) -> None:
-    _, send = client.in_flight.pop(number)
-    client.leaders.pop((send.partition, send.to), None)
-    _again_or(client, send, Outcome("info", client.network.now_us, error=why))
+    _, sends = client.in_flight.pop(number)
+    for send in reversed(sends):
+        client.leaders.pop((send.partition, send.to), None)
+        _again_or(client, send, Outcome("info", client.network.now_us, error=why))
     _send_waiting(client)
 
 
@@ -273,7 +317,19 @@ def _on_produced(client: ClientNode, body: effects.RespondProduce) -> None:
     entry = client.in_flight.pop(body.request, None)
     if entry is None:
         return
-    send, result = entry[1], body.results[0]
+    results = {result.partition.partition: result for result in body.results}
+    for send in reversed(entry[1]):
+        result = results.get(send.partition)
+        if result is None:
+            client.settle(send, Outcome("info", client.network.now_us, error="no answer"))
+        else:
+            _on_result(client, send, result)
+    if not client.is_retrying:
+        _send_waiting(client)
+
+
+def _on_result(client: ClientNode, send: Send, result: effects.ProducedPartition) -> None:
+    """What is answered of one partition."""
     now_us = client.network.now_us
     if send.sequence is not None:
         if not idempotent.take_answer(client, send, result.error, result.base_offset):
@@ -292,8 +348,6 @@ def _on_produced(client: ClientNode, body: effects.RespondProduce) -> None:
         try_later(client)
     else:
         _again_or(client, send, Outcome("info", now_us, error=result.error.name))
-    if not client.is_retrying:
-        _send_waiting(client)
 
 
 # --- reading -------------------------------------------------------------------------------------

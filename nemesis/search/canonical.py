@@ -229,7 +229,7 @@ def _due(section: Section, world: World) -> object:
 def _clients(section: Section, world: World) -> object:
     clients = world.clients
     in_flight = sorted(
-        (send.value, broker, number) for number, (broker, send) in clients.in_flight.items()
+        (sends[0].value, broker, number) for number, (broker, sends) in clients.in_flight.items()
     )
     for _, _, number in in_flight:
         section.request(number)

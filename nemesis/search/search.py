@@ -29,6 +29,7 @@ class Search:
     partitions: int = 1
     spares: bool = False  # no power failure takes a last copy
     second_client: bool = False  # of the groups that commit
+    linger_ms: int = 0  # of its producers
     messages: ByMessages | None = None  # what is tried after the steps, message by message
 
     def target(self) -> Target:
@@ -44,6 +45,7 @@ class Search:
             partitions=self.partitions,
             spares=self.spares,
             second_client=self.second_client,
+            linger_ms=self.linger_ms,
         )
         if self.outcomes in (BAD, BAD_WITH_IDEMPOTENCE):
             return target

@@ -30,6 +30,7 @@ _NOT_WITH_COMMITS: Final = frozenset({"power_off", "zombie", "stale"})
 # A process that starts again obeys what was sent to the one before, up to Kafka 2.1 (KIP-380).
 _NOT_WITH_CONTROL: Final = frozenset({"kill", "stop", "power_off", "unplug"})
 _MIXED: Final = ("0", "1", "all")
+LINGER_MS: Final = 500  # a step later there may be a record of another partition
 RUNS_OF_A_SWARM: Final = ByMessages(runs=12, fetches_only=None)
 
 
@@ -56,6 +57,8 @@ def drawn(search: Search, seed: int) -> Search:
     if rng.random() < 0.25:
         topic.update(RETENTION)
         settings.update(RETENTION_CHECK)
+    is_five = rng.random() < 0.12
+    partitions = rng.choices((1, 2, 3), (5, 3, 1))[0]
     return replace(
         search,
         swarm=False,
@@ -65,8 +68,9 @@ def drawn(search: Search, seed: int) -> Search:
         settings=settings,
         topic_settings=topic,
         idempotence=idempotence,
-        names=FIVE if rng.random() < 0.12 else names,
-        partitions=rng.choices((1, 2, 3), (5, 3, 1))[0],
+        names=FIVE if is_five else names,
+        partitions=partitions,
+        linger_ms=LINGER_MS if partitions > 1 and seed % 2 else 0,
         spares=True,
         messages=RUNS_OF_A_SWARM,
         second_client=True,

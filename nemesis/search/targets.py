@@ -65,6 +65,7 @@ def target_of(
     partitions: int = 1,
     spares: bool = False,
     second_client: bool = False,
+    linger_ms: int = 0,
 ) -> Target:
     """Brokers, and partitions that all of them replicate, or three of five and more.
 
@@ -88,7 +89,9 @@ def target_of(
         rules, settings, brokers, TOPIC, assignment, topic_settings, producer, offsets
     )
     promised = frozenset({ALL}) if len(acks) > 1 else None
-    spec = replace(spec, acks_promised=promised, second_client=second_client and commits)
+    spec = replace(
+        spec, acks_promised=promised, second_client=second_client and commits, linger_ms=linger_ms
+    )
     outcomes = BAD_WITH_IDEMPOTENCE if idempotence else BAD
     anomalies = COMMIT_ANOMALIES if commits else ()
     return Target(spec, names, acks, faults, outcomes, anomalies, watched=watched, spares=spares)
