@@ -110,6 +110,22 @@ def test_a_fetch_of_another_epoch_is_not_counted(
     assert bool(fetches.epochs_are_fenced(seen)) == is_broken
 
 
+@pytest.mark.parametrize(
+    ("offset", "was", "is_broken"), [(1, 0, False), (0, 0, True), (0, 1, False)]
+)
+def test_what_is_counted_of_a_follower_is_where_it_fetches_from(
+    world: World, offset: int, was: int, is_broken: bool
+) -> None:
+    """The leader counts 1; where it counted that before, this fetch was not counted at all."""
+    role = world.brokers[C].partitions[T].role
+    assert isinstance(role, Leader)
+    assert role.remotes[A].log_end_offset == 1
+    before = {**role.remotes, A: replace(role.remotes[A], log_end_offset=was)}
+    asked = events.FetchRequested(1, A, 0, 0, (events.FetchedPartition(T, offset, 100),))
+    seen = step(world, C, asked, memory=Memory(remotes={C: before}))
+    assert bool(fetches.counts_what_is_asked(seen)) == is_broken
+
+
 @pytest.mark.parametrize(("required", "is_broken"), [(1, False), (2, True)])
 def test_a_commit_is_acknowledged_when_it_is_committed(
     world: World, required: int, is_broken: bool

@@ -56,6 +56,23 @@ def epochs_are_fenced(step: Step) -> str | None:
     return None
 
 
+def counts_what_is_asked(step: Step) -> str | None:
+    """A follower's log ends where it fetches from, further back than before too (seed 000)."""
+    event, partition = step.event, step.partition
+    if partition is None or not isinstance(event, events.FetchRequested):
+        return None
+    follower, role = event.replica_id, partition.role
+    before = step.memory.remotes.get(step.broker_id, {}).get(follower)
+    if not isinstance(role, Leader) or role.remotes.get(follower) in (None, before):
+        return None
+    counted = role.remotes[follower].log_end_offset
+    here = partition.topic_partition
+    asked = [one.fetch_offset for one in event.partitions if one.partition == here]
+    if counted in asked:
+        return None
+    return f"{follower} fetches from {asked}, and broker {step.broker_id} counts {counted}"
+
+
 def epochs_end_as_in_the_log(step: Step) -> str | None:
     """KIP-101, KIP-279, KIP-595: by the records on the disk, whatever the core knows of epochs."""
     partition, asked = step.partition, _epochs_asked(step)

@@ -199,6 +199,11 @@ INVARIANTS: Final = (
         fetches.epochs_are_fenced,
     ),
     Invariant(
+        "counts-what-is-asked",
+        "What a leader counts of a follower's log is where that follower fetches from.",
+        fetches.counts_what_is_asked,
+    ),
+    Invariant(
         "epochs-end-as-in-the-log",
         "Where a leader says that an epoch ends, there it ends in its log.",
         fetches.epochs_end_as_in_the_log,

@@ -12,18 +12,26 @@ from typing import Any, Final
 from neaptide.clusters.broker.replication.broker import StoredReplica
 from neaptide.clusters.broker.replication.generation import Generation
 from neaptide.clusters.broker.replication.interface.events import PartitionState
-from neaptide.clusters.broker.replication.model import Batch, TopicPartition
+from neaptide.clusters.broker.replication.model import (
+    UNKNOWN_BROKER_EPOCH,
+    Batch,
+    TopicPartition,
+)
 from neaptide.clusters.broker.replication.partition import partition_rules
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
-from neaptide.clusters.broker.replication.partition.remote_replica import is_caught_up
+from neaptide.clusters.broker.replication.partition.remote_replica import (
+    RemoteReplica,
+    is_caught_up,
+)
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.isr import without_leaving
-from neaptide.nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule
+from neaptide.nemesis.search.mutants.mutant import ONE, STALE, UNCLEAN, Mutant, rule, unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
 _partition_truncate_to = partition_rules.truncate_to
 _make_leader = partition_rules.make_leader
 _append_as_follower = partition_rules.append_as_follower
+_record_follower_fetch = partition_rules.record_follower_fetch
 _stored = Disk.stored
 Members = Callable[[Leader], Collection[int]]
 MoveHighWatermark = Callable[..., Partition]
@@ -31,6 +39,29 @@ MoveHighWatermark = Callable[..., Partition]
 
 def keeps_high_watermark(held: Partition, offset: int) -> Partition:
     return replace(_partition_truncate_to(held, offset), high_watermark=held.high_watermark)
+
+
+def log_ends_never_go_back(
+    partition: Partition,
+    replica_id: int,
+    *,
+    fetch_offset: int,
+    log_start_offset: int,
+    now_ms: int,
+    rules: Generation,
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+) -> Partition:
+    assert isinstance(partition.role, Leader)
+    before = partition.role.remotes.get(replica_id, RemoteReplica()).log_end_offset
+    return _record_follower_fetch(
+        partition,
+        replica_id,
+        fetch_offset=max(before, fetch_offset),
+        log_start_offset=log_start_offset,
+        now_ms=now_ms,
+        rules=rules,
+        broker_epoch=broker_epoch,
+    )
 
 
 def moves_to(offset_of: Callable[[Partition, Leader], int]) -> MoveHighWatermark:
@@ -133,6 +164,13 @@ def moves_hw(name: str, by: MoveHighWatermark, sentence: str, **rest: Any) -> Mu
 
 
 MUTANTS: Final = (
+    unseen(
+        "log-ends-never-go-back",
+        partition_rules,
+        "record_follower_fetch",
+        log_ends_never_go_back,
+        "A follower that has lost records is counted with those that it had fetched.",
+    ),
     moves_hw(
         "hw-of-the-majority",
         moves_to(majority),
