@@ -91,7 +91,10 @@ def note_request(node: BrokerNode, leader: int, effect: effects.SendFetch) -> No
     for asked in effect.partitions:
         if asked.partition != network.partition:
             continue
-        epoch = node.core.partitions[asked.partition].leader_epoch
+        held = node.core.partitions.get(asked.partition)
+        if held is None:  # deleted after it had asked, by the same event
+            continue
+        epoch = held.leader_epoch
         key = (broker_id, leader, epoch)
         shown.rounds[key] = shown.rounds.get(key, 0) + 1
         before = shown.positions.get(broker_id)

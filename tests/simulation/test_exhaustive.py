@@ -146,6 +146,19 @@ def test_idempotent_producers_are_searched_to_the_end() -> None:
     assert found.states > 100
 
 
+def test_a_replica_that_is_deleted_as_it_asks_ends_no_run() -> None:
+    """Found by priorities: what was sent to a broker before it registered is obeyed at once."""
+    made = target_of(
+        GENERATIONS["2.8"],
+        SETTINGS,
+        {"min.insync.replicas": "1"},
+        ("all",),
+        ("kill", "stop", "reassign", "elect", "depose"),
+        watched=True,
+    )
+    assert run(first(made), made, 67111, priorities.drawn_bounds(made, 67111)).judged is None
+
+
 def test_one_seed_is_one_run_by_priorities() -> None:
     aimed = target("0.10")
     bounds = Counts(produces=2, kills=2, restarts=1)
