@@ -159,6 +159,19 @@ def test_a_replica_that_is_deleted_as_it_asks_ends_no_run() -> None:
     assert run(first(made), made, 67111, priorities.drawn_bounds(made, 67111)).judged is None
 
 
+def test_a_fetch_that_is_refused_breaks_no_rule() -> None:
+    """Found by priorities: on 4.0 who was leader asks before its new registration is known."""
+    made = target_of(
+        GENERATIONS["4.0"],
+        SETTINGS,
+        {"min.insync.replicas": "2"},
+        ("all",),
+        ("kill", "stop", "elect", "depose"),
+        watched=True,
+    )
+    assert run(first(made), made, 372, priorities.drawn_bounds(made, 372)).judged is None
+
+
 def test_one_seed_is_one_run_by_priorities() -> None:
     aimed = target("0.10")
     bounds = Counts(produces=2, kills=2, restarts=1)

@@ -131,7 +131,8 @@ def _ends_answered(step: Step) -> list[tuple[int, int]]:
 def fetched_is_prefix(step: Step) -> str | None:
     """Log matching: who fetches in a leader's epoch has, before its offset, what the leader has.
 
-    From KIP-595 on it may have something else, if the leader answers that it diverges.
+    From KIP-595 on it may have something else, if the leader answers that it diverges; a request
+    that is refused shows nothing.
     """
     event, partition = step.event, step.partition
     if partition is None or not isinstance(event, events.FetchRequested) or event.replica_id < 0:
@@ -145,7 +146,7 @@ def fetched_is_prefix(step: Step) -> str | None:
         epochs = {asked.current_leader_epoch, held.leader_epoch, partition.leader_epoch}
         is_here = asked.partition == partition.topic_partition
         end_offset = partition.log.end_offset
-        if _is_answered_to_diverge(step.effects, event.request, asked.partition):
+        if _is_refused_or_diverges(step.effects, event.request, asked.partition):
             continue
         if not is_here or len(epochs) > 1 or asked.fetch_offset != held.log.end_offset:
             continue
@@ -163,11 +164,12 @@ def fetched_is_prefix(step: Step) -> str | None:
     return None
 
 
-def _is_answered_to_diverge(
+def _is_refused_or_diverges(
     done: Sequence[object], request: int, partition: TopicPartition
 ) -> bool:
     return any(
-        result.partition == partition and result.diverging_epoch is not None
+        result.partition == partition
+        and (result.error is not Error.NONE or result.diverging_epoch is not None)
         for effect in done
         if isinstance(effect, effects.RespondFetch) and effect.request == request
         for result in effect.results
