@@ -160,7 +160,7 @@ def test_a_replica_that_is_deleted_as_it_asks_ends_no_run() -> None:
 
 
 def test_a_fetch_that_is_refused_breaks_no_rule() -> None:
-    """Found by priorities: on 4.0 who was leader asks before its new registration is known."""
+    """Found by priorities, on 4.0: who led before asks from behind the new leader's log end."""
     made = target_of(
         GENERATIONS["4.0"],
         SETTINGS,
