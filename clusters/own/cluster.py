@@ -48,7 +48,8 @@ from neaptide.clusters.properties import read_properties, write_properties
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
 _SHUT_WITHIN_S: Final = 5.0
-_LOOK_S: Final = 0.05  # nothing reports that nobody listens any more
+_ADVERTISED_WITHIN_S: Final = 20.0
+_LOOK_S: Final = 0.05  # nothing reports that nobody listens any more, nor new metadata
 
 
 class OwnZooKeeperCluster(KafkaCluster):
@@ -263,7 +264,7 @@ class OwnZooKeeperCluster(KafkaCluster):
             at = f"{through[first].host}:{ports[first]}"
             settings = self._system.client if listener == "client" else {}
             where = f"{self._system.file}, [client]"
-            advertised = await asyncio.to_thread(advertised_at, at, settings, where)
+            advertised = await _all_advertised(at, settings, where, frozenset(ports))
             if not advertised:
                 like = f", or that {where} is what it takes" if settings else ""
                 raise UsageError(
@@ -323,6 +324,21 @@ class OwnKraftCluster(OwnZooKeeperCluster, KraftCluster):
 
     def _of_the_run(self) -> Mapping[str, str]:
         return kraft_settings(self._spec.settings)
+
+
+async def _all_advertised(
+    at: str, settings: Mapping[str, str], where: str, brokers: frozenset[int]
+) -> Mapping[int, str]:
+    """What the listener advertises, once it knows all of `brokers`, or after a while.
+
+    A broker is registered before the others have heard of it from the controller.
+    """
+    deadline = time.monotonic() + _ADVERTISED_WITHIN_S
+    while True:
+        advertised = await asyncio.to_thread(advertised_at, at, settings, where)
+        if brokers <= advertised.keys() or time.monotonic() > deadline:
+            return advertised
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _is_listening(address: str, port: int) -> bool:

@@ -214,6 +214,7 @@ PAST = "127.0.0.1:9092"
         ({}, {}, {1, 3}, r"broker 2 does not come to the coordination .* \{quorum\}\.$"),
     ],
 )
+@pytest.mark.parametrize("late", [(), (2,), (2, 3)])
 def test_a_link_that_leads_past_the_gate_is_refused(
     directory: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -221,8 +222,14 @@ def test_a_link_that_leads_past_the_gate_is_refused(
     replication: dict[int, str | None],
     coordinated: set[int],
     says: str,
+    late: tuple[int, ...],
 ) -> None:
-    """`client`, `replication`: what brokers advertise on these listeners, if not the gate."""
+    """`client`, `replication`: what brokers advertise on these listeners, if not the gate.
+
+    `late`: the brokers that the first has not heard of when it is asked for the first time.
+    """
+    monkeypatch.setattr(own_cluster, "_ADVERTISED_WITHIN_S", 1.0)
+    asked = []
     system = load_system(written(directory, MANAGED))
     assert isinstance(system, Managed)
     spec = ClusterSpec((1, 2, 3), {}, TopicSpec("t", {0: (1, 2, 3)}, {}))
@@ -235,6 +242,9 @@ def test_a_link_that_leads_past_the_gate_is_refused(
         is_client = address == GATE[1]
         first, wrong = (2000, client) if is_client else (3000, replication)
         there = {b: wrong.get(b, f"127.0.0.1:{first + b}") for b in (1, 2, 3)}
+        if address not in asked:
+            asked.append(address)
+            there |= dict.fromkeys(late)
         return {broker: at for broker, at in there.items() if at is not None}
 
     monkeypatch.setattr(own_cluster, "advertised_at", advertised)
