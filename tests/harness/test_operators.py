@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,3 +90,58 @@ def test_one_that_is_refused_for_good_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(members, "_TAKEN_WITHIN_S", 0.0)
     with pytest.raises(RefusedChangeError, match="NodeExistsError"):
         asyncio.run(_of(Busy(9), monkeypatch).reassign(0, (1, 0)))
+
+
+class _Returning(_Stage):
+    """Broker 0 was started, and is registered once somebody has waited for that."""
+
+    def __init__(self) -> None:
+        self.observer = self
+        self.registered = frozenset({1, 2})
+        self.waited: list[str] = []
+
+    async def until(self, is_true: Callable[[], bool], within_s: float, what: str) -> None:
+        self.waited.append(what)
+        self.registered |= {0}
+        assert is_true()
+
+    async def assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
+        return self.replicas
+
+    replicas: dict[int, tuple[int, ...]]
+
+
+class GivesUp:
+    """A controller of 0.8, which drops a reassignment to a broker that is not there."""
+
+    def __init__(self, stage: _Returning) -> None:
+        self._stage = stage
+        stage.replicas = {0: (0, 1)}
+
+    def reassign(self, topic: str, replicas: dict[int, tuple[int, ...]]) -> None:
+        if all(set(brokers) <= self._stage.registered for brokers in replicas.values()):
+            self._stage.replicas |= replicas
+
+
+def test_the_end_of_a_run_reassigns_back_once_the_replicas_are_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members, "_DONE_WITHIN_S", 0.5)
+    stage = _Returning()
+    cluster = GivesUp(stage)
+    monkeypatch.setattr(MembersNemesis, "_members", lambda _: cluster)
+    nemesis = MembersNemesis(cast(Any, stage), cast(Any, None))
+
+    async def play() -> None:
+        await nemesis.reassign(0, (2, 1))
+        assert stage.replicas == {0: (2, 1)}
+        await nemesis.restore()
+
+    asyncio.run(play())
+    assert stage.replicas == {0: (0, 1)}
+
+
+def test_where_nothing_was_reassigned_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = _Returning()
+    asyncio.run(MembersNemesis(cast(Any, stage), cast(Any, None)).restore())
+    assert stage.waited == []
