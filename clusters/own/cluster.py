@@ -331,7 +331,7 @@ async def _all_advertised(
 ) -> Mapping[int, str]:
     """What the listener advertises, once it knows all of `brokers`, or after a while.
 
-    A broker is registered before the others have heard of it from the controller.
+    A broker is registered before the metadata of the others has it.
     """
     deadline = time.monotonic() + _ADVERTISED_WITHIN_S
     while True:
