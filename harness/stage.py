@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
-from neaptide.clusters.hosts.local import LocalHost, last_lines
+from neaptide.clusters.hosts.local import LocalHost, last_lines, last_said
 from neaptide.clusters.hosts.place import LOCAL, Place, open_host
 from neaptide.clusters.hosts.toxiproxy import ToxicLinks
 from neaptide.clusters.observer import Observer
@@ -528,8 +528,10 @@ class Stage:
         """Of a node that has ended: one line."""
         lines = self._last_lines(node)
         given_up = _GAVE_UP.search(lines)
-        at = lines.rfind("\n", 0, given_up.start() if given_up else None) + 1
-        return lines[at:].partition("\n")[0] or "nothing"
+        if given_up is None:
+            return last_said(lines) or "nothing"
+        at = lines.rfind("\n", 0, given_up.start()) + 1
+        return lines[at:].partition("\n")[0]
 
     def _last_lines(self, node: int) -> str:
         """Of its log, since it was last started."""

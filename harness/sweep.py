@@ -15,7 +15,8 @@ from neaptide.harness.explore import Asked, save, search_of
 from neaptide.nemesis.search.campaign import Campaign, Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS
 from neaptide.nemesis.search.deliveries import Counts, words
-from neaptide.nemesis.search.exhaustive import Exhaustive, Limits, Searched
+from neaptide.nemesis.search.exhaustive import Limits, Searched, run
+from neaptide.nemesis.search.exhaustive_in_processes import run_in_processes
 from neaptide.nemesis.search.hunt import Effort, Hunted, hunt_all
 from neaptide.nemesis.search.invariants import SENTENCES
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS
@@ -86,7 +87,11 @@ def exhaustive(
     target = _target(asked, wanted)
     bounds = wanted.bounds or BOUNDS
     limits = Limits(bounds, wanted.states_max, asked.time_s)
-    found = Exhaustive(target, limits, report).run()
+    workers = asked.workers or os.cpu_count() or 1
+    if workers > 1:
+        found = run_in_processes(target, limits, workers, report)
+    else:
+        found = run(target, limits, report)
     return {
         "system": asked.system,
         "bounds": bounds._asdict(),

@@ -12,6 +12,7 @@ import asyncio
 import atexit
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,8 @@ import psutil
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
 
 TERM_GRACE_S: Final = 5.0
+_TRACE_LINES_MAX: Final = 100
+_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")  # of a Java stack trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,13 @@ class RunningProcess:
 
 def last_line(log: Path) -> str:
     """What a process said last, for a sentence about its end."""
-    return last_lines(log, 1) or "nothing"
+    return last_said(last_lines(log, _TRACE_LINES_MAX)) or "nothing"
+
+
+def last_said(lines: str) -> str:
+    """The last line that is not a frame of a Java stack trace; empty where there is none."""
+    said = [line for line in lines.splitlines() if line.strip() and not _FRAME.match(line)]
+    return said[-1] if said else ""
 
 
 def last_lines(log: Path, count: int) -> str:

@@ -1,14 +1,12 @@
-"""Many seeds of a search, side by side in processes. What a seed comes to does not depend on that.
+"""Many seeds of a search, side by side in processes.
 
-Workers end with their harness: after every seed they look whether it still lives.
+What a seed comes to does not depend on that.
 """
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,7 +16,7 @@ from typing import Final
 from neaptide.nemesis.search.episode import Explored, Loss, explore_seed
 from neaptide.nemesis.search.explore import BROKEN
 from neaptide.nemesis.search.search import Search
-from neaptide.nemesis.search.workers import begin, is_orphan
+from neaptide.nemesis.search.workers import begin
 
 GARBAGE_MAX: Final = 50_000  # objects that a worker keeps before it collects them
 
@@ -119,7 +117,7 @@ def run_campaign(
 
     def explore(clock: Clock) -> Iterator[Explored]:
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
+        with ProcessPoolExecutor(workers, context, begin) as pool:
             try:
                 yield from as_they_end(
                     lambda seed: pool.submit(_explore, search, seed, clock.end_s()),
@@ -159,8 +157,6 @@ def as_they_end(
 
 
 def _explore(search: Search, seed: int, end_s: float | None) -> Explored:
-    if is_orphan():
-        sys.exit(0)
     time_s = None if end_s is None else max(0.0, end_s - time.monotonic())
     explored = explore_seed(search, seed, time_s)
     if gc.get_count()[0] > GARBAGE_MAX:

@@ -7,7 +7,6 @@ find is in explore and invariants.
 from __future__ import annotations
 
 import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -33,7 +32,7 @@ from neaptide.nemesis.search.shrink import replay, shrink
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import OF_OPERATORS, Target, target_of
 from neaptide.nemesis.search.words import in_words
-from neaptide.nemesis.search.workers import begin, is_orphan
+from neaptide.nemesis.search.workers import begin
 
 SCHEDULES_PER_SEED: Final = 400
 SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for
@@ -211,7 +210,7 @@ def hunt_all(
 
 def _hunt_each(effort: Effort, workers: int) -> Iterator[Hunted]:
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, begin, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(workers, context, begin) as pool:
         try:
             futures = [pool.submit(_hunt_named, one.name, effort) for one in MUTANTS]
             for future in as_completed(futures):
@@ -221,6 +220,4 @@ def _hunt_each(effort: Effort, workers: int) -> Iterator[Hunted]:
 
 
 def _hunt_named(name: str, effort: Effort) -> Hunted:
-    if is_orphan():
-        raise SystemExit(0)
     return hunt(BY_NAME[name], effort)

@@ -21,7 +21,7 @@ from neaptide.harness.explore import DEFAULT_FAULTS
 from neaptide.nemesis.search.campaign import Until, run_campaign
 from neaptide.nemesis.search.command import SETTINGS, TOPIC_SETTINGS
 from neaptide.nemesis.search.deliveries import Counts
-from neaptide.nemesis.search.exhaustive import Exhaustive, Limits
+from neaptide.nemesis.search.exhaustive import Limits, run
 from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.targets import target_of
 from neaptide.nemesis.search.worlds import ready_world
@@ -98,7 +98,7 @@ def _states() -> dict[str, Any]:
                       ("kill",), watched=True)  # fmt: skip
     aimed = replace(aimed, at_once=frozenset({CLIENTS, CONTROL, COORDINATION}))
     started = time.process_time()
-    found = Exhaustive(aimed, Limits(Counts(produces=1, kills=1), 100_000)).run()
+    found = run(aimed, Limits(Counts(produces=1, kills=1), 100_000))
     spent_s = time.process_time() - started
     return {
         "states": found.states,

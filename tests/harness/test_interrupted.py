@@ -164,3 +164,37 @@ def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path)
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize(
+    "mode", [("--swarm",), ("--mutants",), ("--exhaustive", "--produces", "2")]
+)
+def test_the_processes_of_a_search_end_with_it(tmp_path: Path, mode: tuple[str, ...]) -> None:
+    """Even where it is killed."""
+    search = ("explore", "--system", "neaptide:2.1", "--time", "600", "--workers", "2", *mode)
+    process = subprocess.Popen(
+        [*COMMAND, *search],
+        env={**os.environ, "NEAPTIDE_STATE": str(tmp_path / "state")},
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while len(workers := _busy_workers(process.pid)) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()
+    _, alive = psutil.wait_procs(workers, DEADLINE_S)
+    assert alive == []
+
+
+def _busy_workers(harness: int) -> list[psutil.Process]:
+    """Those that search: they have done more than start."""
+    return [
+        child
+        for child in psutil.Process(harness).children()
+        if "--multiprocessing-fork" in child.cmdline() and child.cpu_times().user > 2.0
+    ]

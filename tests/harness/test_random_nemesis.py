@@ -236,6 +236,7 @@ TRACE = "\tat kafka.Kafka$.main(Kafka.scala:112)\nINFO [KafkaServer id=0] shutti
         (f"{IN_STARTUP}\n{EXPIRED}\n{SHUTDOWN}", True, IN_STARTUP),
         (f"{IN_STARTUP}\n{EXPIRED}\n{STARTS}\n{NO_MEMORY}", False, NO_MEMORY),
         (f"WARN {EXPIRED}\n{AT_START}\n{NO_MEMORY}", False, NO_MEMORY),
+        (f"{IN_STARTUP}\n{NO_MEMORY}\n\tat a.B.c(B.java:1)\n\t... 3 more\n", False, NO_MEMORY),
         ("", False, "nothing"),
     ],
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import psutil
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.network import FETCH, Link
-from neaptide.nemesis.search import priorities
+from neaptide.nemesis.search import exhaustive, priorities
 from neaptide.nemesis.search.deliveries import (
     Counts,
     Deliver,
@@ -24,7 +25,8 @@ from neaptide.nemesis.search.deliveries import (
     replayed,
     try_move,
 )
-from neaptide.nemesis.search.exhaustive import Exhaustive, Limits, Searched
+from neaptide.nemesis.search.exhaustive import Limits, Searched
+from neaptide.nemesis.search.exhaustive_in_processes import run_in_processes
 from neaptide.nemesis.search.priorities import run
 from neaptide.nemesis.search.targets import Target, target_of
 from tests.simulation.worlds import SETTINGS, A, B, C
@@ -43,7 +45,13 @@ def target(generation: str, *, fetches_only: bool = True) -> Target:
 
 
 def searched(aimed: Target, bounds: Counts, states_max: int = 5_000) -> Searched:
-    return Exhaustive(aimed, Limits(bounds, states_max)).run()
+    return exhaustive.run(aimed, Limits(bounds, states_max))
+
+
+def side_by_side(
+    aimed: Target, bounds: Counts, workers: int = 2, states_max: int = 5_000
+) -> Searched:
+    return run_in_processes(aimed, Limits(bounds, states_max), workers, lambda searched: None)
 
 
 def first(aimed: Target) -> State:
@@ -75,6 +83,51 @@ def test_a_limit_is_said_and_is_not_taken_for_the_end() -> None:
     found = searched(target("2.1"), Counts(produces=1, kills=1), states_max=20)
     assert not found.exhausted
     assert found.ended_by == "the limit of 20 states"
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_several_processes_exhaust_the_same_space(workers: int) -> None:
+    alone = searched(target("2.1"), Counts(produces=1, kills=1))
+    shared = side_by_side(target("2.1"), Counts(produces=1, kills=1), workers)
+    assert shared.exhausted
+    assert (shared.outcome, shared.ended_by) == ("", "")
+    assert (shared.states, shared.transitions) == (alone.states, alone.transitions)
+
+
+def test_what_one_of_several_processes_finds_happens_again() -> None:
+    aimed = target("0.10")
+    found = side_by_side(aimed, Counts(produces=1, kills=2))
+    assert (found.outcome, found.ended_by, found.exhausted) == ("lost", "a find", False)
+    assert [move.broker for move in found.shortest if isinstance(move, Kill)] == [C, B]
+    for path in (found.path, found.shortest):
+        again = replayed(first(aimed), path, aimed)
+        assert again is not None
+        assert again.outcome == "lost"
+
+
+def test_a_limit_ends_all_processes() -> None:
+    found = side_by_side(target("2.1"), Counts(produces=1, kills=1), states_max=60)
+    assert (found.ended_by, found.exhausted) == ("the limit of 60 states", False)
+    assert 60 <= found.states < 70
+
+
+def test_a_process_that_dies_is_no_end_of_a_search() -> None:
+    """Nor does it leave the others behind."""
+    workers: list[psutil.Process] = []
+
+    def kill_one(searched: Searched) -> None:
+        if not workers:
+            workers.extend(
+                child
+                for child in psutil.Process().children()
+                if "--multiprocessing-fork" in child.cmdline()
+            )
+            workers[0].kill()
+
+    aimed, limits = target("2.1", fetches_only=False), Limits(Counts(produces=2, kills=1), 100_000)
+    with pytest.raises(RuntimeError, match="has ended"):
+        run_in_processes(aimed, limits, 2, kill_one)
+    assert [worker.is_running() for worker in workers] == [False, False]
 
 
 def test_all_channels_have_more_orders_than_fetches_alone() -> None:
