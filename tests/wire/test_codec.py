@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import struct
-from io import BytesIO
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.metadata.v1.request import MetadataRequest
-from kio.serial import entity_writer
 
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import (
@@ -24,7 +21,6 @@ from neaptide.clusters.broker.wire.codec import (
     make,
     request_class,
 )
-from neaptide.clusters.broker.wire.writer import writer
 from tests.wire import strategies
 from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
 
@@ -133,18 +129,3 @@ def test_what_brokers_say_to_brokers_is_not_answered_to_clients() -> None:
 def test_make_leaves_out_what_a_version_does_not_have() -> None:
     cls = request_class(Api.METADATA, 1)
     assert make(cls, topics=None, allow_auto_topic_creation=False) == MetadataRequest(topics=None)
-
-
-@spoken
-@few
-@given(data=st.data())
-def test_what_is_written_is_what_kio_writes(api: Api, version: int, data: st.DataObject) -> None:
-    entity = data.draw(
-        st.one_of(strategies.requests(api, version), strategies.responses(api, version))
-    )
-    cls: Any = type(entity)
-    expected = BytesIO()
-    entity_writer(cls)(expected, entity)
-    parts: list[bytes] = []
-    writer(cls)(entity, parts.append)
-    assert b"".join(parts) == expected.getvalue()

@@ -19,7 +19,7 @@ from neaptide.clusters.broker.replication.replicas.metadata_cache import Metadat
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, ArrayError, checked
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, ArrayError, checked, varint
 from neaptide.clusters.broker.wire.codec import (
     MalformedMessageError,
     decode_request,
@@ -28,7 +28,6 @@ from neaptide.clusters.broker.wire.codec import (
     entity_class,
     request_class,
 )
-from neaptide.clusters.broker.wire.writer import varint
 from tests.hardening.poison import POISONED, SOUND, record, sealed
 from tests.live.raw import fetch_request, fetched, produce_request
 from tests.server.test_shell import World, turns

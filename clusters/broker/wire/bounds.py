@@ -15,8 +15,6 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
-from neaptide.clusters.broker.wire.writer import varint
-
 # Kafka sets no such limit. No client names so many partitions in a request, and each of them costs
 # the broker some hundred bytes while it answers.
 ELEMENTS_MAX: Final = 100_000
@@ -220,3 +218,13 @@ def _smallest(step: _Step) -> int:
     if isinstance(step, int):
         return step
     return 1 if isinstance(step, _TaggedFields) else max(1, step.length_bytes)
+
+
+def varint(value: int) -> bytes:
+    """An unsigned number, seven bits a byte, the lowest first."""
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)

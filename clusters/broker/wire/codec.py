@@ -1,6 +1,6 @@
 """Frames to messages and back: request and response bytes without their length prefix.
 
-Entities are those of kio, which reads them; `writer` writes them.
+Entities are those of kio, which reads and writes them.
 
 Whatever is wrong with the bytes of a peer comes out as MalformedMessageError; nothing else does.
 """
@@ -11,19 +11,19 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from io import BytesIO
 from types import ModuleType
 from typing import Any, Final
 
 from kio.index import load_payload_module
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeaderV0
-from kio.serial import entity_reader
+from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, checked
-from neaptide.clusters.broker.wire.writer import writer
 
 LENGTH_BYTES: Final = 4
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
@@ -88,6 +88,11 @@ def response_class(api: Api, version: int) -> type[Any]:
 @cache
 def _reader(cls: Any) -> Any:
     return entity_reader(cls)
+
+
+@cache
+def _writer(cls: Any) -> Any:
+    return entity_writer(cls)
 
 
 @cache
@@ -163,9 +168,10 @@ def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
 
 
 def _frame(*entities: Any) -> bytes:
-    parts: list[bytes] = [b""]
+    buffer = BytesIO(bytes(LENGTH_BYTES))
+    buffer.seek(LENGTH_BYTES)
     for entity in entities:
-        cls: Any = type(entity)
-        writer(cls)(entity, parts.append)
-    parts[0] = sum(map(len, parts)).to_bytes(LENGTH_BYTES, "big")
-    return b"".join(parts)
+        _writer(type(entity))(buffer, entity)
+    buffer.seek(0)
+    buffer.write((len(buffer.getbuffer()) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big"))
+    return buffer.getvalue()
