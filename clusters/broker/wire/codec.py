@@ -171,7 +171,8 @@ def _frame(*entities: Any) -> bytes:
     buffer = BytesIO(bytes(LENGTH_BYTES))
     buffer.seek(LENGTH_BYTES)
     for entity in entities:
-        _writer(type(entity))(buffer, entity)
+        cls: Any = type(entity)
+        _writer(cls)(buffer, entity)
     buffer.seek(0)
     buffer.write((len(buffer.getbuffer()) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big"))
     return buffer.getvalue()
