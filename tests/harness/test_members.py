@@ -29,12 +29,16 @@ class Cluster:
         self.asked: list[dict[int, tuple[int, ...]]] = []
         self.refuses = refuses
         self.observer = self.recorder = self
+        self.registered = frozenset({0, 1, 2})
         self.spec = SimpleNamespace(topic=SimpleNamespace(name="t", assignment=BEGAN))
 
     def now_ns(self) -> int:
         return 0
 
     def note_nemesis(self, value: object, begun_ns: int) -> None: ...
+
+    async def until(self, is_true: Callable[[], bool], within_s: float, what: str) -> None:
+        assert is_true(), what
 
     async def assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
         return self.assigned
