@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -175,7 +176,7 @@ def played(directory: Path, *arguments: str) -> dict[str, Any]:
     for _ in range(3):
         done, verdict = neaptide(directory, "run", *arguments, "--json")
         assert verdict is not None, done.stderr
-        if not any("ended by itself" in reason for reason in verdict["reasons"]):
+        if not any(re.search(r"Controller \d+ ended by itself", why) for why in verdict["reasons"]):
             break
         assert verdict["verdict"] == "unknown"
         print("\n".join(verdict["reasons"]))
