@@ -120,6 +120,31 @@ def test_p2_what_became_of_a_partition_stays_though_its_role_comes_back() -> Non
     assert _errors(done) == [Error.NOT_LEADER_OR_FOLLOWER, Error.NONE]
 
 
+def test_p2_what_was_acknowledged_of_a_partition_stays_though_its_isr_shrinks() -> None:
+    """T is on all of its ISR when OTHER still waits. As Kafka's DelayedProduce, which does not look
+    at a partition again whose acks are no longer pending."""
+    leader = _leads_both()
+    first, second = given.produce(), given.produce(partition=OTHER)
+    step(leader, replace(first, partitions=first.partitions + second.partitions), NOW)
+    step(leader, given.fetch(B, 1, request=2), NOW)
+    message = given.leader_and_isr(A, 1, (A,), min_insync_replicas=2)
+    step(leader, message, NOW)
+    caught_up = given.fetch(B, 1, request=3)
+    asked = (replace(caught_up.partitions[0], partition=OTHER),)
+    assert _errors(step(leader, replace(caught_up, partitions=asked), NOW)) == [Error.NONE] * 2
+
+
+def test_p2_what_is_found_out_when_the_isr_has_shrunk_is_not_acknowledged() -> None:
+    leader = _leads_both()
+    first, second = given.produce(), given.produce(partition=OTHER)
+    step(leader, replace(first, partitions=first.partitions + second.partitions), NOW)
+    step(leader, given.leader_and_isr(A, 1, (A,), min_insync_replicas=2), NOW)
+    caught_up = given.fetch(B, 1, request=3)
+    asked = (replace(caught_up.partitions[0], partition=OTHER),)
+    done = step(leader, replace(caught_up, partitions=asked), NOW)
+    assert _errors(done) == [Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.NONE]
+
+
 def test_p2_a_partition_that_is_deleted_leaves_no_watcher_behind() -> None:
     leader = _leads_both()
     first, second = given.produce(), given.produce(partition=OTHER)

@@ -10,7 +10,7 @@ from neaptide.clusters.broker.replication.controller.controller_context import A
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.leader.produce import Appended
+from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
@@ -21,6 +21,7 @@ from neaptide.nemesis.search.invariants.seen import Memory, Step
 from tests.simulation.worlds import A, B, C, ready, run_for, until
 
 T = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
 FETCHER = events.FetcherId(A, 0)
 
 
@@ -138,6 +139,64 @@ def test_a_commit_is_acknowledged_when_it_is_committed(
         is_broken
     )
     assert not promises.acked_commit_is_committed(step(world, C, None, late, memory=memory))
+
+
+def _parked(error: Error | None, offset: int = 0) -> dict[int, DelayedProduce]:
+    """A request of two partitions; the other one still waits."""
+    partitions = {T: Appended(error, offset, offset + 1), OTHER: Appended(None, 0, 1)}
+    return {5: DelayedProduce(5, partitions)}
+
+
+WAITS = _parked(None)
+ACKED = _parked(Error.NONE)
+FAILED = _parked(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answered", "is_broken"),
+    [
+        (WAITS, {}, Error.NONE, True),  # found out and answered in this step
+        ({}, {}, Error.NONE, True),  # as what has just come
+        (ACKED, {}, Error.NONE, False),  # found out in an earlier step, when the ISR was another
+        (FAILED, {}, Error.NONE, True),
+        (WAITS, {}, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, False),
+        (WAITS, ACKED, None, True),  # found out, and the other partition still waits
+        ({}, ACKED, None, True),
+        (ACKED, ACKED, None, False),
+        (WAITS, FAILED, None, False),
+        ({}, WAITS, None, False),
+    ],
+)
+def test_an_acknowledgement_is_judged_when_its_outcome_is_known(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    before: dict[int, DelayedProduce],
+    after: dict[int, DelayedProduce],
+    answered: Error | None,
+    is_broken: bool,
+) -> None:
+    """A request of two partitions is answered when the slower one is done (DelayedProduce)."""
+    monkeypatch.setattr(world.brokers[C], "delayed", after)
+    done = ()
+    if answered is not None:
+        done = (effects.RespondProduce(5, -1, (effects.ProducedPartition(T, answered, 0, 0),)),)
+    seen = step(world, C, None, *done, memory=Memory(parked={C: before}))
+    assert seen.partition is not None
+    settings = replace(seen.partition.settings, min_insync_replicas=4)
+    few = replace(seen, partition=replace(seen.partition, settings=settings))
+    assert bool(promises.acked_by_min_insync(few)) == is_broken
+    assert not promises.acked_by_min_insync(seen)  # the ISR is large enough
+    uncommitted = replace(seen, partition=replace(seen.partition, high_watermark=0))
+    assert bool(promises.acked_is_committed(uncommitted)) == is_broken
+    assert not promises.acked_is_committed(seen)
+
+
+def test_acknowledgements_of_other_acks_promise_nothing(world: World) -> None:
+    one = effects.RespondProduce(5, 1, (effects.ProducedPartition(T, Error.NONE, 7, 0),))
+    two = DelayedProduce(5, ACKED[5].partitions, acks=2)
+    memory = Memory(parked={C: {5: two}})
+    assert not promises.acked_is_committed(step(world, C, None, one))
+    assert not promises.acked_is_committed(step(world, C, None, one, memory=memory))
 
 
 def test_a_request_times_out_by_its_timer(world: World) -> None:

@@ -6,26 +6,57 @@ sentences are in the table. Not asked where a rule makes no such promise: acks=1
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.interface import effects
-from neaptide.clusters.broker.replication.interface.events import FetchRequested
+from neaptide.clusters.broker.replication.interface.events import ACKS_ALL, FetchRequested
+from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
 from neaptide.nemesis.search.invariants.seen import Step
+
+
+def _newly_acked(step: Step) -> Iterator[int]:
+    """The offsets that acks=all has acknowledged of the partition, by what this step found out.
+
+    A request waits for its slowest partition. The outcome of each is kept once it is known, as in
+    Kafka's DelayedProduce: how the partition is when the answer goes out is no matter.
+    """
+    assert step.partition is not None
+    here = step.partition.topic_partition
+    parked = step.memory.parked.get(step.broker_id, {})
+    for request, waiting in step.broker.delayed.items():
+        outcome = _acked_in(waiting, here)
+        if outcome is not None and _acked_in(parked.get(request), here) is None:
+            yield outcome.base_offset
+    for effect in step.effects:
+        if not isinstance(effect, effects.RespondProduce) or effect.acks != ACKS_ALL:
+            continue
+        if _acked_in(parked.get(effect.request), here) is not None:
+            continue
+        for result in effect.results:
+            if result.partition == here and result.error is Error.NONE:
+                yield result.base_offset
+
+
+def _acked_in(waiting: object, topic_partition: TopicPartition) -> Appended | None:
+    """What is acknowledged already of a parked request to acks=all."""
+    if not isinstance(waiting, DelayedProduce) or waiting.acks != ACKS_ALL:
+        return None
+    appended = waiting.partitions.get(topic_partition)
+    return appended if appended is not None and appended.error is Error.NONE else None
 
 
 def acked_is_committed(step: Step) -> str | None:
     partition = step.partition
     if partition is None:
         return None
-    for effect in step.effects:
-        if not isinstance(effect, effects.RespondProduce) or effect.acks != -1:
-            continue
-        for result in effect.results:
-            is_here = result.partition == partition.topic_partition and result.error is Error.NONE
-            if is_here and result.base_offset >= partition.high_watermark:
-                mark = partition.high_watermark
-                return f"offset {result.base_offset} is acknowledged to acks=all, with HW {mark}"
+    mark = partition.high_watermark
+    for offset in _newly_acked(step):
+        if offset >= mark:
+            return f"offset {offset} is acknowledged to acks=all, with HW {mark}"
     return None
 
 
@@ -52,13 +83,9 @@ def acked_by_min_insync(step: Step) -> str | None:
     if partition is None or not isinstance(partition.role, Leader):
         return None
     isr, least = partition.role.isr.isr, partition.settings.min_insync_replicas
-    for effect in step.effects:
-        if not isinstance(effect, effects.RespondProduce) or effect.acks != -1:
-            continue
-        for result in effect.results:
-            is_here = result.partition == partition.topic_partition and result.error is Error.NONE
-            if is_here and len(isr) < least:
-                return f"offset {result.base_offset} is acknowledged to acks=all, with ISR {isr}"
+    for offset in _newly_acked(step):
+        if len(isr) < least:
+            return f"offset {offset} is acknowledged to acks=all, with ISR {isr}"
     return None
 
 
