@@ -55,7 +55,7 @@ class Service:
         # they are not there), and who watches which states meanwhile.
         self.elections: tuple[TopicPartition, ...] | None = None
         self.reassignments: Mapping[TopicPartition, tuple[int, ...]] = {}
-        self.watched: dict[TopicPartition, int] = {}
+        self.watched: dict[TopicPartition, frozenset[int]] = {}
         self.assignment_writes: dict[TopicPartition, int] = {}  # how often controllers wrote them
         self._transactions = 0  # every write has its number, as in ZooKeeper
         self._sequence = 0
@@ -99,6 +99,7 @@ class Service:
         """The session ends: its ephemeral nodes are gone. The broker is not notified here."""
         if self.sessions.pop(broker, None) is None:
             return []
+        self.watched = {tp: watchers - {broker} for tp, watchers in self.watched.items()}
         return [*self._free_controller(broker), *self._brokers_changed()]
 
     def depose(self) -> Notifications:
@@ -214,7 +215,8 @@ class Service:
     ) -> coordination_service.LeaderAndIsrRead:
         partitions = request.partitions
         if request.is_watched:
-            self.watched |= dict.fromkeys(partitions, broker)
+            for tp in partitions:
+                self.watched[tp] = self.watched.get(tp, frozenset()) | {broker}
         states = {tp: self.states[tp] for tp in partitions if tp in self.states}
         return coordination_service.LeaderAndIsrRead(partitions, states)
 
@@ -224,10 +226,9 @@ class Service:
         answer = self._write(request)
         notified: Notifications = [(broker, answer)]
         if isinstance(answer, coordination_service.LeaderAndIsrWritten):
-            watcher = self.watched.pop(request.partition, None)
-            if watcher is not None and watcher in self.sessions:
-                changed = coordination_service.LeaderAndIsrChanged((request.partition,))
-                notified.append((watcher, changed))
+            changed = coordination_service.LeaderAndIsrChanged((request.partition,))
+            watchers = self.watched.pop(request.partition, frozenset())
+            notified += [(watcher, changed) for watcher in sorted(watchers)]
         return notified
 
     def _assign(self, broker: int, request: coordination_service.WriteAssignment) -> Notifications:

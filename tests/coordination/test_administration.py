@@ -19,6 +19,7 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     PartitionReassignmentFound,
     PreferredReplicaElectionFound,
     ReadLeaderAndIsr,
+    ResignController,
     SetPartitionReassignment,
     TopicsChanged,
     WriteAssignment,
@@ -166,6 +167,26 @@ def test_c5_the_next_change_of_a_state_that_is_watched_is_reported_once(connect:
             await written(two, WriteLeaderAndIsr(T0, second, False))
             await is_idle(one)
             assert not [e for e in one.unread if isinstance(e, LeaderAndIsrChanged)]
+
+    asyncio.run(play())
+
+
+def test_c5_a_late_read_of_who_was_the_controller_takes_no_watch_away(connect: str) -> None:
+    """Each session has its own watches, so its successor is notified all the same."""
+
+    async def play() -> None:
+        async with participant(connect, 1) as one, participant(connect, 2) as two:
+            await one.becomes_controller()
+            await created_topic(one)
+            first = await written(one, WriteLeaderAndIsr(T0, state(1, 1), True))
+            one.ask(ResignController())
+            await two.receives(ControllerChanged, lambda e: e.controller_id is None)
+            await two.becomes_controller()
+            for broker in (two, one):
+                broker.ask(ReadLeaderAndIsr((T0,), True))
+                await broker.receives(LeaderAndIsrRead)
+            await written(one, WriteLeaderAndIsr(T0, first, False))
+            assert (await two.receives(LeaderAndIsrChanged)).partitions == (T0,)
 
     asyncio.run(play())
 

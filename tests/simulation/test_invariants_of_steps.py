@@ -8,13 +8,15 @@ import pytest
 
 from neaptide.clusters.broker.replication.controller.controller_context import Active
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
 from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
-from neaptide.clusters.broker.replication.partition.partition_rules import Leader
+from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
 from neaptide.clusters.simulation import producing
+from neaptide.clusters.simulation.disk import SimulatedLog
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis.search.invariants import fetches, leadership, promises, replicas, waiting
 from neaptide.nemesis.search.invariants.seen import Memory, Step
@@ -139,6 +141,46 @@ def test_a_commit_is_acknowledged_when_it_is_committed(
         is_broken
     )
     assert not promises.acked_commit_is_committed(step(world, C, None, late, memory=memory))
+
+
+@pytest.mark.parametrize(
+    ("generation", "registered", "is_older", "is_broken"),
+    [
+        ("2.1", 0, True, True),  # the state was written after it had registered
+        ("2.1", 0, False, True),
+        ("2.1", 99, False, True),  # it leads in the state that was written
+        ("2.1", 99, True, False),
+        ("2.1", None, True, False),  # a process that is not registered yet
+        ("2.1", None, False, True),
+        ("2.8", 99, True, True),
+        ("2.8", None, True, True),
+    ],
+)
+def test_who_obeys_what_was_sent_to_the_process_before_it_may_believe_in_an_old_isr(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    generation: str,
+    registered: int | None,
+    is_older: bool,
+    is_broken: bool,
+) -> None:
+    """KIP-380: it leads as before, although another ISR was written by the time it registered."""
+    state = world.service.states[T]
+    written = replace(state, version=state.version + is_older)
+    monkeypatch.setattr(world.brokers[C], "rules", GENERATIONS[generation])
+    monkeypatch.setitem(world.service.states, T, written)
+    sessions = {} if registered is None else {C: registered}
+    seen = step(world, C, None, memory=Memory(registered=sessions))
+    with monkeypatch.context() as patched:
+        patched.setitem(world.disks[A].logs, T, SimulatedLog())
+        assert bool(replicas.weak_isr(seen)) == is_broken
+    partition = world.brokers[C].partitions[T]
+    assert isinstance(partition.role, Leader)
+    without_a = replace(partition.role, isr=CommittedIsr((C, B)))
+    fewer = replace(seen, partition=replace(partition, role=without_a))
+    assert bool(promises.written_isr_is_counted(fewer)) == is_broken
+    assert not promises.written_isr_is_counted(seen)
+    assert not replicas.weak_isr(seen)
 
 
 def _parked(error: Error | None, offset: int = 0) -> dict[int, DelayedProduce]:

@@ -9,8 +9,10 @@ import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import coordination_service
+from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
 from neaptide.clusters.simulation import faults
 from neaptide.clusters.simulation.network import Hold
+from neaptide.clusters.simulation.service import Service
 from neaptide.clusters.simulation.world import World
 from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import parse_scenario
@@ -364,3 +366,64 @@ def test_before_0_11_a_broker_that_asks_for_what_was_taken_away_gets_nothing(
     _play(world, steps.Produce(("m1",)), zombie, steps.Await(), steps.Reassign(("C", "B"), 1))
     judged = end_and_judge(world)
     assert judged.outcome == ("unknown" if generation == "0.10" else "held")
+
+
+# --- watches, as ZooKeeper has them --------------------------------------------------------------
+
+
+def _service_with_state() -> tuple[Service, TopicPartition]:
+    service, tp = Service(), TopicPartition("t", 0)
+    for broker in (A, B):
+        service.register(broker)
+    state = LeaderAndIsr(A, 0, (A, B), 1)
+    service.execute(A, coordination_service.WriteLeaderAndIsr(tp, state, False))
+    return service, tp
+
+
+def _watchers_notified(service: Service, tp: TopicPartition) -> list[int]:
+    write = coordination_service.WriteLeaderAndIsr(tp, service.states[tp], False)
+    return [
+        broker
+        for broker, event in service.execute(A, write)
+        if isinstance(event, coordination_service.LeaderAndIsrChanged)
+    ]
+
+
+def test_whoever_watches_a_state_is_notified_once() -> None:
+    """A controller that was deposed may watch still: its successor's watch is another (4.0, seed
+    5500006: the successor's was gone, and a reassignment stood still)."""
+    service, tp = _service_with_state()
+    for broker in (B, A, A):
+        service.execute(broker, coordination_service.ReadLeaderAndIsr((tp,), True))
+    service.execute(B, coordination_service.ReadLeaderAndIsr((tp,), False))
+    assert _watchers_notified(service, tp) == [A, B]
+    assert _watchers_notified(service, tp) == []
+
+
+def test_a_watch_ends_with_its_session() -> None:
+    service, tp = _service_with_state()
+    service.execute(B, coordination_service.ReadLeaderAndIsr((tp,), True))
+    other = service.copy()
+    service.expire(B)
+    service.register(B)
+    assert _watchers_notified(service, tp) == []
+    assert _watchers_notified(other, tp) == [B]
+
+
+def test_a_late_read_of_the_controller_before_does_not_stop_a_reassignment() -> None:
+    """Its read with a watch is on its way when its successor has begun to watch."""
+    world = _watched("4.0", allowed_to_break(ready("4.0").spec, loses_pages=False, deposes=True))
+    _play(
+        world,
+        steps.Kill("C", "discarded"),
+        steps.Hold(
+            *("request B→controller", "request", "alter_partition", "B", "controller"),
+            purpose="coordination",
+        ),
+        steps.Reassign(("C", "B")),
+        steps.Cut("A", "coordination", "coordination", both=False),
+        steps.Restart("C"),
+        steps.MoveController(),
+    )
+    judged = end_and_judge(world)
+    assert judged.outcome == "unknown", judged.evidence  # nothing was written; all recovered

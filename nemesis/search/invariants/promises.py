@@ -15,7 +15,7 @@ from neaptide.clusters.broker.replication.interface.events import ACKS_ALL, Fetc
 from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
-from neaptide.nemesis.search.invariants.seen import Step
+from neaptide.nemesis.search.invariants.seen import Step, obeys_for_the_process_before
 
 
 def _newly_acked(step: Step) -> Iterator[int]:
@@ -151,6 +151,8 @@ def written_isr_is_counted(step: Step) -> str | None:
         return None
     written = step.world.service.states.get(step.world.partition)
     if written is None or written.leader_epoch != partition.leader_epoch:
+        return None
+    if obeys_for_the_process_before(step):
         return None
     left_out = sorted(set(written.isr) - set(partition.role.isr.maximal))
     if not left_out:

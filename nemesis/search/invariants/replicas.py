@@ -18,6 +18,7 @@ from neaptide.nemesis.search.invariants.seen import (
     Step,
     begin_alike,
     differs,
+    obeys_for_the_process_before,
     records_of,
     with_committed,
 )
@@ -153,6 +154,8 @@ def weak_isr(step: Step) -> str | None:
     """
     partition = step.partition
     if partition is None or not isinstance(partition.role, Leader):
+        return None
+    if obeys_for_the_process_before(step):
         return None
     world, high_watermark = step.world, partition.high_watermark
     for member in partition.role.isr.isr:

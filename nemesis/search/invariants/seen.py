@@ -57,6 +57,9 @@ class Memory:
 
     leaders: Mapping[int, int] = field(default_factory=dict)  # leader epoch → who leads in it
     brokers: Mapping[int, Epochs] = field(default_factory=dict)  # of those that run
+    registered: Mapping[int, int] = field(
+        default_factory=dict
+    )  # of those that run: the broker epoch of the first session of the process
     service: Epochs = NO_EPOCHS
     high_watermarks: Mapping[int, int] = field(default_factory=dict)  # of those that run
     committed: Committed = field(default_factory=dict)
@@ -89,6 +92,22 @@ class Step:
 
 OfStep = Callable[[Step], str | None]
 OfService = Callable[[World, Memory], str | None]
+
+
+def obeys_for_the_process_before(step: Step) -> bool:
+    """Whether it leads in an older state than was written when its process registered.
+
+    Up to 2.1 a process that starts again obeys what was sent to the one before it (KIP-380), until
+    it learns what holds.
+    """
+    state = step.world.service.states.get(step.world.partition)
+    partition = step.partition
+    if step.broker.rules.checks_broker_epochs or state is None or partition is None:
+        return False
+    registered = step.memory.registered.get(step.broker_id)
+    is_older = partition.version < state.version
+    return is_older and (registered is None or state.written_at < registered)
+
 
 # --- logs ----------------------------------------------------------------------------------------
 

@@ -88,6 +88,7 @@ class Watch:
             memory.asked_in = _without(memory.asked_in, broker_id)
             memory.remotes = _without(memory.remotes, broker_id)
             memory.controllers = _without(memory.controllers, broker_id)
+            memory.registered = _without(memory.registered, broker_id)
 
     def handled(
         self, world: World, broker_id: int, event: object, done: tuple[Effect, ...]
@@ -141,6 +142,9 @@ def _remember(step: Step) -> Memory:
     memory, partition, broker_id = with_committed(step), step.partition, step.broker_id
     memory.brokers = {**memory.brokers, broker_id: epochs_of(step)}
     memory.parked = {**memory.parked, broker_id: dict(step.broker.delayed)}
+    epoch = step.broker.broker_epoch
+    if epoch is not None and broker_id not in memory.registered:
+        memory.registered = {**memory.registered, broker_id: epoch}
     had = step.memory.brokers.get(broker_id, NO_EPOCHS).leader
     if partition is None and had != NO_EPOCHS.leader:
         memory.deleted = {**memory.deleted, broker_id: memory.service.leader}
