@@ -12,7 +12,7 @@ from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.group.group_coordinator import DelayedCommit
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
-from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.model import EpochEntry, LeaderAndIsr, TopicPartition
 from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import EpochEnd
 from neaptide.clusters.broker.replication.partition.partition_rules import CommittedIsr, Leader
 from neaptide.clusters.simulation import producing
@@ -144,30 +144,35 @@ def test_a_commit_is_acknowledged_when_it_is_committed(
 
 
 @pytest.mark.parametrize(
-    ("generation", "registered", "is_older", "is_broken"),
+    ("generation", "is_mutant", "registered", "is_older", "is_broken"),
     [
-        ("2.1", 0, True, True),  # the state was written after it had registered
-        ("2.1", 0, False, True),
-        ("2.1", 99, False, True),  # it leads in the state that was written
-        ("2.1", 99, True, False),
-        ("2.1", None, True, False),  # a process that is not registered yet
-        ("2.1", None, False, True),
-        ("2.8", 99, True, True),
-        ("2.8", None, True, True),
+        ("2.1", False, 0, True, True),  # the state was written after it had registered
+        ("2.1", False, 0, False, True),
+        ("2.1", False, 99, False, True),  # it leads in the state that was written
+        ("2.1", False, 99, True, False),
+        ("2.1", False, None, True, False),  # a process that is not registered yet
+        ("2.1", False, None, False, True),
+        ("2.8", False, 99, True, True),
+        ("2.8", False, None, True, True),
+        ("2.8", True, 99, True, True),  # of 2.8 without that rule it is asked
     ],
 )
 def test_who_obeys_what_was_sent_to_the_process_before_it_may_believe_in_an_old_isr(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     generation: str,
+    is_mutant: bool,
     registered: int | None,
     is_older: bool,
     is_broken: bool,
 ) -> None:
     """KIP-380: it leads as before, although another ISR was written by the time it registered."""
     state = world.service.states[T]
+    rules = GENERATIONS[generation]
+    if is_mutant:
+        rules = replace(rules, checks_broker_epochs=False)
     written = replace(state, version=state.version + is_older)
-    monkeypatch.setattr(world.brokers[C], "rules", GENERATIONS[generation])
+    monkeypatch.setattr(world.brokers[C], "rules", rules)
     monkeypatch.setitem(world.service.states, T, written)
     sessions = {} if registered is None else {C: registered}
     seen = step(world, C, None, memory=Memory(registered=sessions))
@@ -231,6 +236,59 @@ def test_an_acknowledgement_is_judged_when_its_outcome_is_known(
     uncommitted = replace(seen, partition=replace(seen.partition, high_watermark=0))
     assert bool(promises.acked_is_committed(uncommitted)) == is_broken
     assert not promises.acked_is_committed(seen)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "answered", "is_broken"),
+    [
+        (WAITS, ACKED, None, False),
+        (ACKED, ACKED, None, False),
+        (ACKED, FAILED, None, True),  # T is lost while the other partition waits
+        (FAILED, ACKED, None, True),  # and won again
+        (ACKED, WAITS, None, True),
+        (WAITS, {}, Error.NONE, False),
+        (ACKED, {}, Error.NONE, False),
+        (ACKED, {}, Error.NOT_LEADER_OR_FOLLOWER, True),
+        (ACKED, {}, None, False),  # abandoned
+    ],
+)
+def test_what_became_of_a_partition_stays(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    before: dict[int, DelayedProduce],
+    after: dict[int, DelayedProduce],
+    answered: Error | None,
+    is_broken: bool,
+) -> None:
+    monkeypatch.setattr(world.brokers[C], "delayed", after)
+    done = ()
+    if answered is not None:
+        done = (effects.RespondProduce(5, -1, (effects.ProducedPartition(T, answered, 0, 0),)),)
+    seen = step(world, C, None, *done, memory=Memory(parked={C: before}))
+    assert bool(waiting.outcome_is_kept(seen)) == is_broken
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_broken"),
+    [
+        (((0, 0),), False),
+        (((0, 0), (1, 1)), False),  # a leader's that has not written yet
+        ((), True),
+        (((0, 0), (1, 0)), True),
+        (((1, 0),), True),
+        (((0, 0), (1, 1), (2, 1)), True),  # the one before has to make room
+        (((0, 1),), True),
+    ],
+)
+def test_epochs_are_those_of_the_records(
+    world: World, epochs: tuple[tuple[int, int], ...], is_broken: bool
+) -> None:
+    """C has one record, of epoch 0, so nothing else may begin before its end."""
+    seen = step(world, C, None)
+    assert seen.partition is not None
+    log = replace(seen.partition.log, epochs=tuple(EpochEntry(*one) for one in epochs))
+    noted = replace(seen, partition=replace(seen.partition, log=log))
+    assert bool(replicas.epochs_of_the_log(noted)) == is_broken
 
 
 def test_acknowledgements_of_other_acks_promise_nothing(world: World) -> None:

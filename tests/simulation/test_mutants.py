@@ -20,7 +20,7 @@ QUICK = {
     "hw-is-log-end": "broken: weak-isr",
     "hw-goes-back": "broken: monotonic-high-watermark",
     "joins-one-short": "broken: strong-isr",
-    "followers-note-no-epochs": "broken: epochs-end-as-in-the-log",
+    "followers-note-no-epochs": "broken: epochs-of-the-log",
     "diverging-epoch-ignored": "broken: truncation-gets-on",
     "diverging-fetch-served": "broken: fetched-is-prefix",
     "diverging-fetch-counted": "broken: strong-isr",

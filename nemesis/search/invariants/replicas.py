@@ -134,6 +134,25 @@ def core_and_disk_agree(step: Step) -> str | None:
     return f"broker {step.broker_id} believes in {held}, its disk has {on_disk}"
 
 
+def epochs_of_the_log(step: Step) -> str | None:
+    """The next one may begin at the log's end, as a leader's does that has not written yet."""
+    partition, world = step.partition, step.world
+    log = world.nodes[step.broker_id].disk.logs.get(world.partition)
+    if partition is None or log is None or not step.broker.rules.records_epochs:
+        return None
+    start_offset, end_offset = partition.log.start_offset, partition.log.end_offset
+    begun: dict[int, int] = {}
+    for offset, epoch, _ in log.values():
+        if start_offset <= offset < end_offset:
+            begun.setdefault(epoch, offset)
+    known = partition.log.epochs
+    if known and known[-1].start_offset == end_offset:
+        known = known[:-1]
+    if known == tuple(begun.items()):
+        return None
+    return f"broker {step.broker_id} notes {partition.log.epochs}, its records have {begun}"
+
+
 def producers_of_the_log(step: Step) -> str | None:
     """Not asked where retention deletes: what it deletes may be remembered, or forgotten."""
     partition, world = step.partition, step.world

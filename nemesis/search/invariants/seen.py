@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.controller.controller_context import Active
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader, Partition
 from neaptide.clusters.broker.replication.partition.remote_replica import RemoteReplica
@@ -98,11 +99,12 @@ def obeys_for_the_process_before(step: Step) -> bool:
     """Whether it leads in an older state than was written when its process registered.
 
     Up to 2.1 a process that starts again obeys what was sent to the one before it (KIP-380), until
-    it learns what holds.
+    it learns what holds. That is asked of the generation, not of a mutant of it.
     """
     state = step.world.service.states.get(step.world.partition)
     partition = step.partition
-    if step.broker.rules.checks_broker_epochs or state is None or partition is None:
+    rules = GENERATIONS[step.broker.rules.name]
+    if rules.checks_broker_epochs or state is None or partition is None:
         return False
     registered = step.memory.registered.get(step.broker_id)
     is_older = partition.version < state.version

@@ -223,6 +223,16 @@ INVARIANTS: Final = (
         "A request is answered once, while somebody waits for the answer.",
         waiting.answered_once,
     ),
+    Invariant(
+        "outcome-is-kept",
+        "What became of a partition of a produce request stays, whatever becomes of the others.",
+        waiting.outcome_is_kept,
+    ),
+    Invariant(
+        "epochs-of-the-log",
+        "The epochs that a broker notes begin where they begin in its records.",
+        replicas.epochs_of_the_log,
+    ),
 )
 SENTENCES: Final[Mapping[str, str]] = {
     **{one.name: one.sentence for one in INVARIANTS},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects
 from neaptide.clusters.broker.replication.interface.events import TimerFired
+from neaptide.clusters.broker.replication.leader.produce import DelayedProduce
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
 from neaptide.nemesis.search.invariants.seen import Step
 
@@ -38,6 +41,30 @@ def waits_on_a_leader(step: Step) -> str | None:
         if appended is not None and appended.error is None:
             return f"broker {step.broker_id} lets {request} wait for acks, and does not lead"
     return None
+
+
+def outcome_is_kept(step: Step) -> str | None:
+    """Who loses its role and gets it back may have lost the record (DelayedProduce)."""
+    if step.partition is None:
+        return None
+    here = step.partition.topic_partition
+    now = {request: _outcomes(one) for request, one in step.broker.delayed.items()}
+    for effect in step.effects:
+        if isinstance(effect, effects.RespondProduce):
+            now[effect.request] = {one.partition: one.error for one in effect.results}
+    for request, waiting in step.memory.parked.get(step.broker_id, {}).items():
+        before = _outcomes(waiting).get(here)
+        after = now.get(request, {}).get(here, before)
+        if before is not None and before is not after:
+            was, became = before.name, "nothing" if after is None else after.name
+            return f"broker {step.broker_id} knew {was} of {request}, and now {became}"
+    return None
+
+
+def _outcomes(waiting: object) -> Mapping[TopicPartition, Error | None]:
+    if not isinstance(waiting, DelayedProduce):
+        return {}
+    return {tp: appended.error for tp, appended in waiting.partitions.items()}
 
 
 def times_out_by_its_timer(step: Step) -> str | None:

@@ -18,8 +18,9 @@ from neaptide.clusters.broker.replication.interface.effects import (
     Effect,
     WriteLeaderEpochCheckpoint,
 )
-from neaptide.clusters.broker.replication.model import Batch
-from neaptide.clusters.broker.replication.partition import partition_rules
+from neaptide.clusters.broker.replication.model import Batch, EpochEntry
+from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache, partition_rules
+from neaptide.clusters.broker.replication.partition.leader_epoch_file_cache import Epochs
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
 from neaptide.clusters.simulation.disk import Disk
 from neaptide.nemesis.search.mutants.mutant import ONE, V2_0, V2_1, ZOMBIES, row, rule
@@ -39,6 +40,12 @@ def notes_no_epochs(
 def writes_no_epochs(disk: Disk, effect: Effect) -> int | None:
     is_epochs = isinstance(effect, WriteLeaderEpochCheckpoint)
     return None if is_epochs else _carry_out(disk, effect)
+
+
+def makes_no_room(epochs: Epochs, epoch: int, start_offset: int) -> Epochs:
+    if epoch <= leader_epoch_file_cache.latest_epoch(epochs):
+        return epochs
+    return (*epochs, EpochEntry(epoch, start_offset))
 
 
 MUTANTS: Final = (
@@ -86,6 +93,13 @@ MUTANTS: Final = (
         "append_as_follower",
         notes_no_epochs,
         "A follower does not note the epochs of what it appends.",
+    ),
+    rule(
+        "empty-epochs-make-no-room",
+        leader_epoch_file_cache,
+        "assign",
+        makes_no_room,
+        "An epoch that got no record stays when another one begins at the same offset.",
     ),
     rule(
         "epochs-not-written",

@@ -19,19 +19,21 @@ from neaptide.clusters.broker.replication.follower.replica_fetcher import (
 )
 from neaptide.clusters.broker.replication.interface.effects import SendOffsetForLeaderEpoch
 from neaptide.clusters.broker.replication.interface.events import (
+    ACKS_ALL,
     EpochAsked,
     EpochEndOffset,
     FetcherId,
     FetchRequested,
 )
-from neaptide.clusters.broker.replication.leader import fetch
-from neaptide.clusters.broker.replication.leader.produce import DelayedProduce
-from neaptide.clusters.broker.replication.model import TopicPartition
+from neaptide.clusters.broker.replication.leader import fetch, produce
+from neaptide.clusters.broker.replication.leader.produce import Appended, DelayedProduce
+from neaptide.clusters.broker.replication.model import UNKNOWN_OFFSET, TopicPartition
 from neaptide.clusters.broker.replication.partition import leader_epoch_file_cache
 from neaptide.clusters.broker.replication.partition.partition_rules import Partition
 from neaptide.nemesis.search.mutants.mutant import unseen
 
 # The core's own rules, whatever stands in their places while a mutant is searched.
+_with_outcome = produce.with_outcome
 _truncate = replica_fetcher_manager._truncate
 _respond = fetch._respond
 
@@ -82,15 +84,28 @@ def completes_with_any(self: DelayedProduce, broker: Broker) -> bool:
     return any(appended.error is not None for appended in self.partitions.values())
 
 
+def finds_out_anew(
+    broker: Broker, topic_partition: TopicPartition, appended: Appended, acks: int = ACKS_ALL
+) -> Appended:
+    forgotten = appended if appended.error is None else replace(appended, error=None)
+    waits = appended.required_offset != UNKNOWN_OFFSET  # what was refused has nothing to wait for
+    return _with_outcome(broker, topic_partition, forgotten if waits else appended, acks)
+
+
 MUTANTS: Final = (
+    unseen(
+        "outcomes-found-anew",
+        produce,
+        "with_outcome",
+        finds_out_anew,
+        "What became of a partition of a produce request is found out again while others wait.",
+    ),
     unseen(
         "completes-with-any-partition",
         DelayedProduce,
         "is_complete",
         completes_with_any,
         "A produce request is answered when one of its partitions is done.",
-        hidden="a client of the simulation has one partition in a request; the tests of produce"
-        " requests see it",
     ),
     unseen(
         "asks-all-for-one-epoch",
