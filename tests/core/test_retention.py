@@ -44,6 +44,21 @@ def test_r9_retention_of_a_replica_that_is_gone_is_no_matter() -> None:
     assert step(given.broker(), events.LogStartAdvanced(T, 3), NOW) == ()
 
 
+@pytest.mark.parametrize(("generation", "high_watermark"), [("2.1", 1), ("2.8", 3), ("4.0", 3)])
+def test_r9_a_new_leaders_high_watermark_may_be_below_what_a_follower_has_deleted(
+    generation: str, high_watermark: int
+) -> None:
+    """From 2.4 on its own stays where its log starts (Log.updateHighWatermark)."""
+    follower = given.fetching(generation, end=5, high_watermark=5, epochs={0: 0})
+    step(follower, events.LogStartAdvanced(T, 3), NOW)
+    step(follower, given.fetch_answer(follower, 5, high_watermark=1), NOW)
+    partition = given.of(follower)
+    assert (partition.log.start_offset, partition.log.end_offset) == (3, 6)
+    assert partition.high_watermark == high_watermark
+    step(follower, given.fetch_answer(follower, high_watermark=4), NOW)
+    assert given.of(follower).high_watermark == 4
+
+
 def _returned_late(generation: str) -> World:
     """B sleeps while m2 to m4 come and all but m4 is deleted."""
     world = cluster(generation, (A, B))

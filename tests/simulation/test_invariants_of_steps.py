@@ -188,6 +188,22 @@ def test_who_obeys_what_was_sent_to_the_process_before_it_may_believe_in_an_old_
     assert not replicas.weak_isr(seen)
 
 
+@pytest.mark.parametrize(
+    ("generation", "broker", "is_broken"),
+    [("2.1", C, True), ("2.1", A, False), ("2.8", C, True), ("2.8", A, True)],
+)
+def test_up_to_2_1_a_follower_may_have_deleted_more_than_its_new_leader_has_committed(
+    world: World, monkeypatch: pytest.MonkeyPatch, generation: str, broker: int, is_broken: bool
+) -> None:
+    monkeypatch.setattr(world.brokers[broker], "rules", GENERATIONS[generation])
+    seen = step(world, broker, None)
+    assert seen.partition is not None
+    assert not replicas.log_start_below_high_watermark(seen)
+    log = replace(seen.partition.log, start_offset=1)
+    behind = replace(seen, partition=replace(seen.partition, log=log, high_watermark=0))
+    assert bool(replicas.log_start_below_high_watermark(behind)) == is_broken
+
+
 def _parked(error: Error | None, offset: int = 0) -> dict[int, DelayedProduce]:
     """A request of two partitions; the other one still waits."""
     partitions = {T: Appended(error, offset, offset + 1), OTHER: Appended(None, 0, 1)}

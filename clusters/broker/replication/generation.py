@@ -95,6 +95,9 @@ class Generation:
     # An answer that says where a follower diverges moves its high watermark before it truncates (up
     # to 3.4: KAFKA-14704).
     takes_diverging_high_watermark: bool
+    # A follower's high watermark is never below its log start offset, whatever its leader answers
+    # (Log.updateHighWatermark, from 2.4 on).
+    bounds_high_watermark: bool
     fetch_of_others: FetchOfOthers
     # replica.lag.max.messages: too far behind is out of sync too (up to 0.8).
     lag_max_messages: bool
@@ -194,6 +197,7 @@ _V0_10: Final = Generation(
     same_leader=SameLeader.FETCHES_ON,
     truncates_on_fetch=False,
     takes_diverging_high_watermark=False,
+    bounds_high_watermark=False,
     fetch_of_others=FetchOfOthers.ALL_FAILS,
     lag_max_messages=False,
     isr_checks_in_lag_time=2,
@@ -278,6 +282,7 @@ _V2_8: Final = replace(
     name="2.8",
     truncates_on_fetch=True,
     takes_diverging_high_watermark=True,
+    bounds_high_watermark=True,
     checks_broker_epochs=True,
     keeps_reassignments_in_topics=True,
     topic_ids=True,

@@ -7,6 +7,7 @@ replication (docs/simulation-results.md).
 from __future__ import annotations
 
 from neaptide.clusters.broker.replication.errors import Error
+from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.partition.partition_rules import Leader
@@ -43,8 +44,13 @@ def high_watermark_in_log(step: Step) -> str | None:
 
 
 def log_start_below_high_watermark(step: Step) -> str | None:
+    """Not asked of followers up to 2.1: they take a high watermark of their new leader that is
+    below what they have deleted (from 2.4 on Log.updateHighWatermark does not)."""
     partition = step.partition
     if partition is None or partition.log.start_offset <= partition.high_watermark:
+        return None
+    is_bounded = GENERATIONS[step.broker.rules.name].bounds_high_watermark
+    if not isinstance(partition.role, Leader) and not is_bounded:
         return None
     start_offset = partition.log.start_offset
     return f"broker {step.broker_id} starts at {start_offset}, HW {partition.high_watermark}"

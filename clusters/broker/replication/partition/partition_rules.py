@@ -409,13 +409,17 @@ def append_as_follower(
     leader_log_start_offset: int,
     rules: Generation,
 ) -> Partition:
-    """Ends a fetch round: append, then HW = min(own LEO, HW in the response), then log start."""
+    """Ends a fetch round: append, then HW = min(own LEO, HW in the response), then log start.
+
+    A new leader's HW may be a round old, and below what this replica has deleted already.
+    """
     log = unified_log.append(partition.log, batches, record_epochs=rules.records_epochs)
     log = unified_log.advance_start_offset(
         log, leader_log_start_offset, forgets_producers=rules.forgets_deleted_producers
     )
+    lowest = log.start_offset if rules.bounds_high_watermark else 0
     return set_high_watermark(
-        replace(partition, log=log), max(0, min(log.end_offset, leader_high_watermark))
+        replace(partition, log=log), max(lowest, min(log.end_offset, leader_high_watermark))
     )
 
 
