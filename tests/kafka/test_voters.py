@@ -95,7 +95,6 @@ def test_what_a_quorum_refuses_is_said(
     play: Callable[[str, bool, Story], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The twin is the test before."""
-    monkeypatch.setattr(observer_kraft, "_CHANGE_WITHIN_S", 8.0)
 
     async def story(q: Quorum) -> None:
         first, second, _ = q.cluster.controllers
@@ -107,6 +106,7 @@ def test_what_a_quorum_refuses_is_said(
             await q.cluster.remove_voter(follower)
         # It does not answer. (Not killed: 4.1 may not start again who is no voter.)
         await q.cluster.pause(follower)
+        monkeypatch.setattr(observer_kraft, "_CHANGE_WITHIN_S", 8.0)
         with pytest.raises(RefusedError, match="does not change its voters: "):
             await q.cluster.add_voter(follower, q.through(follower))
         monkeypatch.setattr(observer_kraft, "_CHANGE_WITHIN_S", 120.0)
