@@ -99,7 +99,8 @@ class Service:
         """The session ends: its ephemeral nodes are gone. The broker is not notified here."""
         if self.sessions.pop(broker, None) is None:
             return []
-        self.watched = {tp: watchers - {broker} for tp, watchers in self.watched.items()}
+        watched = ((tp, watchers - {broker}) for tp, watchers in self.watched.items())
+        self.watched = {tp: watchers for tp, watchers in watched if watchers}
         return [*self._free_controller(broker), *self._brokers_changed()]
 
     def depose(self) -> Notifications:

@@ -215,6 +215,14 @@ ACKED = _parked(Error.NONE)
 FAILED = _parked(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
+def _answered(world: World, before: dict[int, DelayedProduce], answered: Error | None) -> Step:
+    """A step of C, by whom this was parked before, with the answer for T; None: there is none."""
+    done = ()
+    if answered is not None:
+        done = (effects.RespondProduce(5, -1, (effects.ProducedPartition(T, answered, 0, 0),)),)
+    return step(world, C, None, *done, memory=Memory(parked={C: before}))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "answered", "is_broken"),
     [
@@ -240,10 +248,7 @@ def test_an_acknowledgement_is_judged_when_its_outcome_is_known(
 ) -> None:
     """A request of two partitions is answered when the slower one is done (DelayedProduce)."""
     monkeypatch.setattr(world.brokers[C], "delayed", after)
-    done = ()
-    if answered is not None:
-        done = (effects.RespondProduce(5, -1, (effects.ProducedPartition(T, answered, 0, 0),)),)
-    seen = step(world, C, None, *done, memory=Memory(parked={C: before}))
+    seen = _answered(world, before, answered)
     assert seen.partition is not None
     settings = replace(seen.partition.settings, min_insync_replicas=4)
     few = replace(seen, partition=replace(seen.partition, settings=settings))
@@ -277,10 +282,7 @@ def test_what_became_of_a_partition_stays(
     is_broken: bool,
 ) -> None:
     monkeypatch.setattr(world.brokers[C], "delayed", after)
-    done = ()
-    if answered is not None:
-        done = (effects.RespondProduce(5, -1, (effects.ProducedPartition(T, answered, 0, 0),)),)
-    seen = step(world, C, None, *done, memory=Memory(parked={C: before}))
+    seen = _answered(world, before, answered)
     assert bool(waiting.outcome_is_kept(seen)) == is_broken
 
 

@@ -405,6 +405,7 @@ def test_a_watch_ends_with_its_session() -> None:
     service.execute(B, coordination_service.ReadLeaderAndIsr((tp,), True))
     other = service.copy()
     service.expire(B)
+    assert service.watched == {}
     service.register(B)
     assert _watchers_notified(service, tp) == []
     assert _watchers_notified(other, tp) == [B]

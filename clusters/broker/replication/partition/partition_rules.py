@@ -411,7 +411,8 @@ def append_as_follower(
 ) -> Partition:
     """Ends a fetch round: append, then HW = min(own LEO, HW in the response), then log start.
 
-    A new leader's HW may be a round old, and below what this replica has deleted already.
+    A new leader's HW may be a round old, and below what this replica has deleted already: from 2.4
+    on its own then stays where its log starts (Log.updateHighWatermark).
     """
     log = unified_log.append(partition.log, batches, record_epochs=rules.records_epochs)
     log = unified_log.advance_start_offset(
