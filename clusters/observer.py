@@ -40,6 +40,11 @@ class Observer(Protocol):
         ...
 
     @property
+    def is_settled(self) -> bool:
+        """There is an active controller, and every other controller has named it, in its epoch."""
+        ...
+
+    @property
     def controller_epoch(self) -> int | None:
         """Grows with each new active controller; by how much is the system's affair."""
         ...

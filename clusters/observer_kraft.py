@@ -66,6 +66,7 @@ class KraftObserver:
         self.image = Image()
         self.voters: frozenset[int] = frozenset()  # as the log says; empty where it does not
         self._addresses = addresses
+        self._named: dict[int, tuple[int, int]] = {}  # by controller: the active one, its epoch
         self._on_change = on_change
         self._offset = 0  # of the next record that is not yet applied
         self._last_epoch = 0  # of the record before it
@@ -76,6 +77,15 @@ class KraftObserver:
     @property
     def registered(self) -> frozenset[int]:
         return frozenset(b for b, known in self.image.brokers.items() if not known.fenced)
+
+    @property
+    def is_settled(self) -> bool:
+        named = set(self._named.values())
+        return (
+            set(self._named) == set(self._addresses)
+            and len(named) == 1
+            and named == {(self.controller, self.controller_epoch)}
+        )
 
     async def start(self) -> None:
         self._tasks = [asyncio.create_task(self._watch(node)) for node in self._addresses]
@@ -156,6 +166,7 @@ class KraftObserver:
                 async with ControllerConnection(*self._addresses[node]) as connection:
                     while True:
                         await self._look(node, connection)
+            self._named.pop(node, None)
             if self.controller == node:
                 self._take_controller(_NOBODY, self.controller_epoch or 0)
             await asyncio.sleep(_ASK_AGAIN_S)
@@ -170,15 +181,23 @@ class KraftObserver:
         partition = answer.responses[0].partitions[0]
         if partition.error_code is not ErrorCode.none:
             leader = partition.current_leader
+            self._note(node, int(leader.leader_id), int(leader.leader_epoch))
             is_news = self._take_controller(int(leader.leader_id), int(leader.leader_epoch))
             if not is_news or leader.leader_id != node:
                 await asyncio.sleep(_ASK_AGAIN_S)
             return
+        self._note(node, node, epoch)
         self._take_controller(node, epoch)
         await self._fence_doomed(node)
         moved = asked_from == self._offset and self._take(partition)
         if not moved and partition.records:  # not committed yet
             await asyncio.sleep(_ASK_AGAIN_S)
+
+    def _note(self, node: int, leader: int, epoch: int) -> None:
+        """Whom a controller named as the active one."""
+        if self._named.get(node) != (leader, epoch):
+            self._named[node] = (leader, epoch)
+            self._on_change(None)
 
     def _take_controller(self, node: int, epoch: int) -> bool:
         """Who the active controller is; False: that is old, or known."""

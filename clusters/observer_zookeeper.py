@@ -41,6 +41,10 @@ class ZooKeeperObserver:
         self._hosts = f"{address}:{port}"
         self._kazoo = KazooClient(hosts=self._hosts, timeout=_TIMEOUT_S)
 
+    @property
+    def is_settled(self) -> bool:
+        return self.controller is not None
+
     async def start(self) -> None:
         """Raises HostError where ZooKeeper takes no session."""
         try:

@@ -232,7 +232,7 @@ class Stage:
         self.observer = self.cluster.observer(self._on_view)
         await self.observer.start()
         if self.cluster.quorum:
-            await self._start_nodes((*self.cluster.controllers, *brokers))
+            await self._start_nodes(brokers)
         else:
             await self._start_brokers(brokers)
         if self.system.own is not None:
@@ -289,15 +289,29 @@ class Stage:
             await self.gate.name_topics({chosen: topic.name})
         await self.gate.heal_all()
 
-    async def _start_nodes(self, nodes: tuple[int, ...]) -> None:
-        """KRaft: all at once. Who is the active controller is the quorum's affair."""
-        for node in nodes:
-            await self.cluster.start(node, self.listeners(node))
-            self._started.add(node)
+    async def _start_nodes(self, brokers: tuple[int, ...]) -> None:
+        """KRaft: the controllers, and the brokers when the quorum has settled.
+
+        A controller that starts late can depose the first one; a broker that had begun to register
+        with that asks it until its time is over, and ends.
+        """
+        controllers = self.cluster.controllers
+        for node in controllers:
+            await self._start(node)
+        if controllers:
+            await self.until(
+                lambda: self.observer.is_settled, _START_WITHIN_S, "the controllers agree"
+            )
+        for broker in brokers:
+            await self._start(broker)
         everyone = frozenset(self.spec.brokers)
         await self.until(
             lambda: self.observer.registered == everyone, _START_WITHIN_S, "all are registered"
         )
+
+    async def _start(self, node: int) -> None:
+        await self.cluster.start(node, self.listeners(node))
+        self._started.add(node)
 
     async def _start_brokers(self, brokers: tuple[int, ...]) -> None:
         """All at once; but the first is controller, for the others reach ZooKeeper after it."""
@@ -308,8 +322,7 @@ class Stage:
             await self.gate.set_target(f"coordination-{broker}", port, address, via)
             if broker != first:
                 await self.gate.cut(broker, COORDINATION, "coordination")
-            await self.cluster.start(broker, self.listeners(broker))
-            self._started.add(broker)
+            await self._start(broker)
         await self.until(
             lambda: self.observer.controller == first,
             _START_WITHIN_S,

@@ -39,6 +39,10 @@ class MetadataObserver:
         self._seen: Seen | None = None
         self._looking: asyncio.Task[None] | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        return self.controller is not None
+
     async def start(self) -> None:
         """Raises HostError where nobody answers."""
         if not await self._look():

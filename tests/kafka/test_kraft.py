@@ -101,6 +101,7 @@ def test_deaths_of_a_leader_and_of_a_controller_are_seen_and_nothing_else(
 ) -> None:
     async def story(q: Quorum) -> None:
         await q.until(lambda: q.observer.registered == frozenset(BROKERS))
+        await q.until(lambda: q.observer.is_settled)
         topic_id = await q.observer.create_topic(q.cluster._spec.topic)
         assert topic_id is not None
         await q.until(lambda: 0 in q.observer.views)
@@ -118,6 +119,9 @@ def test_deaths_of_a_leader_and_of_a_controller_are_seen_and_nothing_else(
         await q.until(lambda: q.observer.controller not in (None, active))
         assert (q.observer.controller_epoch or 0) > epoch
         assert q.observer.views[0].leader == 1
+        assert not q.observer.is_settled  # one of the three says nothing
+        await q.start(active)
+        await q.until(lambda: q.observer.is_settled)
 
     play(story)
 

@@ -47,7 +47,11 @@ def librdkafka_produce(
     assert not failed
 
 
-def librdkafka_consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
+def librdkafka_consume(
+    bootstrap: str, topic: str, count: int, *, drop_repeats: bool = False
+) -> list[bytes]:
+    """`drop_repeats`: for values that differ, of a producer that is not idempotent and may have
+    sent some of them twice."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False}
     )
@@ -61,7 +65,9 @@ def librdkafka_consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
             continue
         if message.error():
             raise KafkaException(message.error())
-        values.append(message.value() or b"")
+        value = message.value() or b""
+        if not (drop_repeats and value in values):
+            values.append(value)
     consumer.close()
     return values
 

@@ -129,7 +129,9 @@ def test_c5_a_partition_goes_round_the_cluster_and_keeps_all_its_records(
 ) -> None:
     """Each broker has it, gives it away, and gets it again; the controller changes meanwhile.
 
-    A controller that is deposed sends no more of what it had to send: then a log may be left.
+    A controller that is deposed sends no more of what it had to send: then a log may be left. And
+    what is written to a leader that does not know yet that it leads no more is sent again, although
+    the next one may have it.
     """
     topic = three.create_topic(topic_name, [[0, 1]])
     sent: list[bytes] = []
@@ -144,7 +146,7 @@ def test_c5_a_partition_goes_round_the_cluster_and_keeps_all_its_records(
         await_assigned(three, topic, *replicas)
         if round_ % 2 == 0:
             until(lambda r=replicas: holders(three, topic) == set(r), "who gave it away has no log")  # type: ignore[misc]
-    assert librdkafka_consume(three.bootstrap, topic, len(sent)) == sent
+    assert librdkafka_consume(three.bootstrap, topic, len(sent), drop_repeats=True) == sent
 
 
 def test_c5_a_broker_that_was_dead_takes_up_its_replica_when_it_is_back(
