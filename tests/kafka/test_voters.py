@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 VERSIONS = ("3.9.1-kraft", "4.1.0")
+_FOLLOWS = r"Completed transition to (FollowerState|Leader)\("
 Story = Callable[[Quorum], Coroutine[Any, Any, None]]
 
 
@@ -217,3 +218,16 @@ def test_members_of_a_random_run_are_voters_too(tmp_path: Path) -> None:
     actions = {fault["action"] for phase in kept["schedule"] for fault in phase["faults"]}
     assert {"voter", "controller"} <= actions
     assert kept["missed"] == []
+    logs = Path(verdict["run"]) / "logs"
+    follows = [first_time(log, _FOLLOWS) for log in logs.glob("controller-*.log")]
+    begun = [first_time(log, r"") for log in logs.glob("broker-*.log")]
+    assert len(follows) == 3
+    assert max(follows) < min(begun)  # a broker must not register with one that is soon deposed
+
+
+def first_time(log: Path, pattern: str) -> str:
+    """When the log of a node first has a line that the pattern is found in."""
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if (at := re.match(r"\[(\d{4}-\d\d-\d\d [\d:,]+)\]", line)) and re.search(pattern, line):
+            return at.group(1)
+    raise AssertionError(f"{log.name} has no line with {pattern!r}")
