@@ -34,8 +34,7 @@ PID: Final = "{pid}"  # in a command, until it is run
 OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's own mark is not on
 _LOOK_S: Final = 0.02  # nothing reports the end or the stop of what is no child
 _DIES_WITHIN_S: Final = 20.0
-_STANDS_WITHIN_S: Final = 20.0
-_EFFECT_WITHIN_S: Final = 20.0  # of a signal on another machine
+_EFFECT_WITHIN_S: Final = 20.0  # of a signal
 _REACHED_WITHIN_S: Final = 5.0  # what starts others faster than they can be looked for
 _PID_WITHIN_S: Final = 30.0
 _COMMAND_S: Final = 30.0
@@ -122,17 +121,27 @@ class OwnProcess:
         await self._do(self._commands.pause, "pause", signal.SIGSTOP)
         if self._commands.pause is not None:
             return
-        deadline = time.monotonic() + _STANDS_WITHIN_S
-        while not all(map(_stands, self._members())):
-            if time.monotonic() >= deadline:
-                raise HostError(f"{self._name} runs {_STANDS_WITHIN_S:.0f} s after it was paused.")
-            await asyncio.sleep(_LOOK_S)
-            self._signal_all(signal.SIGSTOP)
+        await self._see(True, signal.SIGSTOP, "runs", "paused")
         if self.returncode is not None:
             raise HostError(f"{self._name} ended while it was being paused.")
 
     async def resume(self) -> None:
+        """Raises HostError where it does not go on."""
         await self._do(self._commands.resume, "resume", signal.SIGCONT)
+        if self._commands.resume is None:
+            await self._see(False, signal.SIGCONT, "stands still", "resumed")
+
+    async def _see(self, stopped: bool, number: signal.Signals, does: str, done: str) -> None:
+        """Signals again until each process of it is stopped, or none is; who is gone is neither."""
+        deadline = time.monotonic() + _EFFECT_WITHIN_S
+        other = not stopped
+        while any(one.lives() and _is_stopped(one) is other for one in self._members()):
+            if time.monotonic() >= deadline:
+                raise HostError(
+                    f"{self._name} {does} {_EFFECT_WITHIN_S:.0f} s after it was {done}."
+                )
+            await asyncio.sleep(_LOOK_S)
+            self._signal_all(number)
 
     async def wait(self, timeout_s: float | None = None) -> int:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -324,12 +333,12 @@ async def read_pid(file: Path, since: float, name: str) -> ProcessIdentity:
     )
 
 
-def _stands(one: ProcessIdentity) -> bool:
-    """Whether it is stopped, or gone."""
+def _is_stopped(one: ProcessIdentity) -> bool | None:
+    """None: it is gone."""
     try:
-        return not one.lives() or psutil.Process(one.pid).status() == psutil.STATUS_STOPPED
+        return psutil.Process(one.pid).status() == psutil.STATUS_STOPPED
     except psutil.NoSuchProcess:
-        return True
+        return None
 
 
 def _signal(one: ProcessIdentity, number: signal.Signals) -> None:

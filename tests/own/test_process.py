@@ -112,7 +112,7 @@ def test_all_of_it_is_paused_and_goes_on(tmp_path: Path, script: str) -> None:
             assert states(tmp_path) == {psutil.STATUS_STOPPED}
             assert one.returncode is None
             await one.resume()
-            await until(lambda: states(tmp_path) == {psutil.STATUS_SLEEPING})
+            assert psutil.STATUS_STOPPED not in states(tmp_path)
             await one.pause()
             await one.kill()
             assert own.marked(str(tmp_path)) == []
@@ -143,19 +143,22 @@ def test_what_starts_while_it_is_looked_for_is_reached_too(
                 await one.wait(20)
 
     real = own.marked
-    monkeypatch.setattr(own, "_STANDS_WITHIN_S", 5.0)
+    monkeypatch.setattr(own, "_EFFECT_WITHIN_S", 5.0)
     go(work())
 
 
-def test_what_does_not_stop_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "_STANDS_WITHIN_S", 0.3)
-    monkeypatch.setattr(own, "_signal", lambda one, number: None)
-
+def test_what_does_not_stop_or_go_on_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def work() -> None:
         async with started(tmp_path, "exec sleep 600") as one:
-            with pytest.raises(HostError, match="it runs 0 s after it was paused"):
+            for signal_it, does in ((one.pause, "runs"), (one.resume, "stands still")):
+                with monkeypatch.context() as patched:
+                    patched.setattr(own, "_EFFECT_WITHIN_S", 0.3)
+                    patched.setattr(own, "_signal", lambda one, number: None)
+                    with pytest.raises(HostError, match=f"it {does} 0 s after it was"):
+                        await signal_it()
                 await one.pause()
-            monkeypatch.undo()
 
     go(work())
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError, LeaderNotAvailableError
 from kafka.future import Future
 
-from neaptide.workloads.libraries.kafka_python import CalledInTurn, Turn
+from neaptide.workloads.libraries.kafka_python import CalledInTurn, Turn, offsets_of
 from neaptide.workloads.libraries.model import Place
 
 
@@ -85,3 +86,18 @@ def test_what_a_listener_raises_reaches_the_library() -> None:
         ended(future)
     with pytest.raises(LookupError):
         step.send(None)
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [(KeyError(PLACE), LeaderNotAvailableError), (KafkaTimeoutError(), KafkaTimeoutError)],
+)
+def test_a_partition_without_a_leader_is_an_error_of_kafka(
+    ends: Exception, said: type[Exception]
+) -> None:
+    def ask(partitions: Sequence[TopicPartition], timeout_ms: int) -> Mapping[TopicPartition, int]:
+        raise ends
+
+    with pytest.raises(said):
+        offsets_of(ask, [PLACE], 500)
+    assert offsets_of(lambda partitions, timeout_ms: {PLACE: timeout_ms}, [PLACE], 5) == {PLACE: 5}

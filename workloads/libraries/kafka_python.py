@@ -12,7 +12,7 @@ from kafka import AsyncConsumerRebalanceListener, KafkaConsumer, KafkaProducer, 
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
@@ -177,7 +177,7 @@ class PythonConsumer:
     def _add_ends(self, polled: Polled) -> None:
         """Where nothing came, it may be at the end: that is asked for."""
         places = self._consumer.assignment()
-        ends = self._consumer.end_offsets(places, timeout_ms=500) if places else {}
+        ends = offsets_of(self._consumer.end_offsets, places, 500) if places else {}
         for place, end in ends.items():
             if self._consumer.position(place, timeout_ms=500) == end:
                 polled.ends.append((place.topic, place.partition, end))
@@ -185,8 +185,8 @@ class PythonConsumer:
     def ends(self, place: Place, timeout_s: float) -> tuple[int, int]:
         named, timeout_ms = TopicPartition(*place), int(timeout_s * 1e3)
         with _translated():
-            starts = self._consumer.beginning_offsets([named], timeout_ms=timeout_ms)
-            ends = self._consumer.end_offsets([named], timeout_ms=timeout_ms)
+            starts = offsets_of(self._consumer.beginning_offsets, [named], timeout_ms)
+            ends = offsets_of(self._consumer.end_offsets, [named], timeout_ms)
         return int(starts[named]), int(ends[named])
 
     def committed(self, places: Collection[Place], timeout_s: float) -> dict[Place, int | None]:
@@ -308,6 +308,21 @@ def _record(record: Any) -> Record:
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", errors="backslashreplace")
+
+
+def offsets_of(
+    ask: Callable[..., Mapping[TopicPartition, int]],
+    partitions: Collection[TopicPartition],
+    timeout_ms: int,
+) -> Mapping[TopicPartition, int]:
+    """Calls `beginning_offsets` or `end_offsets`. Raises KafkaError.
+
+    Of a partition that has no leader at the moment they have no offset, and end with a KeyError.
+    """
+    try:
+        return ask(partitions, timeout_ms=timeout_ms)
+    except KeyError as missing:
+        raise LeaderNotAvailableError(str(missing)) from missing
 
 
 @contextmanager
