@@ -336,7 +336,7 @@ async def read_pid(file: Path, since: float, name: str) -> ProcessIdentity:
 def _is_stopped(one: ProcessIdentity) -> bool | None:
     """None: it is gone."""
     try:
-        return psutil.Process(one.pid).status() == psutil.STATUS_STOPPED
+        return bool(psutil.Process(one.pid).status() == psutil.STATUS_STOPPED)
     except psutil.NoSuchProcess:
         return None
 
