@@ -121,7 +121,7 @@ class OwnProcess:
         await self._do(self._commands.pause, "pause", signal.SIGSTOP)
         if self._commands.pause is not None:
             return
-        await self._see(True, signal.SIGSTOP, "runs", "paused")
+        await self._await_effect(True, signal.SIGSTOP, "runs", "paused")
         if self.returncode is not None:
             raise HostError(f"{self._name} ended while it was being paused.")
 
@@ -129,9 +129,11 @@ class OwnProcess:
         """Raises HostError where it does not go on."""
         await self._do(self._commands.resume, "resume", signal.SIGCONT)
         if self._commands.resume is None:
-            await self._see(False, signal.SIGCONT, "stands still", "resumed")
+            await self._await_effect(False, signal.SIGCONT, "stands still", "resumed")
 
-    async def _see(self, stopped: bool, number: signal.Signals, does: str, done: str) -> None:
+    async def _await_effect(
+        self, stopped: bool, number: signal.Signals, does: str, done: str
+    ) -> None:
         """Signals again until each process of it is stopped, or none is; who is gone is neither."""
         deadline = time.monotonic() + _EFFECT_WITHIN_S
         other = not stopped
