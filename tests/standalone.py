@@ -132,6 +132,8 @@ def _daemon(log: Path, *arguments: str) -> Iterator[Daemon]:
         # Otherwise the master also listens on one port that is always the same.
         "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false",
         "SPARK_NO_DAEMONIZE": "1",
+        # Executors, too: for the small work of tests the second compiler costs more than it saves.
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     command = ("setpriv", "--pdeathsig", "TERM", str(_HOME / "bin" / "spark-class"), *arguments)
     with log.open("wb") as said:
