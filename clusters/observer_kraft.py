@@ -80,12 +80,8 @@ class KraftObserver:
 
     @property
     def is_settled(self) -> bool:
-        named = set(self._named.values())
-        return (
-            set(self._named) == set(self._addresses)
-            and len(named) == 1
-            and named == {(self.controller, self.controller_epoch)}
-        )
+        active = (self.controller, self.controller_epoch)
+        return set(self._named) == set(self._addresses) and set(self._named.values()) == {active}
 
     async def start(self) -> None:
         self._tasks = [asyncio.create_task(self._watch(node)) for node in self._addresses]

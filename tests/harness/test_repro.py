@@ -14,8 +14,8 @@ from neaptide.nemesis.scenario import expected_outcome
 from neaptide.nemesis.search.play import is_simulated
 from tests.harness.command import neaptide
 
-# What each generation is the one to show, each scenario once where it is lost, and once where it is
-# held by a rule. The whole matrix is played by `neaptide repro`.
+# What each generation is the one to show: where a scenario loses, and where a later rule holds it.
+# The whole matrix is played by `neaptide repro`.
 PLAYED = {
     "neaptide:0.8": ("hw-truncation-loss", "lag-messages-flapping"),
     "neaptide:0.10": (

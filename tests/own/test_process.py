@@ -113,6 +113,7 @@ def test_all_of_it_is_paused_and_goes_on(tmp_path: Path, script: str) -> None:
             assert one.returncode is None
             await one.resume()
             assert psutil.STATUS_STOPPED not in states(tmp_path)
+            await until(lambda: states(tmp_path) == {psutil.STATUS_SLEEPING})
             await one.pause()
             await one.kill()
             assert own.marked(str(tmp_path)) == []
