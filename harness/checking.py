@@ -5,6 +5,7 @@ A session takes seconds to start; `SparkStart` begins with it while the runs are
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness import output
 from neaptide.harness.spark_java import SparkHome, SparkJava
 from neaptide.harness.version import VERSION
+from neaptide.harness.warm_spark import Lease, lease
+from neaptide.results.errors import MissingToolError, SparkUnreachableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 _EDN_ROW_BYTES: Final = 60
 _PARQUET_ROW_BYTES: Final = 6
 _MEMORY: Final = re.compile(r"[1-9][0-9]*[mg]")
+SPARK_REMOTE: Final = "SPARK_REMOTE"  # Spark's own
 
 
 class SparkStart:
@@ -40,28 +44,41 @@ class SparkStart:
         rows: int = 0,
         memory: str | None = None,
         cores_max: int | None = None,
+        after_s: float = 0.0,
     ) -> None:
         """`rows`: how much it is for; `memory`: what it may take, as "4g"; `cores_max`: how many
-        cores of a standalone cluster (None: all that are free)."""
+        cores of a standalone cluster (None: all that are free); `after_s`: it begins so much later,
+        or when the session is asked for."""
         self._master = master or "local[2]"
         self._rows = rows
         self._memory = memory
         self._cores_max = cores_max
-        self._remote = remote
+        # What is asked for comes before what is in the environment, and that before what is warm.
+        own = master is not None or memory is not None
+        self._remote = remote or (None if own else remote_of_environment())
+        self._may_lease = not own and self._remote is None
+        self._lease: Lease | None = None
         self._session: SparkSession | None = None
         self._java: SparkJava | None = None
         self._home: SparkHome | None = None
         self._error: Exception | None = None
+        self._after_s = after_s
+        self._is_due = threading.Event()  # it is wanted, or never will be
+        self._is_called_off = False
         self._thread = threading.Thread(target=self._start, daemon=True)
         self._thread.start()
 
     def _start(self) -> None:
         from neaptide.checkers.pipeline.cluster_session import connect_session, master_session
 
+        self._is_due.wait(self._after_s)
+        if self._is_called_off:
+            return
         try:
             if self._remote is not None:
                 self._session = connect_session(self._remote)
-            else:
+            elif not self._take_warm():
+                os.environ.pop(SPARK_REMOTE, None)  # with it, Spark takes no master
                 self._java = SparkJava.found()
                 archived = self._java.options if self._java is not None else ()
                 self._home = SparkHome()
@@ -76,8 +93,26 @@ class SparkStart:
         except Exception as error:
             self._error = error
 
+    def _take_warm(self) -> bool:
+        """Lease a session of the Spark that is kept; False: there is none, or it does not serve."""
+        from neaptide.checkers.pipeline.cluster_session import connect_session
+        from neaptide.checkers.pipeline.session import COMPILED_ROWS
+
+        if not self._may_lease or self._rows > COMPILED_ROWS:
+            return False
+        self._lease = lease()
+        if self._lease is None:
+            return False
+        try:
+            self._session = connect_session(self._lease.remote, has_code=True)
+        except (MissingToolError, SparkUnreachableError) as error:
+            _say(f"The Spark that is kept is passed over. {error}")
+            self._lease = None
+        return self._session is not None
+
     def session(self) -> SparkSession:
         """Waits until it is there. Raises what its start raised."""
+        self._is_due.set()
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -85,8 +120,13 @@ class SparkStart:
         return self._session
 
     def stop(self) -> None:
+        self._is_called_off = True  # if it has not begun
+        self._is_due.set()
         self._thread.join()
         if self._session is None:
+            return
+        if self._lease is not None:
+            self._give_back(self._lease, self._session)
             return
         try:
             if self._java is not None:
@@ -96,6 +136,13 @@ class SparkStart:
             output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
         if self._home is not None:
             self._home.close()
+
+    def _give_back(self, lease: Lease, session: SparkSession) -> None:
+        from neaptide.checkers.pipeline.cluster_session import leave
+
+        leave(session)
+        lease.release()
+        self._session = None
 
     def __enter__(self) -> Self:
         return self
@@ -110,6 +157,18 @@ class SparkStart:
                 self._session.stop()
             except Exception as error:  # what ended the check may have ended Spark, too
                 output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
+
+
+def remote_of_environment() -> str | None:
+    """The Spark Connect server that Spark's own variable names. Raises UsageError."""
+    from neaptide.checkers.pipeline.cluster_session import is_remote
+
+    remote = os.environ.get(SPARK_REMOTE) or None
+    if remote is not None and not is_remote(remote):
+        raise UsageError(
+            f"{SPARK_REMOTE}={remote} must be of the form sc://HOST:PORT, or not be set."
+        )
+    return remote
 
 
 def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:

@@ -106,6 +106,7 @@ def check(
         find_runs,
         load,
         open_runs,
+        remote_of_environment,
         rows_of,
         write_history,
     )
@@ -116,10 +117,12 @@ def check(
     _check_following(runs, follow, stop_on_anomaly, remote)
     check_spark(master, remote, memory)
     find_runs(runs)  # what is not there is said before Spark starts
-    if remote is None:
+    if (remote or remote_of_environment()) is None:
         find_java()
     begun = time.monotonic()
-    start = SparkStart(master, remote, rows=rows_of(runs), memory=memory)
+    # Spark follows files in its own process alone.
+    followed_by = "local[2]" if follow and master is None else master
+    start = SparkStart(followed_by, remote, rows=rows_of(runs), memory=memory)
     with output.reporting(1) as reporter, start as spark:
         opened = open_runs(spark, runs)
         directories = [material.directory for material in opened]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,9 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import PLACES
 from neaptide.harness import output
 from neaptide.harness.options import Json
-from neaptide.nemesis.scenario import SUBJECTS, Scenario, expected_outcome
+
+if TYPE_CHECKING:
+    from neaptide.nemesis.scenario import Scenario
 
 
 def list_(json: Json = False) -> None:
@@ -21,6 +23,7 @@ def list_(json: Json = False) -> None:
     from neaptide.harness.catalog import documented, scenario_files
     from neaptide.harness.systems import KNOWN
     from neaptide.nemesis.drawn.faults import FAULTS
+    from neaptide.nemesis.scenario import SUBJECTS, expected_outcome
     from neaptide.workloads.catalog import WORKLOADS
 
     scenarios = [scenario for _, scenario in documented([])]
@@ -59,6 +62,8 @@ def list_(json: Json = False) -> None:
 
 def by_subject(scenarios: Sequence[Scenario]) -> list[Scenario]:
     """In the order of the subjects; those that name none are last."""
+    from neaptide.nemesis.scenario import SUBJECTS
+
     order: Mapping[str | None, int] = {subject: n for n, subject in enumerate(SUBJECTS)}
     return sorted(scenarios, key=lambda s: (order.get(s.teaches, len(SUBJECTS)), s.name))
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,11 +21,12 @@ from neaptide.clusters.errors import UsageError
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
 from neaptide.harness.options import Json
-from neaptide.nemesis.drawn.schedule import Schedule, load_schedule
-from neaptide.nemesis.drawn.shrinking import length_s, shrink
 from neaptide.results.run import Run, read_run
 from neaptide.results.store import find_run, write_json
 from neaptide.results.verdicts import read_verdict, why_not_believed
+
+if TYPE_CHECKING:
+    from neaptide.nemesis.drawn.schedule import Schedule
 
 SCHEDULE_FILE = "shrunk.json"
 
@@ -52,6 +53,9 @@ def shrink_(
     json: Json = False,
 ) -> None:
     """Make the schedule of a random run smaller, as long as it still loses."""
+    from neaptide.nemesis.drawn.schedule import load_schedule
+    from neaptide.nemesis.drawn.shrinking import shrink
+
     directory = find_run(run)
     asked, wanted = read_run(directory), _outcome(directory)
     schedule = load_schedule(directory, tuple(asked.brokers.values()), 1000)
@@ -123,6 +127,8 @@ def _outcome(directory: Path) -> str:
 
 def command(run: Run, schedule: Schedule, file: Path) -> list[str]:
     """The arguments that repeat a run with another schedule, for as long as that takes."""
+    from neaptide.nemesis.drawn.shrinking import length_s
+
     words = shlex.split(run.repeat)[1:]
     changed = {"--nemesis": str(file), "--time": f"{length_s(schedule):.0f}"}
     for option, value in changed.items():

@@ -7,8 +7,6 @@ from typing import Annotated, Final
 
 import typer
 
-from neaptide.nemesis.drawn.faults import FAULTS
-
 # The groups in which `--help` shows options.
 CLUSTER: Final = "Cluster"
 LOAD: Final = "Load"
@@ -75,8 +73,8 @@ Seed = Annotated[
 Nemesis = Annotated[
     str,
     typer.Option(
-        help=f"Faults, separated by commas: {', '.join(FAULTS)}; or all, or none. `neaptide list`"
-        " explains them. Or a run: its schedule is played again.",
+        help="Faults, separated by commas, such as rounds,kill; or all, or none. `neaptide list`"
+        " names and explains them. Or a run: its schedule is played again.",
         rich_help_panel=FAULT,
     ),
 ]

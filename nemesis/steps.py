@@ -7,11 +7,12 @@ response goes from the leader to the follower.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from neaptide.clusters.disks.damage import DamageKind, DiskFile
-from neaptide.clusters.hosts.io_faults import Call, Errno
-from neaptide.clusters.hosts.toxiproxy import Toxic
+if TYPE_CHECKING:  # whoever reads steps, as the command line does, loads no disks and no hosts
+    from neaptide.clusters.disks.damage import DamageKind, DiskFile
+    from neaptide.clusters.hosts.io_faults import Call, Errno
+    from neaptide.clusters.hosts.toxiproxy import Toxic
 
 InFlight = Literal["discarded", "delivered"]
 Message = Literal["request", "response"]

@@ -14,7 +14,7 @@ import ipaddress
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -26,10 +26,12 @@ from neaptide.results.errors import MissingToolError, SparkUnreachableError
 
 CONNECT_WITHIN_S: Final = 5.0
 WORK_WITHIN_S: Final = 120.0
+ANSWERS_WITHIN_S: Final = 20.0  # one that has only to answer, and has no executors to wait for
 CONNECT_PORT: Final = 15_002
 _LOOPBACK: Final = "127.0.0.1"
+_TIME_ZONE: Final = "spark.sql.session.timeZone"
 _MASTER: Final = re.compile(r"local(\[.+\])?|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+")
-_REMOTE: Final = re.compile(r"sc://(?P<host>[^\s/:;]+)(:(?P<port>\d+))?(/\S*)?")
+_REMOTE: Final = re.compile(r"(?P<server>sc://(?P<host>[^\s/:;]+)(:(?P<port>\d+))?)(/\S*)?")
 _CONNECT_NEEDS: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 Address = tuple[str, int]
@@ -72,7 +74,7 @@ def master_session(
             cores_max=cores_max,
         )
     try:
-        _see_it_work(spark, master)
+        _see_it_work(spark, master, lambda: spark.range(1).collect())
         send_code(spark)
     except BaseException:
         spark.stop()
@@ -80,27 +82,48 @@ def master_session(
     return spark
 
 
-def connect_session(remote: str) -> SparkSession:
-    """A session of a Spark Connect server. Raises SparkUnreachableError or MissingToolError."""
+def check_connect() -> None:
+    """Raises MissingToolError where this Python has not what Spark Connect needs."""
     for needed in _CONNECT_NEEDS:
         if importlib.util.find_spec(needed.partition(".")[0]) is None:
             raise MissingToolError(
                 "Spark Connect needs more packages: pip install 'neaptide[connect]'."
             )
+
+
+def connect_session(remote: str, *, has_code: bool = False) -> SparkSession:
+    """A session of a Spark Connect server. Raises SparkUnreachableError or MissingToolError.
+
+    `has_code`: it is one of this machine and this code, and is set as our own sessions are.
+    """
+    check_connect()
     matched = _REMOTE.fullmatch(remote)
     assert matched is not None
+    name = matched["server"]  # what follows may be a secret
     address = (matched["host"], int(matched["port"] or CONNECT_PORT))
-    first_that_listens("Spark Connect server", remote, [address])
-    with _reported_as(remote):
+    first_that_listens("Spark Connect server", name, [address])
+    with _reported_as(name):
         spark: SparkSession = SparkSession.Builder().remote(remote).getOrCreate()
     try:
-        _see_it_work(spark, remote)
-        send_code(spark)
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        if has_code:  # its executors are in it
+            _see_it_work(spark, name, lambda: spark.conf.get(_TIME_ZONE), ANSWERS_WITHIN_S)
+        else:
+            _see_it_work(spark, name, lambda: spark.range(1).collect())
+            send_code(spark)
+            spark.conf.set(_TIME_ZONE, "UTC")
     except BaseException:
-        spark.stop()
+        leave(spark)
         raise
     return spark
+
+
+def leave(spark: SparkSession) -> None:
+    """Go from a session that others go on with; Spark's own `stop` would end it on the server."""
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    if isinstance(spark, ConnectSession):
+        spark.release_session_on_close = False
+    spark.stop()
 
 
 def first_that_listens(kind: str, name: str, addresses: Sequence[Address]) -> Address:
@@ -127,29 +150,29 @@ def _family(of: Address) -> socket.AddressFamily:
     return socket.getaddrinfo(*of, type=socket.SOCK_DGRAM)[0][0]
 
 
-def _see_it_work(spark: SparkSession, name: str) -> None:
-    """Have one row counted: only an executor can."""
-    expired = threading.Event()
+def _see_it_work(
+    spark: SparkSession, name: str, work: Callable[[], object], within_s: float = WORK_WITHIN_S
+) -> None:
+    """Have something done. Whoever does not answer is not waited for."""
+    refused: list[Exception] = []
 
-    def give_up() -> None:
-        expired.set()
-        spark.interruptAll()
+    def try_it() -> None:
+        try:
+            work()
+        except Exception as error:  # of Spark, its gateway or its wire
+            refused.append(error)
 
-    timer = threading.Timer(WORK_WITHIN_S, give_up)
-    timer.daemon = True
-    timer.start()
-    try:
-        with _reported_as(name):
-            spark.range(1).collect()
-    except SparkUnreachableError as error:
-        if expired.is_set():
-            raise SparkUnreachableError(
-                f"Spark at {name} has done nothing for {WORK_WITHIN_S:g} s: "
-                "has it workers with cores and memory to spare?"
-            ) from error
-        raise
-    finally:
-        timer.cancel()
+    worker = threading.Thread(target=try_it, daemon=True)
+    worker.start()
+    worker.join(within_s)
+    if worker.is_alive():
+        raise SparkUnreachableError(
+            f"Spark at {name} has done nothing for {within_s:g} s: "
+            "has it workers with cores and memory to spare?"
+        )
+    with _reported_as(name):
+        for error in refused:
+            raise error
 
 
 @contextmanager

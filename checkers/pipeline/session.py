@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import IO, Final
 
 from pyspark.errors import PySparkException
@@ -41,7 +42,10 @@ _JAVA_CODE: Final = "-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
 # sleeps, and is not to be given up.
-_ONE_PROCESS: Final[Mapping[str, str]] = {"spark.network.timeout": "7d"}
+_ONE_PROCESS: Final[Mapping[str, str]] = {
+    "spark.network.timeout": "7d",
+    "spark.python.daemon.module": "neaptide.checkers.pipeline.worker_daemon",
+}
 LARGE_ROWS: Final = 8_000_000
 COMPILED_ROWS: Final = 2_000_000  # from here on Java's second compiler pays
 _MEMORY_SMALL: Final = "3g"
@@ -58,12 +62,13 @@ def local_session(
     address: str = "127.0.0.1",
     java_options: Sequence[str] = (),
     cores_max: int | None = None,
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """Start, or find, a session in this process, made for so many rows.
 
     `memory`, as "4g", is for Java and the tasks together; executors elsewhere find the session at
     `address`; `java_options` come before those that are set here; of the cores of a standalone
-    cluster it takes `cores_max` (None: all that are free).
+    cluster it takes `cores_max` (None: all that are free). `more` settings come last.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -76,7 +81,8 @@ def local_session(
     compilers = [] if rows > COMPILED_ROWS else [_JAVA_FIRST_COMPILER]
     options = [*java_options, *compilers]
     settings = _settings(given, tasks_at_once(master), address, options)
-    for key, value in {**settings, **(_ONE_PROCESS if master.startswith("local") else {})}.items():
+    here = _ONE_PROCESS if master.startswith("local") else {}
+    for key, value in {**settings, **here, **more}.items():
         builder = builder.config(key, value)
     if cores_max is not None:
         builder = builder.config("spark.cores.max", str(cores_max))

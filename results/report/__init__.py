@@ -27,7 +27,8 @@ REPORT_FILE: Final = "report.html"
 def write_report(run_directory: Path) -> Path:
     """Writes the report of a run. Raises RunUnreadableError or StoreError."""
     data = load(run_directory)
-    plots = [svg for plot in PLOTS if plot.is_there(data) and (svg := plot.draw(data))]
+    wanted = [plot for plot in PLOTS if plot.is_in_report(data) and plot.is_there(data)]
+    plots = [svg for plot in wanted if (svg := plot.draw(data))]
     page = environment().get_template("report.html").render(**page_of(data, plots))
     path = run_directory / REPORT_FILE
     write_text(path, page)

@@ -36,6 +36,9 @@ class Plot:
     title: str
     is_there: Callable[[RunData], bool]
     draw: Callable[[RunData], str | None]
+    # Whether `report.html` has it too. To load Matplotlib takes half a second: not for what the
+    # diagram of a scenario's rounds shows anyway.
+    is_in_report: Callable[[RunData], bool] = lambda _: True
 
 
 PLOTS: Final = (
@@ -62,6 +65,7 @@ PLOTS: Final = (
         "Log end offset and high watermark of each follower over time",
         lambda data: data.fetch_rounds.num_rows > 0,
         plots.watermarks,
+        lambda data: data.run.kind == "random",
     ),
 )
 
