@@ -127,7 +127,7 @@ class Check:
         frames = self._frames()
         facts = self._facts()
         if self.engine == "spark":
-            given = {name: self.spark.createDataFrame(table) for name, table in facts.items()}
+            given = {name: tables.framed(self.spark, table) for name, table in facts.items()}
             with in_spark.judged(self.spark, frames | given, asked, anomalies_max) as rows:
                 yield rows
             return

@@ -61,6 +61,7 @@ _SERVER: Final = {
     "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
     "spark.connect.grpc.binding.address": LOOPBACK,
     "spark.connect.session.manager.defaultSessionTimeout": "30d",
+    "spark.connect.execute.manager.detachedTimeout": "30s",  # what nobody waits for any more
 }
 
 

@@ -166,9 +166,14 @@ def small(
     spark: SparkSession, schema: pa.Schema, rows: Sequence[Mapping[str, object]]
 ) -> DataFrame:
     """A frame out of the driver's memory."""
-    if not rows:  # without rows there is nothing to send
-        return spark.createDataFrame([], spark_schema(schema))
-    return spark.createDataFrame(pa.Table.from_pylist([*rows], schema=schema))
+    return framed(spark, pa.Table.from_pylist([*rows], schema=schema))
+
+
+def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """The same of a table. Spark Connect finds no columns in one without rows."""
+    if not table.num_rows:
+        return spark.createDataFrame([], spark_schema(table.schema))
+    return spark.createDataFrame(table)
 
 
 def _renamed(rows: DataFrame, left_out: set[str]) -> DataFrame:
