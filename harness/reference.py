@@ -74,7 +74,9 @@ def commands() -> str:
         table(("status", "meaning"), ((str(int(status)), text) for status, text in EXITS.items())),
     ]
     for name, command in program.commands.items():
-        parts += _command(f"{program.name} {name}", command)
+        of_group = getattr(command, "commands", None)
+        for part, member in of_group.items() if of_group else [("", command)]:
+            parts += _command(f"{program.name} {name} {part}".strip(), member)
     return "\n".join(parts)
 
 

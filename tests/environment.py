@@ -1,7 +1,8 @@
 """What the tests need of the machine beyond Python and Java: had, started, stopped, or left out.
 
 `python -m tests.environment run -- pytest …` installs on Debian, as root, what is missing, starts a
-Docker where none answers, runs the command, and stops what it started, however the command ends.
+Docker where none answers and one Spark for all checks, runs the command, and stops what it started,
+however the command ends.
 Elsewhere it only runs the command; `tests/conftest.py` leaves out the tests whose parts are not
 there and prints the table of them. With NEAPTIDE_NOTHING_LEFT_OUT set that is a failure.
 
@@ -317,6 +318,26 @@ def _cgroups() -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(_CGROUPS)], check=False, capture_output=True)
 
 
+# --- Spark ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def warm_spark() -> Iterator[None]:
+    """One for all commands of the tests that check runs; without it each starts its own.
+
+    In a runtime directory of its own: that of whoever runs the tests is not touched.
+    """
+    command = (sys.executable, "-m", "neaptide.harness.cli", "spark")
+    with tempfile.TemporaryDirectory(prefix="neaptide-runtime-") as directory:
+        os.environ["XDG_RUNTIME_DIR"] = directory
+        _report("starting one Spark for all checks")
+        subprocess.run([*command, "start", "--idle", "2h"], stdin=subprocess.DEVNULL, check=False)
+        try:
+            yield
+        finally:
+            subprocess.run([*command, "stop"], stdin=subprocess.DEVNULL, check=False)
+
+
 # --- the command ---------------------------------------------------------------------------------
 
 
@@ -348,7 +369,7 @@ def run(command: Sequence[str], socket: Path = DOCKER_SOCKET) -> int:
         if packages:
             _install(packages)
         build_toxiproxy(find_go())
-        with docker(this_machine(socket), socket):
+        with docker(this_machine(socket), socket), warm_spark():
             try:
                 return _passing_on_signals(command)
             finally:

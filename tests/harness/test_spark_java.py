@@ -18,6 +18,13 @@ from tests.harness.command import COMMAND, neaptide
 from tests.planting.planting import plant
 
 
+@pytest.fixture(autouse=True)
+def no_warm_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each command of these tests starts its own."""
+    (tmp_path / "runtime").mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+
+
 @pytest.fixture
 def java(tmp_path: Path) -> SparkJava:
     return SparkJava(tmp_path / "java", tmp_path / "x.jsa")
