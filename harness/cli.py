@@ -500,7 +500,7 @@ def common(
     ] = False,
 ) -> None:
     """Before every command: ends what a harness that was killed has left behind."""
-    for what in reap_orphans(removers=REMOVERS):
+    for what in reap_orphans(removers=REMOVERS, complain=_print_line):
         output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
 

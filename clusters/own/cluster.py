@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.errors import HostError, UsageError
 from neaptide.clusters.hosts.host import Host, NodeProcess
+from neaptide.clusters.hosts.identity import ticks_since_boot
 from neaptide.clusters.hosts.local import ProcessSpec, last_line
 from neaptide.clusters.kafka.cluster import KafkaCluster
 from neaptide.clusters.kafka.kraft import KraftCluster
@@ -175,7 +176,7 @@ class OwnZooKeeperCluster(KafkaCluster):
         is_first = self._starts[node] == 1
         if commands.kill is not None and needs_no_pid(commands.kill) and is_first:
             enter(self._host.local.ledger, kill=commands.kill)
-        since = time.time()
+        since = ticks_since_boot()
         started = await self._host.start(node, spec)
         if isinstance(self._host, MarkingHost):
             remote = RemoteProcess(f"The {spec.name}", started, mark, self._host, node)

@@ -115,7 +115,8 @@ def _settings(config: pytest.Config) -> Settings:
         place = parse_place(config.getoption("--neaptide-host"))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-    reap_orphans(removers=REMOVERS)  # of a test session that was killed
+    # What a test session that was killed has left.
+    reap_orphans(removers=REMOVERS, complain=lambda what: _say(config, what))
     settings = Settings(
         systems,
         place,
@@ -127,6 +128,13 @@ def _settings(config: pytest.Config) -> Settings:
     )
     config.stash[_SETTINGS] = settings
     return settings
+
+
+def _say(config: pytest.Config, what: str) -> None:
+    """Not as a warning: those may be errors of the suite."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        terminal.write_line(f"neaptide: {what}")
 
 
 def _own_checks(config: pytest.Config, run: Path) -> list[str]:
