@@ -52,6 +52,7 @@ from neaptide.harness.options import (
     RetriesUnknown,
     Seed,
 )
+from neaptide.harness.signals import end_as_by_ctrl_c
 from neaptide.harness.version import VERSION
 from neaptide.results.run import read_run
 
@@ -530,9 +531,9 @@ def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
     # kazoo logs every connection that closes; the harness closes them on purpose.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
-    # A shell gives what it starts in the background an ignored SIGINT; both signals end us.
+    # A shell gives what it starts in the background an ignored SIGINT: all signals end us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_as_by_ctrl_c()
     try:
         result = command()
         if result == _INTERRUPTED:

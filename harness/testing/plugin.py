@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -106,6 +107,7 @@ def _settings(config: pytest.Config) -> Settings:
     from neaptide.clusters.hosts.ledger import reap_orphans
     from neaptide.clusters.hosts.place import parse_place
     from neaptide.harness.left_behind import REMOVERS
+    from neaptide.harness.signals import end_as_by_ctrl_c
     from neaptide.harness.systems import parse_systems
     from neaptide.harness.testing.lab import Judge, Settings
 
@@ -115,6 +117,8 @@ def _settings(config: pytest.Config) -> Settings:
         place = parse_place(config.getoption("--neaptide-host"))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
+    if threading.current_thread() is threading.main_thread():
+        end_as_by_ctrl_c()
     # What a test session that was killed has left.
     reap_orphans(removers=REMOVERS, complain=lambda what: _say(config, what))
     settings = Settings(
