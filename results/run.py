@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
 
 from neaptide.results.errors import RunUnreadableError
+from neaptide.results.secrets import document_without_secrets, text_without_secrets
 
 RUN_FILE: Final = "run.json"
 
@@ -130,7 +131,11 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As it is kept: without secrets."""
+        said = asdict(self)
+        for name in ("schedule", "clients"):
+            said[name] = document_without_secrets(said[name])
+        return {**said, "repeat": text_without_secrets(self.repeat)}
 
     @property
     def subscribes(self) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ __all__ = [
     "create_run",
     "find_run",
     "list_runs",
+    "private_files",
     "runs_directory",
     "write_json",
     "write_run",
@@ -32,6 +34,10 @@ __all__ = [
 ]
 
 LATEST: Final = "latest"
+# Runs have what users send, and how they reach their clusters.
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_OTHERS: Final = 0o077
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -48,7 +54,7 @@ def create_run(name: str, system: str, seed: int, utc: datetime) -> Path:
     base = _UNSAFE.sub("-", f"{stamp}-{name}-{system}-{seed}")
     runs = runs_directory()
     try:
-        runs.mkdir(parents=True, exist_ok=True)
+        runs.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
         directory = _make_new(runs, base)
         _point_latest_at(directory)
     except OSError as error:
@@ -65,7 +71,7 @@ def _make_new(runs: Path, base: str) -> Path:
     while True:
         directory = runs / (base if number == 1 else f"{base}-{number}")
         try:
-            directory.mkdir()
+            directory.mkdir(mode=_DIRECTORY_MODE)
             return directory
         except FileExistsError:
             number += 1
@@ -91,12 +97,23 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:
+            temporary.touch(mode=_FILE_MODE)
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"Cannot write {path}: {error.strerror}.") from error
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What this process makes meanwhile is for its user alone, and what it starts keeps to that."""
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def write_run(directory: Path, run: Run) -> None:

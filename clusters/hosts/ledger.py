@@ -112,7 +112,8 @@ class Ledger:
             unnamed = path.with_suffix(".new")
             number += 1
             with contextlib.suppress(FileExistsError):
-                file = unnamed.open("x", encoding="utf-8")
+                unnamed.touch(mode=0o600, exist_ok=False)
+                file = unnamed.open("w", encoding="utf-8")
                 if self._name(file, unnamed, path, first):
                     return path, file
 

@@ -45,6 +45,7 @@ from neaptide.clusters.own.process import (
     read_pid,
 )
 from neaptide.clusters.properties import read_properties, write_properties
+from neaptide.results.store import write_text
 
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
@@ -107,7 +108,7 @@ class OwnZooKeeperCluster(KafkaCluster):
     def _command(self, broker: int, through: Listeners, directory: Path) -> Argv:
         node, file = self._own[broker], directory / "server.properties"
         places = self._places_of(broker, through)
-        file.write_text(write_properties(self._properties(node, places)), encoding="utf-8")
+        write_text(file, write_properties(self._properties(node, places)))
         self._places[broker] = {**places, "properties": str(self._host.path(broker, file))}
         return self._filled(broker, node.start)
 
