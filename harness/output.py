@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from neaptide.results.matrix import Matrix, Status
+from neaptide.results.visible import visible
 
 _COLOURS = {
     "held": "green",
@@ -31,15 +32,24 @@ _COLOURS = {
     "diverged": "red",
 }
 
-out = Console(highlight=False, soft_wrap=True)
+
+class _Console(Console):
+    """What others have written is shown, and not obeyed."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **how)
+
+
+out = _Console(highlight=False, soft_wrap=True)
 # A descriptor of its own: while Spark starts, Java is given another standard error than this
 # process, and what is reported meanwhile is not to go there.
-err = Console(
+err = _Console(
     file=os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8"), highlight=False, soft_wrap=True
 )
 
 
 def coloured(word: str) -> str:
+    word = visible(word)
     colour = _COLOURS.get(word)
     return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
@@ -53,6 +63,7 @@ class Reporter:
         self._last = ""
 
     def report(self, text: str, completed: float | None = None) -> None:
+        text = visible(text)
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text, completed=completed)
         elif text != self._last:
