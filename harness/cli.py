@@ -52,6 +52,7 @@ from neaptide.harness.options import (
     RetriesUnknown,
     Seed,
 )
+from neaptide.harness.outgoing import guard_streams, status_after
 from neaptide.harness.signals import end_as_by_ctrl_c
 from neaptide.harness.version import VERSION
 from neaptide.results.run import read_run
@@ -524,7 +525,8 @@ _INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
 def main() -> None:
-    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+    guard_streams()
+    sys.exit(status_after(_guarded(lambda: app(standalone_mode=False))))
 
 
 def _guarded(command: Callable[[], Any]) -> int:

@@ -11,13 +11,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from neaptide.harness.outgoing import Outgoing
 from neaptide.results.matrix import Matrix, Status
 from neaptide.results.visible import visible
 
@@ -44,7 +45,11 @@ out = _Console(highlight=False, soft_wrap=True)
 # A descriptor of its own: while Spark starts, Java is given another standard error than this
 # process, and what is reported meanwhile is not to go there.
 err = _Console(
-    file=os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8"), highlight=False, soft_wrap=True
+    file=cast(
+        TextIO, Outgoing(os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace"))
+    ),
+    highlight=False,
+    soft_wrap=True,
 )
 
 
@@ -93,7 +98,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     table = Table(*columns, title=title or None, title_justify="left")
     for row in rows:
         table.add_row(*(coloured(cell) for cell in row))
-    Console(highlight=False, width=None if out.is_terminal else 160).print(table)
+    _Console(highlight=False, width=None if out.is_terminal else 160).print(table)
 
 
 _STATUS_COLOURS: dict[Status, str] = {
@@ -113,7 +118,7 @@ def print_matrix(matrix: Matrix) -> None:
         texts = [f"[{_STATUS_COLOURS[c.status]}]{escape(c.text)}[/]" if c else "" for c in cells]
         table.add_row(name, *texts)
     wide = max(160, 40 + 24 * len(matrix.systems))
-    Console(highlight=False, width=None if out.is_terminal else wide).print(table)
+    _Console(highlight=False, width=None if out.is_terminal else wide).print(table)
 
 
 def shown(path: Path) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -26,7 +27,9 @@ __all__ = [
     "create_run",
     "find_run",
     "list_runs",
+    "point_latest_at",
     "private_files",
+    "remove_run",
     "runs_directory",
     "write_json",
     "write_run",
@@ -46,8 +49,8 @@ def runs_directory() -> Path:
     return Path(os.environ.get("NEAPTIDE_RUNS") or "runs").absolute()
 
 
-def create_run(name: str, system: str, seed: int, utc: datetime) -> Path:
-    """Make the directory of a new run and point `latest` at it."""
+def create_run(name: str, system: str, seed: int, utc: datetime, *, is_latest: bool = True) -> Path:
+    """Make the directory of a new run and point `latest` at it, or leave that for later."""
     if utc.tzinfo is None:
         raise ValueError("utc must carry a time zone")
     stamp = utc.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
@@ -56,7 +59,8 @@ def create_run(name: str, system: str, seed: int, utc: datetime) -> Path:
     try:
         runs.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
         directory = _make_new(runs, base)
-        _point_latest_at(directory)
+        if is_latest:
+            point_latest_at(directory)
     except OSError as error:
         raise StoreError(
             f"Cannot make a run directory in {runs} ({error.strerror}): "
@@ -77,7 +81,22 @@ def _make_new(runs: Path, base: str) -> Path:
             number += 1
 
 
-def _point_latest_at(directory: Path) -> None:
+def remove_run(directory: Path) -> None:
+    """If it was the latest, the one before it is. Fails at nothing."""
+    latest = directory.parent / LATEST
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        if latest.is_symlink() and os.readlink(latest) == directory.name:
+            left = [path for path in list_runs(directory.parent) if (path / RUN_FILE).exists()]
+            if left:
+                point_latest_at(left[-1])
+            else:
+                latest.unlink()
+    except OSError:
+        return
+
+
+def point_latest_at(directory: Path) -> None:
     link = directory.parent / f".{LATEST}-{directory.name}"
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
@@ -121,9 +140,9 @@ def write_run(directory: Path, run: Run) -> None:
     write_json(directory / RUN_FILE, run.to_json())
 
 
-def list_runs() -> list[Path]:
+def list_runs(runs: Path | None = None) -> list[Path]:
     """All run directories of the store, oldest first."""
-    runs = runs_directory()
+    runs = runs or runs_directory()
     if not runs.is_dir():
         return []
     return sorted(
