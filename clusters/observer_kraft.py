@@ -29,10 +29,11 @@ from kio.schema.errors import ErrorCode
 from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.types import BrokerId, TopicName
 from kio.schema.voters_record.v0 import VotersRecord
-from kio.serial import entity_reader
 from kio.static.primitive import i16, i32, i32Timedelta, i64
 
 from neaptide.clusters.broker.storage.record_batch import Record, parse_batches, records
+from neaptide.clusters.broker.wire.codec import MalformedMessageError
+from neaptide.clusters.broker.wire.reading import read_entity
 from neaptide.clusters.cluster import PartitionView, TopicSpec
 from neaptide.clusters.errors import RefusedError
 from neaptide.clusters.kafka.controller_client import ControllerConnection
@@ -49,7 +50,6 @@ _NOBODY: Final = -1
 _CHANGE_WITHIN_S: Final = 30.0
 _ANSWER_S: Final = 6.0
 _VOTERS_TYPE: Final = (6).to_bytes(2, "big")  # of a control record, behind the key's version
-_READ_VOTERS: Final = entity_reader(VotersRecord)
 # The leader changed, has another change to do first, or the new voter is not yet caught up.
 _ASKED_AGAIN: Final = (ErrorCode.not_leader_or_follower, ErrorCode.request_timed_out)
 
@@ -158,7 +158,7 @@ class KraftObserver:
 
     async def _watch(self, node: int) -> None:
         while True:
-            with contextlib.suppress(OSError, EOFError):
+            with contextlib.suppress(OSError, EOFError, MalformedMessageError):
                 async with ControllerConnection(*self._addresses[node]) as connection:
                     while True:
                         await self._look(node, connection)
@@ -225,7 +225,7 @@ class KraftObserver:
     def _take_voters(self, batch: Iterable[Record]) -> None:
         for record in batch:
             if (record.key or b"")[2:4] == _VOTERS_TYPE:
-                said, _ = _READ_VOTERS(record.value or b"", 0)
+                said, _, _ = read_entity(VotersRecord, record.value or b"")
                 self.voters = frozenset(int(voter.voter_id) for voter in said.voters)
                 self._on_change(None)
 
@@ -251,7 +251,7 @@ class KraftObserver:
     async def _ask_active(self, ask: Callable[[ControllerConnection], Awaitable[T]]) -> T:
         while True:
             if self.controller is not None:
-                with contextlib.suppress(OSError, EOFError):
+                with contextlib.suppress(OSError, EOFError, MalformedMessageError):
                     async with ControllerConnection(
                         *self._addresses[self.controller]
                     ) as connection:
@@ -268,7 +268,7 @@ class KraftObserver:
             if known is None or known.fenced or known.epoch != epoch:
                 self._doomed.pop(broker, None)
                 continue
-            with contextlib.suppress(OSError, EOFError):
+            with contextlib.suppress(OSError, EOFError, MalformedMessageError):
                 async with ControllerConnection(*self._addresses[node]) as connection:
                     await connection.ask(
                         BrokerHeartbeatRequest(

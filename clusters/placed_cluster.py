@@ -276,3 +276,5 @@ class PlacedCluster(ABC):
         for pair in self._claims.values():
             for claim in pair:
                 claim.close()
+        if self._zookeeper is not None:
+            self._zookeeper.close()

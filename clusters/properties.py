@@ -33,6 +33,12 @@ def read_properties(text: str) -> dict[str, str]:
     return settings
 
 
+def without_comments(text: str) -> str:
+    """The lines that set something, as they are. The text is one that `read_properties` reads."""
+    lines = javaproperties.parse(text)
+    return "".join(line.source for line in lines if isinstance(line, javaproperties.KeyValue))
+
+
 def write_properties(settings: Mapping[str, str]) -> str:
     """Sorted by name; with escapes only where Java would read something else without them."""
     return "".join(f"{_line(name, settings[name])}\n" for name in sorted(settings))

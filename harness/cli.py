@@ -52,6 +52,8 @@ from neaptide.harness.options import (
     RetriesUnknown,
     Seed,
 )
+from neaptide.harness.outgoing import guard_streams, status_after
+from neaptide.harness.signals import end_as_by_ctrl_c
 from neaptide.harness.version import VERSION
 from neaptide.results.run import read_run
 
@@ -500,7 +502,7 @@ def common(
     ] = False,
 ) -> None:
     """Before every command: ends what a harness that was killed has left behind."""
-    for what in reap_orphans(removers=REMOVERS):
+    for what in reap_orphans(removers=REMOVERS, complain=_print_line):
         output.err.print(f"ended what an earlier run left behind: {what}", markup=False)
 
 
@@ -523,16 +525,17 @@ _INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
 def main() -> None:
-    sys.exit(_guarded(lambda: app(standalone_mode=False)))
+    guard_streams()
+    sys.exit(status_after(_guarded(lambda: app(standalone_mode=False))))
 
 
 def _guarded(command: Callable[[], Any]) -> int:
     """Errors that a user can mend: one sentence, the documented status, no traceback."""
     # kazoo logs every connection that closes; the harness closes them on purpose.
     logging.getLogger("kazoo").setLevel(logging.ERROR)
-    # A shell gives what it starts in the background an ignored SIGINT; both signals end us.
+    # A shell gives what it starts in the background an ignored SIGINT: all signals end us.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    end_as_by_ctrl_c()
     try:
         result = command()
         if result == _INTERRUPTED:

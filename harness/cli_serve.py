@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -62,6 +65,16 @@ def serve(
         raise typer.Exit(Exit.AGREES) from None
     finally:
         listener.close()
+        _end_whoever_still_reads()
+
+
+def _end_whoever_still_reads() -> None:
+    """A page that is being made, of a large run or on a disk that does not answer, has a thread,
+    for which Python would wait."""
+    if any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(Exit.AGREES)
 
 
 def _not_served(runs: Sequence[Path]) -> Mapping[tuple[str, str], str]:

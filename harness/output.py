@@ -11,14 +11,16 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from neaptide.harness.outgoing import Outgoing
 from neaptide.results.matrix import Matrix, Status
+from neaptide.results.visible import visible
 
 _COLOURS = {
     "held": "green",
@@ -31,15 +33,28 @@ _COLOURS = {
     "diverged": "red",
 }
 
-out = Console(highlight=False, soft_wrap=True)
+
+class _Console(Console):
+    """What others have written is shown, and not obeyed."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        super().print(*(visible(one) if isinstance(one, str) else one for one in objects), **how)
+
+
+out = _Console(highlight=False, soft_wrap=True)
 # A descriptor of its own: while Spark starts, Java is given another standard error than this
 # process, and what is reported meanwhile is not to go there.
-err = Console(
-    file=os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8"), highlight=False, soft_wrap=True
+err = _Console(
+    file=cast(
+        TextIO, Outgoing(os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace"))
+    ),
+    highlight=False,
+    soft_wrap=True,
 )
 
 
 def coloured(word: str) -> str:
+    word = visible(word)
     colour = _COLOURS.get(word)
     return f"[{colour}]{escape(word)}[/]" if colour else escape(word)
 
@@ -53,6 +68,7 @@ class Reporter:
         self._last = ""
 
     def report(self, text: str, completed: float | None = None) -> None:
+        text = visible(text)
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=text, completed=completed)
         elif text != self._last:
@@ -82,7 +98,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: st
     table = Table(*columns, title=title or None, title_justify="left")
     for row in rows:
         table.add_row(*(coloured(cell) for cell in row))
-    Console(highlight=False, width=None if out.is_terminal else 160).print(table)
+    _Console(highlight=False, width=None if out.is_terminal else 160).print(table)
 
 
 _STATUS_COLOURS: dict[Status, str] = {
@@ -102,7 +118,7 @@ def print_matrix(matrix: Matrix) -> None:
         texts = [f"[{_STATUS_COLOURS[c.status]}]{escape(c.text)}[/]" if c else "" for c in cells]
         table.add_row(name, *texts)
     wide = max(160, 40 + 24 * len(matrix.systems))
-    Console(highlight=False, width=None if out.is_terminal else wide).print(table)
+    _Console(highlight=False, width=None if out.is_terminal else wide).print(table)
 
 
 def shown(path: Path) -> str:

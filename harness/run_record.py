@@ -26,7 +26,7 @@ from neaptide.harness.version import VERSION
 from neaptide.results.compaction import compact
 from neaptide.results.errors import RunUnreadableError, StoreError
 from neaptide.results.run import Aim, Incident, Kind, MissedFault, Run, Status, read_run
-from neaptide.results.store import create_run, write_run
+from neaptide.results.store import create_run, private_files, write_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ async def record(
     MissingPartError and StoreError where no run could go on.
     """
     await asyncio.to_thread(fetch, system)
-    with _entered_in_ledger() as enter:
+    with private_files(), _entered_in_ledger() as enter:
         directory = create_run(run.name, run.system, run.seed, datetime.now(UTC))
         enter(directory)
         write_run(directory, run)

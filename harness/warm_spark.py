@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 from neaptide.clusters.errors import MissingPartError
-from neaptide.clusters.hosts.ledger import ProcessIdentity
+from neaptide.clusters.hosts.identity import ProcessIdentity
 from neaptide.clusters.hosts.ports import LOOPBACK, reserve_port
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ The rule: what cannot be read is not shown, as if nobody had asked.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.reading import read_json
 from neaptide.results.store import write_json
 
 STEPS_FILE: Final = "steps.json"
@@ -75,7 +76,7 @@ def write_left_out(directory: Path, left_out: StepsLeftOut) -> None:
 def read_left_out(directory: Path) -> StepsLeftOut | None:
     """None: nobody asked, or what is there is not understood."""
     try:
-        data = json.loads((directory / STEPS_FILE).read_text(encoding="utf-8"))
+        data = read_json(directory / STEPS_FILE)
         steps = tuple(
             StepLeftOut(
                 int(each["number"]),
@@ -95,7 +96,7 @@ def read_left_out(directory: Path) -> StepsLeftOut | None:
             _counts(data["outcomes"]),
             steps,
         )
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (OSError, RunUnreadableError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 

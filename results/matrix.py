@@ -140,7 +140,7 @@ def assemble(
 
     `not_served`: scenario and system → what the system lacks, said where there is no run.
     """
-    repetitions = [_repetition(directory, read_run(directory)) for directory in sorted(set(runs))]
+    repetitions = [_any_repetition(directory) for directory in sorted(set(runs))]
     by_cell: dict[tuple[str, str], list[Repetition]] = {}
     for each in repetitions:
         by_cell.setdefault((each.scenario, each.system), []).append(each)
@@ -158,6 +158,19 @@ def assemble(
         tuple(sorted(systems, key=_in_order)),
         tuple(sorted(cells, key=lambda cell: (cell.scenario, cell.system))),
     )
+
+
+def _any_repetition(directory: Path) -> Repetition:
+    """Whatever is wrong with a verdict, the others are shown."""
+    run = read_run(directory)
+    try:
+        return _repetition(directory, run)
+    except Exception as error:
+        why = f"its verdict cannot be read ({type(error).__name__})"
+        seen = observed("unknown", "unknown")
+        return Repetition(
+            directory, run.name, run.title, run.system, run.expected, seen, (why,), False
+        )
 
 
 def _repetition(directory: Path, run: Run) -> Repetition:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, cast
 
 from neaptide.results.errors import RunUnreadableError
+from neaptide.results.reading import read_json
+from neaptide.results.secrets import document_without_secrets, text_without_secrets
 
 RUN_FILE: Final = "run.json"
 
@@ -130,7 +132,11 @@ class Run:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """As it is kept: without secrets."""
+        said = asdict(self)
+        for name in ("schedule", "clients"):
+            said[name] = document_without_secrets(said[name])
+        return {**said, "repeat": text_without_secrets(self.repeat)}
 
     @property
     def subscribes(self) -> bool:
@@ -166,11 +172,11 @@ def read_run(directory: Path) -> Run:
     """Read `run.json` of a run directory."""
     path = directory / RUN_FILE
     try:
-        return parse_run(json.loads(path.read_text(encoding="utf-8")))
+        document = read_json(path)
     except FileNotFoundError as error:
         raise RunUnreadableError(f"{path} is missing: is this a run directory?") from error
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RunUnreadableError(f"{path} cannot be read: {error}") from error
+    try:
+        return parse_run(document)
     except RunUnreadableError as error:
         raise RunUnreadableError(f"{path} cannot be understood: {error}") from error
 

@@ -8,10 +8,11 @@ The rule: that the file is there is the request, whatever is in it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Final
 
+from neaptide.results.errors import RunUnreadableError
+from neaptide.results.reading import read_json
 from neaptide.results.store import write_json
 
 STOP_FILE: Final = "stop.json"
@@ -26,8 +27,8 @@ def asked_to_stop(run_directory: Path) -> str | None:
     """The reason; None: nobody asks."""
     path = run_directory / STOP_FILE
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["reason"])
+        return str(read_json(path)["reason"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, RunUnreadableError, LookupError, TypeError):
         return f"{path} is there, without a reason"

@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +27,9 @@ __all__ = [
     "create_run",
     "find_run",
     "list_runs",
+    "point_latest_at",
+    "private_files",
+    "remove_run",
     "runs_directory",
     "write_json",
     "write_run",
@@ -32,6 +37,10 @@ __all__ = [
 ]
 
 LATEST: Final = "latest"
+# Runs have what users send, and how they reach their clusters.
+_DIRECTORY_MODE: Final = 0o700
+_FILE_MODE: Final = 0o600
+_OTHERS: Final = 0o077
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -40,17 +49,18 @@ def runs_directory() -> Path:
     return Path(os.environ.get("NEAPTIDE_RUNS") or "runs").absolute()
 
 
-def create_run(name: str, system: str, seed: int, utc: datetime) -> Path:
-    """Make the directory of a new run and point `latest` at it."""
+def create_run(name: str, system: str, seed: int, utc: datetime, *, is_latest: bool = True) -> Path:
+    """Make the directory of a new run and point `latest` at it, or leave that for later."""
     if utc.tzinfo is None:
         raise ValueError("utc must carry a time zone")
     stamp = utc.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     base = _UNSAFE.sub("-", f"{stamp}-{name}-{system}-{seed}")
     runs = runs_directory()
     try:
-        runs.mkdir(parents=True, exist_ok=True)
+        runs.mkdir(parents=True, exist_ok=True, mode=_DIRECTORY_MODE)
         directory = _make_new(runs, base)
-        _point_latest_at(directory)
+        if is_latest:
+            point_latest_at(directory)
     except OSError as error:
         raise StoreError(
             f"Cannot make a run directory in {runs} ({error.strerror}): "
@@ -65,13 +75,28 @@ def _make_new(runs: Path, base: str) -> Path:
     while True:
         directory = runs / (base if number == 1 else f"{base}-{number}")
         try:
-            directory.mkdir()
+            directory.mkdir(mode=_DIRECTORY_MODE)
             return directory
         except FileExistsError:
             number += 1
 
 
-def _point_latest_at(directory: Path) -> None:
+def remove_run(directory: Path) -> None:
+    """If it was the latest, the one before it is. Fails at nothing."""
+    latest = directory.parent / LATEST
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        if latest.is_symlink() and os.readlink(latest) == directory.name:
+            left = [path for path in list_runs(directory.parent) if (path / RUN_FILE).exists()]
+            if left:
+                point_latest_at(left[-1])
+            else:
+                latest.unlink()
+    except OSError:
+        return
+
+
+def point_latest_at(directory: Path) -> None:
     link = directory.parent / f".{LATEST}-{directory.name}"
     link.unlink(missing_ok=True)
     link.symlink_to(directory.name)
@@ -91,6 +116,7 @@ def write_text(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         try:
+            temporary.touch(mode=_FILE_MODE)
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(path)
         finally:
@@ -99,14 +125,24 @@ def write_text(path: Path, text: str) -> None:
         raise StoreError(f"Cannot write {path}: {error.strerror}.") from error
 
 
+@contextmanager
+def private_files() -> Iterator[None]:
+    """What this process makes meanwhile is for its user alone, and what it starts keeps to that."""
+    before = os.umask(_OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def write_run(directory: Path, run: Run) -> None:
     """Write `run.json`."""
     write_json(directory / RUN_FILE, run.to_json())
 
 
-def list_runs() -> list[Path]:
+def list_runs(runs: Path | None = None) -> list[Path]:
     """All run directories of the store, oldest first."""
-    runs = runs_directory()
+    runs = runs or runs_directory()
     if not runs.is_dir():
         return []
     return sorted(

@@ -8,13 +8,13 @@ judged again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.outcomes import RULES_VERSION
+from neaptide.results.reading import read_json
 
 VERDICT_FILE: Final = "verdict.json"
 
@@ -23,11 +23,9 @@ def read_verdict(directory: Path) -> dict[str, Any] | None:
     """None: the run was not checked yet. Raises RunUnreadableError."""
     path = directory / VERDICT_FILE
     try:
-        verdict = json.loads(path.read_text(encoding="utf-8"))
+        verdict = read_json(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunUnreadableError(f"{path} cannot be read: {error}") from error
     if not isinstance(verdict, dict):
         raise RunUnreadableError(f"{path} must be one JSON object")
     return verdict

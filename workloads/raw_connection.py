@@ -12,18 +12,23 @@ from importlib import import_module
 from io import BytesIO
 from typing import Any, Final, Literal, Self
 
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.primitive import i8, i32
+
+from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 
 Address = tuple[str, int]
 CoordinatorKind = Literal["group", "transaction"]
+_LENGTH_BYTES: Final = 4
+_ANSWER_BYTES_MAX: Final = 1 << 24  # nothing that is asked here has a long answer
 _CORRELATION_ID_BYTES: Final = 4  # all of a response's header, in versions that are not flexible
 _TIMEOUT_S: Final = 20.0
 _FIND_WITHIN_S: Final = 2.0
 
 
 class RawError(Exception):
-    """Kafka's name of the error that a broker has answered with; _TRANSPORT: it hung up."""
+    """Kafka's name of the error that a broker has answered with; _TRANSPORT: it hung up; or what
+    is wrong with its answer."""
 
 
 class Connection:
@@ -46,21 +51,26 @@ class Connection:
     def ask(self, entity: Any) -> Any:
         """The response to a request of a version that is not flexible. Raises RawError, OSError."""
         self.send(entity)
-        size = int.from_bytes(self._exactly(4), "big")
+        size = int.from_bytes(self._exactly(_LENGTH_BYTES), "big", signed=True)
+        if not _CORRELATION_ID_BYTES <= size <= _ANSWER_BYTES_MAX:
+            raise RawError(f"a response of {size} bytes")
         path = type(entity).__module__.rpartition(".")[0]
         name = type(entity).__name__.replace("Request", "Response")
         kind = getattr(import_module(f"{path}.response"), name)
-        answer, _ = entity_reader(kind)(self._exactly(size), _CORRELATION_ID_BYTES)
+        try:
+            answer, _, _ = read_entity(kind, self._exactly(size), _CORRELATION_ID_BYTES)
+        except UnreadableError as error:
+            raise RawError(f"a response that cannot be read: {error}") from error
         return answer
 
     def _exactly(self, size: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < size:
             part = self._socket.recv(size - len(data))
             if not part:
                 raise RawError("_TRANSPORT")
             data += part
-        return data
+        return bytes(data)
 
     def close(self) -> None:
         self._socket.close()

@@ -37,7 +37,7 @@ from neaptide.checkers.histories.splits import (
 from neaptide.checkers.material import EDN_SYSTEM
 from neaptide.results.run import FinalRead, Run, Written
 from neaptide.results.schema import OPERATIONS_READ
-from neaptide.results.store import create_run, write_run
+from neaptide.results.store import create_run, point_latest_at, write_run
 from neaptide.results.tables import TableWriter, table_files
 
 _DONE: Final = pa.schema(
@@ -78,13 +78,14 @@ Write = Callable[[Sequence[Split], Path], Sequence[Done]]
 def import_history(spark: SparkSession, path: Path, *, version: str, utc: datetime) -> Path:
     """Make a run directory out of a history, and return it. Raises RunUnreadableError."""
     parts = splits(path)
-    run = create_run(path.stem, EDN_SYSTEM, 0, utc)
+    run = create_run(path.stem, EDN_SYSTEM, 0, utc, is_latest=False)
     try:
         write = partial(_by_spark, spark) if len(parts) > 1 else write_parts
         fill_run(run, path, parts, write, version=version, utc=utc)
     except BaseException:
         shutil.rmtree(run)
         raise
+    point_latest_at(run)
     return run
 
 

@@ -124,7 +124,7 @@ class Engine:
             limit = self.anomalies_max if what == ANOMALY else None
             limited = "" if limit is None else f" LIMIT {limit}"
             rows = tables.sql(f"SELECT * FROM ({sql}){limited}")
-            for batch in rows.fetch_arrow_reader(ROWS_A_BATCH):
+            for batch in rows.to_arrow_reader(ROWS_A_BATCH):
                 if batch.num_rows:
                     yield batch.cast(OUTPUT)
 

@@ -8,6 +8,7 @@ from neaptide.clusters.cluster import STILL, ClusterSpec, Listeners
 from neaptide.clusters.hosts.host import Host
 from neaptide.clusters.placed_cluster import PlacedCluster
 from neaptide.clusters.properties import write_properties
+from neaptide.results.store import write_text
 
 CLIENT_LISTENER = "CLIENT"
 REPLICATION_LISTENER = "REPLICATION"
@@ -40,7 +41,7 @@ class BrokerCluster(PlacedCluster):
             "zookeeper.connect": f"{through.host}:{through.coordination_port}",
         }
         properties = directory / "server.properties"
-        properties.write_text(write_properties(settings), encoding="utf-8")
+        write_text(properties, write_properties(settings))
         python, file = self._host.python(broker), self._host.path(broker, properties)
         return (*python, "-m", "neaptide.clusters.broker.server", str(file))
 

@@ -118,7 +118,12 @@ def _install_imported(root: Path) -> None:
 
 def _run(*argv: str) -> None:
     done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TIMEOUT_S
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        umask=0o022,  # its nodes are other users
     )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines()

@@ -3,19 +3,19 @@
 Not a supervisor: it never restarts anything. One file per owning harness process, JSON lines,
 each on disk before the next thing happens:
 
-    {"owner": {"pid": 1, "started": 2.5, "host": …, "boot": …, "pids": …}}        first line
+    {"owner": {"pid": 1, "start_ticks": 250, "host": …, "boot": …, "pids": …}}    first line
     {"intent": "…token…", "what": "broker 1", "directory": "…"}    before the process runs
-    {"token": "…", "pid": 7, "started": 3.5}                       as soon as its pid is known
+    {"token": "…", "pid": 7, "start_ticks": 350}                   as soon as its pid is known
     {"resource": "namespace", "name": "…"}                         before it exists
 
-A pid alone proves nothing, for pids are used again: a process is (pid, start time), and that on one
+A pid alone proves nothing, for pids are used again: see identity. It means something on one
 machine, since one boot, in one PID namespace: containers and machines may share a ledger's
 directory, and whether an owner elsewhere lives cannot be seen from here. A process
 that ran while its pid was not yet written, and whatever a process started in its turn, is found
 by the token in its environment. The end of a process is not written: whether it lives is asked.
 What is no process (a network namespace, a container) is a *resource*: its kind says how it is
 removed, and removing what is not there is no error. One that cannot be removed now stays in the
-ledger for the next command.
+ledger for the next command. What lies there and is no ledger is set aside and named, once.
 """
 
 from __future__ import annotations
@@ -26,99 +26,21 @@ import json
 import os
 import select
 import signal
-import socket
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
 import psutil
 
 from neaptide.clusters.errors import MissingPartError
+from neaptide.clusters.hosts.identity import ProcessIdentity
+from neaptide.clusters.hosts.ledger_file import Entry, Resource, Whereabouts, read_ledger
 
 TOKEN_VARIABLE: Final = "NEAPTIDE_PROCESS"
-_START_TOLERANCE_S: Final = 0.02  # a start time is counted in clock ticks of 10 ms
 _DEAD_WITHIN_S: Final = 5.0  # what was sent a SIGKILL
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
-_PIDS: Final = Path("/proc/self/ns/pid")
-_FIRST_PIDS: Final = "pid:[4026531836]"  # the namespace that a machine boots with, on every Linux
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """One process, for ever: a pid together with when it started."""
-
-    pid: int
-    started: float
-
-    @classmethod
-    def of(cls, pid: int) -> ProcessIdentity | None:
-        """The process that has this pid now, or None if there is none (or only a zombie)."""
-        try:
-            process = psutil.Process(pid)
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return None
-            return cls(pid, process.create_time())
-        except psutil.NoSuchProcess:
-            return None
-
-    def lives(self) -> bool:
-        """Whether this very process, and not a later one with its pid, is running."""
-        now = ProcessIdentity.of(self.pid)
-        return now is not None and abs(now.started - self.started) <= _START_TOLERANCE_S
-
-
-@dataclass(frozen=True, slots=True)
-class Whereabouts:
-    """Where a pid means something."""
-
-    host: str
-    boot: str
-    pids: str  # the PID namespace
-
-    @classmethod
-    def here(cls) -> Whereabouts:
-        return cls(
-            socket.gethostname(), _BOOT.read_text(encoding="ascii").strip(), os.readlink(_PIDS)
-        )
-
-    def is_over(self, here: Whereabouts) -> bool:
-        """This machine was there, and has been started anew since."""
-        was_here = self.host == here.host and self.pids == here.pids == _FIRST_PIDS
-        return was_here and self.boot != here.boot
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """Who wrote a ledger. `where` is None in those of earlier versions: it was here."""
-
-    process: ProcessIdentity
-    where: Whereabouts | None
-
-    def is_dead(self, here: Whereabouts) -> bool:
-        """Surely: of one that cannot be seen from here nothing is known."""
-        if self.where is None or self.where == here:
-            return not self.process.lives()
-        return self.where.is_over(here)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A process that was started; `identity` is None if its pid never got written."""
-
-    token: str
-    what: str
-    directory: str
-    identity: ProcessIdentity | None
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """Something that is no process and has to be removed."""
-
-    kind: str
-    name: str
-
+_FILES: Final = "*.jsonl"
+_SET_ASIDE: Final = ".set-aside"
 
 Remover = Callable[[str], bool]  # of a kind: removes by name; False: cannot be done now
 
@@ -143,17 +65,14 @@ class Ledger:
         if owner is None:
             raise RuntimeError("this process cannot find itself among the running processes")
         self._count = 0
-        self._prefix = f"{owner.pid}-{int(owner.started * 1000)}"
+        self._prefix = f"{owner.pid}-{owner.start_ticks}"
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self.path, self._file = self._create_file()
+            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path, self._file = self._create_file(
+                {"owner": {**asdict(owner), **asdict(Whereabouts.here())}}
+            )
         except OSError as error:
             raise _unwritable(self._directory, error) from error
-        try:
-            self._write({"owner": {**asdict(owner), **asdict(Whereabouts.here())}})
-        except MissingPartError:
-            self.close()
-            raise
 
     def intend(self, what: str, directory: Path) -> str:
         """Write that a process is about to run; the token goes into its environment."""
@@ -166,7 +85,8 @@ class Ledger:
         """Write which process an intent became."""
         identity = ProcessIdentity.of(pid)
         if identity is not None:
-            self._write({"token": token, "pid": pid, "started": identity.started})
+            ticks = identity.start_ticks
+            self._write({"token": token, "pid": pid, "start_ticks": ticks})
 
     def intend_resource(self, kind: str, name: str) -> None:
         """Write that a resource is about to exist. Its name belongs to this run alone."""
@@ -177,31 +97,57 @@ class Ledger:
 
         What is started meanwhile may be left: there is none left once there was none.
         """
-        _, entries, _ = _read(self.path)
-        return len(list(_end(entries)))
+        return len(list(_end(read_ledger(self.path).entries.values())))
 
     def close(self) -> None:
         """Forget the file, once nothing that it names is left."""
         if not self._file.closed:
-            with contextlib.suppress(OSError):  # of a last line that could not be written
-                self._file.close()
-            self.path.unlink(missing_ok=True)
+            _forget(self._file, self.path)
 
-    def _create_file(self) -> tuple[Path, IO[str]]:
+    def _create_file(self, first: dict[str, Any]) -> tuple[Path, IO[str]]:
+        """It gets its name when its first line is on disk: nobody finds it without its owner."""
         number = 0
         while True:
             path = self._directory / f"{self._prefix}-{number}.jsonl"
-            with contextlib.suppress(FileExistsError):
-                return path, path.open("x", encoding="utf-8")
+            unnamed = path.with_suffix(".new")
             number += 1
+            with contextlib.suppress(FileExistsError):
+                unnamed.touch(mode=0o600, exist_ok=False)
+                file = unnamed.open("w", encoding="utf-8")
+                if self._name(file, unnamed, path, first):
+                    return path, file
+
+    @staticmethod
+    def _name(file: IO[str], unnamed: Path, path: Path, first: dict[str, Any]) -> bool:
+        """Whoever has the unnamed one alone decides about the name; False: it is taken."""
+        try:
+            if not os.path.lexists(path):
+                _append(file, first)
+                unnamed.rename(path)
+                return True
+        except BaseException:
+            _forget(file, unnamed)
+            raise
+        _forget(file, unnamed)
+        return False
 
     def _write(self, entry: dict[str, Any]) -> None:
         try:
-            self._file.write(json.dumps(entry) + "\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            _append(self._file, entry)
         except OSError as error:
             raise _unwritable(self._directory, error) from error
+
+
+def _forget(file: IO[str], path: Path) -> None:
+    with contextlib.suppress(OSError):  # of a last line that could not be written
+        file.close()
+    path.unlink(missing_ok=True)
+
+
+def _append(file: IO[str], entry: dict[str, Any]) -> None:
+    file.write(json.dumps(entry) + "\n")
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _unwritable(directory: Path, error: OSError) -> MissingPartError:
@@ -212,96 +158,112 @@ def _unwritable(directory: Path, error: OSError) -> MissingPartError:
 
 
 def reap_orphans(
-    directory: Path | None = None, removers: Mapping[str, Remover] | None = None
+    directory: Path | None = None,
+    removers: Mapping[str, Remover] | None = None,
+    complain: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """End what dead owners left, and say what it was; what others own stays.
 
-    Raises MissingPartError where there is something to end, and the ledger cannot be written.
+    `complain` is called with a sentence for each file that is no ledger, and is set aside. Raises
+    MissingPartError where there is something to end, and the ledger cannot be written.
     """
     folder = directory or state_directory() / "ledger"
     here = Whereabouts.here()
-    if not any(_is_dead(path, here) for path in folder.glob("*.jsonl")):
+    if not any(_is_over(path, here) for path in folder.glob(_FILES)):
         return []
     try:
-        with folder.with_suffix(".lock").open("w") as lock:
-            # Or another's new namespace could be taken for an old one.
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            return list(_reap_all(folder, here, removers or {}))
+        with _locked(folder.with_suffix(".lock")):
+            return list(_reap_all(folder, here, removers or {}, complain))
     except OSError as error:
         raise _unwritable(folder, error) from error
 
 
-def _reap_all(folder: Path, here: Whereabouts, removers: Mapping[str, Remover]) -> Iterator[str]:
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Or another's new namespace could be taken for an old one. A FIFO locks, too."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _reap_all(
+    folder: Path,
+    here: Whereabouts,
+    removers: Mapping[str, Remover],
+    complain: Callable[[str], None],
+) -> Iterator[str]:
     """An owner that is ended here was started by another one, and leaves a ledger itself."""
     seen: set[Path] = set()
-    while dead := {p for p in folder.glob("*.jsonl") if p not in seen and _is_dead(p, here)}:
-        seen |= dead
-        for path in sorted(dead):
-            yield from _reap(path, removers)
+    while over := {p for p in folder.glob(_FILES) if p not in seen and _is_over(p, here)}:
+        seen |= over
+        for path in sorted(over):
+            yield from _reap(path, here, removers, complain)
 
 
-def _is_dead(path: Path, here: Whereabouts) -> bool:
-    owner, _, _ = _read(path)
-    return owner is not None and owner.is_dead(here)
+def _is_over(path: Path, here: Whereabouts) -> bool:
+    """Its owner is dead, or it is nobody's."""
+    found = read_ledger(path)
+    if found.owner is None:
+        return not found.is_gone
+    return found.owner.is_dead(here)
 
 
-def _reap(path: Path, removers: Mapping[str, Remover]) -> list[str]:
-    _, entries, resources = _read(path)
-    reaped = list(_end(entries))
-    left = [each for each in reversed(resources) if not _remove(each, removers)]
-    reaped.extend(f"{r.kind} {r.name}" for r in reversed(resources) if r not in left)
-    if not left:
+def _reap(
+    path: Path,
+    here: Whereabouts,
+    removers: Mapping[str, Remover],
+    complain: Callable[[str], None],
+) -> list[str]:
+    found = read_ledger(path)
+    if found.is_gone:
+        return []
+    reaped: list[str] = []
+    left: list[Resource] = []
+    if found.owner is not None:
+        reaped.extend(_end(found.entries.values()))
+        left = [each for each in reversed(found.resources) if not _remove(each, removers)]
+        reaped.extend(f"{r.kind} {r.name}" for r in reversed(found.resources) if r not in left)
+    if found.trouble is not None:
+        complain(_set_aside(path, found.trouble))
+    elif not left:
         path.unlink(missing_ok=True)
     return reaped
 
 
-def _remove(resource: Resource, removers: Mapping[str, Remover]) -> bool:
-    remover = removers.get(resource.kind)
-    return remover is not None and remover(resource.name)
-
-
-def _read(path: Path) -> tuple[Owner | None, list[Entry], list[Resource]]:
-    """Owner and contents of a ledger; no owner: being written at this moment."""
-    owner: Owner | None = None
-    entries: dict[str, Entry] = {}
-    resources: list[Resource] = []
+def _set_aside(path: Path, trouble: str) -> str:
+    """What is said of it: it has another name from now on, and nobody reads it again."""
+    number = 0
+    while os.path.lexists(aside := path.with_name(f"{path.name}{_SET_ASIDE}-{number}")):
+        number += 1
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:  # its owner has just ended well
-        return None, [], []
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:  # the owner died in the middle of its last line
-            break
-        if "owner" in row:
-            owner = _owner(row["owner"])
-        elif "intent" in row:
-            token = row["intent"]
-            entries[token] = Entry(token, row["what"], row["directory"], None)
-        elif "resource" in row:
-            resources.append(Resource(row["resource"], row["name"]))
-        elif row.get("token") in entries:
-            known = entries[row["token"]]
-            identity = ProcessIdentity(row["pid"], row["started"])
-            entries[known.token] = Entry(known.token, known.what, known.directory, identity)
-    return owner, list(entries.values()), resources
+        path.rename(aside)
+    except OSError as error:
+        return (
+            f"{path} {trouble}, and is in the way of every command ({error.strerror}): remove it."
+        )
+    return f"{path} {trouble}. It is called {aside.name} now; what it may have named was not ended."
 
 
-def _owner(row: Mapping[str, Any]) -> Owner:
-    process = ProcessIdentity(row["pid"], row["started"])
-    if "boot" not in row:
-        return Owner(process, None)
-    return Owner(process, Whereabouts(row["host"], row["boot"], row["pids"]))
+def _remove(resource: Resource, removers: Mapping[str, Remover]) -> bool:
+    """Whatever a remover makes of a name, the others have their turn."""
+    remover = removers.get(resource.kind)
+    try:
+        return remover is not None and remover(resource.name)
+    except Exception:
+        return False
 
 
-def _end(entries: list[Entry]) -> Iterator[str]:
+def _end(entries: Iterable[Entry]) -> Iterator[str]:
     """Kill the processes of these entries and all that carry their tokens; yield what they were.
 
     One that is killed may have started another since the look that found it: looks again until
     there is nothing new.
     """
     ended: set[int] = set()
+    entries = tuple(entries)
     while found := {pid: entry for pid, entry in _found(entries) if pid not in ended}:
         for pid, entry in sorted(found.items()):
             with contextlib.suppress(ProcessLookupError):
@@ -310,7 +272,7 @@ def _end(entries: list[Entry]) -> Iterator[str]:
         ended.update(found)
 
 
-def _found(entries: list[Entry]) -> Iterator[tuple[int, Entry]]:
+def _found(entries: tuple[Entry, ...]) -> Iterator[tuple[int, Entry]]:
     by_token = {entry.token: entry for entry in entries}
     for entry in entries:
         if entry.identity is not None and entry.identity.lives():

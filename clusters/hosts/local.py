@@ -25,6 +25,7 @@ import psutil
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger
 
 TERM_GRACE_S: Final = 5.0
+_OTHERS: Final = 0o077  # a umask: what a process of ours writes is for its user alone
 _TRACE_LINES_MAX: Final = 100
 _FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")  # of a Java stack trace
 
@@ -180,6 +181,7 @@ class LocalHost:
         spec.stdout_log.parent.mkdir(parents=True, exist_ok=True)
         token = self.ledger.intend(spec.name, spec.directory)
         pipe = subprocess.PIPE if spec.pipes else None
+        spec.stdout_log.touch(mode=0o600)
         with spec.stdout_log.open("ab") as log:
             popen = subprocess.Popen(
                 list(spec.argv),
@@ -189,6 +191,7 @@ class LocalHost:
                 stdout=pipe or log,
                 stderr=log,
                 start_new_session=True,
+                umask=_OTHERS,
             )
         process = RunningProcess(spec, popen)
         self._running.append(process)

@@ -130,6 +130,10 @@ class ZooKeeper:
         """End the server and give its port back. Idempotent."""
         self.process.kill()
         await self.process.wait()
+        self.close()
+
+    def close(self) -> None:
+        """Give its port back; the process is for the host to end. Idempotent."""
         self._reservation.close()
 
     async def _until_it_serves(self, deadline_s: float) -> None:

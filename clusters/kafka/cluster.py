@@ -20,6 +20,7 @@ from neaptide.clusters.kafka.properties import LOG4J, SMALL_JAVA, command, prope
 from neaptide.clusters.kafka.versions import Addressing, kafka_class_path, row_of
 from neaptide.clusters.placed_cluster import PlacedCluster
 from neaptide.clusters.properties import write_properties
+from neaptide.results.store import write_text
 
 _SHARING = ("local", "netns")  # hosts whose nodes have this machine's disk
 
@@ -80,7 +81,7 @@ class KafkaCluster(PlacedCluster):
     ) -> tuple[str, ...]:
         """Writes what a node is started with, and says how."""
         server, log4j = directory / "server.properties", directory / "log4j.properties"
-        server.write_text(write_properties(settings), encoding="utf-8")
+        write_text(server, write_properties(settings))
         log4j.write_text(LOG4J, encoding="utf-8")
         return command(
             self._host.java(broker),

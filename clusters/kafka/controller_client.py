@@ -10,11 +10,16 @@ import asyncio
 from typing import Any, Final
 
 from kio.index import load_payload_module
-from kio.serial import entity_reader
 from kio.static.constants import EntityType
 
-from neaptide.clusters.broker.wire.codec import LENGTH_BYTES, encode_request
+from neaptide.clusters.broker.wire.codec import (
+    LENGTH_BYTES,
+    MalformedMessageError,
+    encode_request,
+)
+from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 
+_ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
 CLIENT_ID: Final = "neaptide-observer"
 
 
@@ -37,12 +42,17 @@ class ControllerConnection:
         self._writer.close()
 
     async def ask(self, request: Any) -> Any:
-        """Raises OSError or asyncio.IncompleteReadError (EOFError) if the controller goes away."""
+        """Raises OSError or asyncio.IncompleteReadError (EOFError) if the controller goes away,
+        MalformedMessageError if its answer is none.
+        """
         self._correlation_id += 1
         self._writer.write(
             encode_request(request, correlation_id=self._correlation_id, client_id=CLIENT_ID)
         )
-        length = int.from_bytes(await self._reader.readexactly(LENGTH_BYTES), "big")
+        head = await self._reader.readexactly(LENGTH_BYTES)
+        length = int.from_bytes(head, "big", signed=True)
+        if not 0 < length <= _ANSWER_BYTES_MAX:
+            raise MalformedMessageError(f"a response of {length} bytes")
         return _decode(await self._reader.readexactly(length), request)
 
 
@@ -50,6 +60,9 @@ def _decode(frame: bytes, request: Any) -> Any:
     cls = type(request)
     module = load_payload_module(cls.__api_key__, cls.__version__, EntityType.response)
     response: Any = getattr(module, cls.__name__.removesuffix("Request") + "Response")
-    _, size = entity_reader(response.__header_schema__)(frame, 0)
-    entity, _ = entity_reader(response)(frame, size)
+    try:
+        _, frame, size = read_entity(response.__header_schema__, frame)
+        entity, _, _ = read_entity(response, frame, size)
+    except UnreadableError as error:
+        raise MalformedMessageError(f"response to {cls.__name__}: {error}") from error
     return entity

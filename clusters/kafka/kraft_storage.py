@@ -21,6 +21,7 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from neaptide.clusters.cache import cache_directory
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.properties import write_properties
+from neaptide.results.store import write_text
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 VOTERS: Final = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
@@ -58,7 +59,7 @@ def write_meta_properties(directory: Path, node: int) -> None:
         "node.id": str(node),
         "directory.id": kafka_uuid(_directory_name(node)),
     }
-    file.write_text(write_properties(values), encoding="utf-8")
+    write_text(file, write_properties(values))
 
 
 def bootstrap_checkpoint(
@@ -108,7 +109,7 @@ def _format(
         "log.dirs": str(scratch / "data"),
         **quorum,
     }
-    settings.write_text(write_properties(values), encoding="utf-8")
+    write_text(settings, write_properties(values))
     tool = (str(java), "-XX:TieredStopAtLevel=1", "-cp", class_path, "kafka.tools.StorageTool")
     done = subprocess.run(
         [*tool, "format", "-t", CLUSTER_ID, "-c", str(settings), *options],

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 from neaptide.clusters.cluster import ClusterSpec, Listeners
 from neaptide.clusters.errors import HostError, UsageError
 from neaptide.clusters.hosts.host import Host, NodeProcess
+from neaptide.clusters.hosts.identity import ticks_since_boot
 from neaptide.clusters.hosts.local import ProcessSpec, last_line
 from neaptide.clusters.kafka.cluster import KafkaCluster
 from neaptide.clusters.kafka.kraft import KraftCluster
@@ -44,6 +45,7 @@ from neaptide.clusters.own.process import (
     read_pid,
 )
 from neaptide.clusters.properties import read_properties, write_properties
+from neaptide.results.store import write_text
 
 _COMMAND_S: Final = 60.0
 _PREPARE_S: Final = 120.0
@@ -106,7 +108,7 @@ class OwnZooKeeperCluster(KafkaCluster):
     def _command(self, broker: int, through: Listeners, directory: Path) -> Argv:
         node, file = self._own[broker], directory / "server.properties"
         places = self._places_of(broker, through)
-        file.write_text(write_properties(self._properties(node, places)), encoding="utf-8")
+        write_text(file, write_properties(self._properties(node, places)))
         self._places[broker] = {**places, "properties": str(self._host.path(broker, file))}
         return self._filled(broker, node.start)
 
@@ -175,7 +177,7 @@ class OwnZooKeeperCluster(KafkaCluster):
         is_first = self._starts[node] == 1
         if commands.kill is not None and needs_no_pid(commands.kill) and is_first:
             enter(self._host.local.ledger, kill=commands.kill)
-        since = time.time()
+        since = ticks_since_boot()
         started = await self._host.start(node, spec)
         if isinstance(self._host, MarkingHost):
             remote = RemoteProcess(f"The {spec.name}", started, mark, self._host, node)

@@ -6,16 +6,14 @@ prints them, and `record` leaves their values out.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-NOT_RECORDED: Final = "(not recorded)"
-COMMANDS: Final = ("start", "prepare", "stop", "kill", "pause", "resume")
-_SECRET_NAME: Final = re.compile(r"password|passwd|secret|token|credential|jaas", re.IGNORECASE)
+from neaptide.results.secrets import NOT_RECORDED, without_secrets
 
+COMMANDS: Final = ("start", "prepare", "stop", "kill", "pause", "resume")
 
 Argv = tuple[str, ...]  # a command without a shell; its placeholders are filled in for each node
 
@@ -117,26 +115,6 @@ class Used:
 
 
 OwnSystem = Managed | Used
-
-
-def is_secret(name: str) -> bool:
-    """Whether what is called so is a secret, by its name."""
-    return _SECRET_NAME.search(name) is not None
-
-
-def without_secrets(argv: Sequence[str]) -> list[str]:
-    """A command as it may be kept: values of what is called like a secret are left out."""
-    kept: list[str] = []
-    for position, word in enumerate(argv):
-        name, equals, _ = word.partition("=")
-        before = argv[position - 1] if position else ""
-        if equals and is_secret(name):
-            kept.append(f"{name}={NOT_RECORDED}")
-        elif before.startswith("-") and "=" not in before and is_secret(before):
-            kept.append(NOT_RECORDED)
-        else:
-            kept.append(word)
-    return kept
 
 
 def _names(node: OwnNode, directory: Path) -> bool:

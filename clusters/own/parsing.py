@@ -24,10 +24,10 @@ from neaptide.clusters.own.model import (
     OwnNode,
     OwnSystem,
     Used,
-    is_secret,
 )
 from neaptide.clusters.own.placeholders import IN_COMMANDS, MEANINGS, unknown
-from neaptide.clusters.properties import PropertiesError, read_properties
+from neaptide.clusters.properties import PropertiesError, read_properties, without_comments
+from neaptide.results.secrets import is_named_elsewhere, is_secret, looks_secret
 
 T = TypeVar("T")
 SUFFIX: Final = ".toml"
@@ -288,11 +288,13 @@ def _template(table: _Table, file: Path) -> str:
         line = str(error).partition(":")[0]  # not what stands there
         raise table.complain(f"properties: {file}: {line}") from None
     for key, value in settings.items():
-        if is_secret(key) and value and "${" not in value:
+        is_one = is_secret(key) and not is_named_elsewhere(value)
+        if is_one or looks_secret(value):
             raise table.complain(
                 f"properties: {file}: {key} holds a secret, and the filled file is written into the"
                 " run directory; name it by a config provider, as ${file:…}, or leave it out"
             )
+    text = without_comments(text)  # what stands there may be a secret of yesterday
     _check_placeholders(table, "properties", text, MEANINGS)
     return text
 

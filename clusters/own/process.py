@@ -17,7 +17,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -25,7 +25,8 @@ import psutil
 
 from neaptide.clusters.errors import HostError
 from neaptide.clusters.hosts.host import Marked, NodeProcess
-from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
+from neaptide.clusters.hosts.identity import ProcessIdentity
+from neaptide.clusters.hosts.ledger import Ledger
 from neaptide.clusters.hosts.local import last_line
 from neaptide.clusters.own.model import Argv
 
@@ -317,8 +318,8 @@ def marked(mark: str) -> list[ProcessIdentity]:
     return found
 
 
-async def read_pid(file: Path, since: float, name: str) -> ProcessIdentity:
-    """The process that a pid file names, of which none from before `since` (Unix time) counts.
+async def read_pid(file: Path, since_ticks: int, name: str) -> ProcessIdentity:
+    """The process that a pid file names, of which none from before `since_ticks` counts.
 
     Raises HostError.
     """
@@ -326,7 +327,7 @@ async def read_pid(file: Path, since: float, name: str) -> ProcessIdentity:
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
             identity = ProcessIdentity.of(int(file.read_text(encoding="ascii").strip()))
-            if identity is not None and identity.started >= since - 1.0:
+            if identity is not None and identity.start_ticks >= since_ticks:
                 return identity
         await asyncio.sleep(_LOOK_S)
     raise HostError(
@@ -359,7 +360,7 @@ def enter(ledger: Ledger, *, kill: Argv | None = None, one: ProcessIdentity | No
         said = {"kill": list(kill)}
     else:
         assert one is not None
-        said = {"pid": one.pid, "started": one.started}
+        said = asdict(one)
     ledger.intend_resource(OUTSIDE, json.dumps(said))
 
 
@@ -368,7 +369,8 @@ def end_left(name: str) -> bool:
     said = json.loads(name)
     if "kill" in said:
         return _run_now(tuple(said["kill"]))
-    _signal(ProcessIdentity(said["pid"], said["started"]), signal.SIGKILL)
+    if "boot" in said:  # earlier versions wrote what the clock showed, which proves nothing
+        _signal(ProcessIdentity(**said), signal.SIGKILL)
     return True
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,7 +45,7 @@ from neaptide.harness.nightly.thin import Stored, to_remove
 from neaptide.harness.version import VERSION
 from neaptide.results.errors import StoreError
 from neaptide.results.run import read_run
-from neaptide.results.store import runs_directory
+from neaptide.results.store import remove_run, runs_directory
 
 if TYPE_CHECKING:
     from neaptide.checkers.verdict import Options
@@ -246,7 +245,7 @@ class OnThisMachine:
         self._seen |= {one.run for one in new}
         gone = to_remove(self._stored, self._campaign.plan.keep_bytes)
         for name in gone:
-            shutil.rmtree(runs_directory() / name, ignore_errors=True)
+            remove_run(runs_directory() / name)
         self._stored = [one for one in self._stored if one.run not in gone]
         return gone
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -106,6 +107,7 @@ def _settings(config: pytest.Config) -> Settings:
     from neaptide.clusters.hosts.ledger import reap_orphans
     from neaptide.clusters.hosts.place import parse_place
     from neaptide.harness.left_behind import REMOVERS
+    from neaptide.harness.signals import end_as_by_ctrl_c
     from neaptide.harness.systems import parse_systems
     from neaptide.harness.testing.lab import Judge, Settings
 
@@ -115,7 +117,10 @@ def _settings(config: pytest.Config) -> Settings:
         place = parse_place(config.getoption("--neaptide-host"))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
-    reap_orphans(removers=REMOVERS)  # of a test session that was killed
+    if threading.current_thread() is threading.main_thread():
+        end_as_by_ctrl_c()
+    # What a test session that was killed has left.
+    reap_orphans(removers=REMOVERS, complain=lambda what: _say(config, what))
     settings = Settings(
         systems,
         place,
@@ -127,6 +132,13 @@ def _settings(config: pytest.Config) -> Settings:
     )
     config.stash[_SETTINGS] = settings
     return settings
+
+
+def _say(config: pytest.Config, what: str) -> None:
+    """Not as a warning: those may be errors of the suite."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None:
+        terminal.write_line(f"neaptide: {what}")
 
 
 def _own_checks(config: pytest.Config, run: Path) -> list[str]:

@@ -15,6 +15,7 @@ from neaptide.nemesis.gate import answers
 from neaptide.nemesis.gate.apis import APIS, error_number
 from neaptide.nemesis.gate.conversation import Conversation
 from neaptide.nemesis.gate.exchange import Exchange, Introduction
+from neaptide.nemesis.gate.fetch_answer import FetchAnswer
 from neaptide.nemesis.gate.frames import MalformedStreamError
 from neaptide.nemesis.gate.lane import HoldEnd, Lane, Parcel
 from neaptide.nemesis.gate.model import CLIENT, Endpoint, LinkSpec, Purpose, Rule
@@ -81,7 +82,13 @@ class Connection:
         return broker in (self.source, self.destination)
 
     def joined(self, side: Side) -> None:
-        """A socket is there. Nothing is read before both are."""
+        """A socket is there. Nothing is read before both are.
+
+        The other end may have been the reason to close both while this one was being dialled.
+        """
+        if side.gone:
+            side.abort()
+            return
         if self.near.transport is None or self.far.transport is None:
             side.read(False)
             return
@@ -145,6 +152,7 @@ class Connection:
                 return
         if side is self.far and not self._begin_to_pass(side, exchange):
             return
+        self._switch.keep_half_frame(side)
         self._give_due_answers()
         if side.lane.queue:
             self.refresh_reading()
@@ -161,10 +169,18 @@ class Connection:
         answer = exchange.passing(splitter.begun)
         if answer is None:
             return True
-        size = splitter.partial_bytes + splitter.missing_bytes
-        begun = splitter.let_go()
-        side.passing = Passing(exchange, answer, begun, size)
+        return self._let_pass(side, (exchange, answer))
+
+    def _let_pass(self, side: Side, read: tuple[Exchange, FetchAnswer] | None) -> bool:
+        size = side.splitter.partial_bytes + side.splitter.missing_bytes
+        begun = side.splitter.let_go()
+        side.passing = Passing(begun, size, read)
         return self._pass(side, side.passing, memoryview(begun))
+
+    def pass_unread(self, side: Side) -> None:
+        """No more of an unfinished message can be kept: what is here goes on, and what comes."""
+        self._switch.malformed(self, "too much is kept of messages that are not whole")
+        self._let_pass(side, None)
 
     def _pass(self, side: Side, passing: Passing, part: memoryview) -> bool:
         """One part more; False: the connection is no more."""
@@ -193,8 +209,8 @@ class Connection:
                 message = exchange.request(frame, now_ns)
             else:
                 message = exchange.response(frame, now_ns)
-        except MalformedStreamError as error:
-            self._switch.malformed(self, str(error))
+        except Exception as error:  # bytes of a stranger are no reason for the gate to fail
+            self._switch.malformed(self, str(error) or type(error).__name__)
         if self.source != known:
             self.refresh()
         return message
@@ -241,14 +257,11 @@ class Connection:
 
     def _change(self, rule: Rule, parcel: Parcel, message: Message) -> None:
         """Put other bytes in place of a response's."""
-        wire, changed = message.wire, None
-        if wire is not None and rule.action == "cap":
-            most = rule.capped_version
-            changed = answers.capped(parcel.data, wire.version, APIS[rule.capped_api].key, most)
-        elif wire is not None:
-            about = [(part.topic, part.partition) for part in message.parts]
-            number = error_number(rule.error)
-            changed = answers.with_error(parcel.data, wire.api_key, wire.version, about, number)
+        wire = message.wire
+        try:
+            changed = None if wire is None else _changed(rule, parcel.data, wire, message)
+        except MalformedStreamError:
+            changed = None
         if changed is None:
             self._cannot(rule, wire)
             return
@@ -366,6 +379,17 @@ class Connection:
         if self.closed.is_set():
             return
         self.closed.set()
+        for side in (self.near, self.far):
+            self._switch.forget_half_frame(side)
         if self.exchange is not None:
             self._switch.unanswered(self.exchange.unanswered())
         self._switch.connection_closed(self)
+
+
+def _changed(rule: Rule, data: bytes, wire: Wire, message: Message) -> bytes | None:
+    if rule.action == "cap":
+        key, most = APIS[rule.capped_api].key, rule.capped_version
+        return answers.capped(data, wire.version, key, most)
+    about = [(part.topic, part.partition) for part in message.parts]
+    number = error_number(rule.error)
+    return answers.with_error(data, wire.api_key, wire.version, about, number)

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable
 from typing import TypeVar
 
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX
 from neaptide.nemesis.gate.frames import MalformedStreamError
 
 _T = TypeVar("_T")
@@ -22,11 +23,12 @@ _UVARINT_BITS = 28
 class Cursor:
     """A position in a buffer, which every read moves on."""
 
-    __slots__ = ("buffer", "offset")
+    __slots__ = ("_elements_left", "buffer", "offset")
 
     def __init__(self, buffer: bytes, offset: int = 0) -> None:
         self.buffer = buffer
         self.offset = offset
+        self._elements_left = ELEMENTS_MAX
 
     def int8(self) -> int:
         return int.from_bytes(self._take(1), "big", signed=True)
@@ -59,10 +61,7 @@ class Cursor:
         return size
 
     def array(self, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
-        count = self.int32()
-        if count > len(self.buffer) - self.offset:  # an element takes a byte at least
-            raise MalformedStreamError(f"an array of {count} elements in {len(self.buffer)} bytes")
-        return tuple(read(self) for _ in range(count))
+        return self._elements(self.int32(), read)
 
     def uvarint(self) -> int:
         value = shift = 0
@@ -82,8 +81,12 @@ class Cursor:
             raise MalformedStreamError(f"a string is not UTF-8: {error}") from None
 
     def compact_array(self, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
-        count = max(self.uvarint() - 1, 0)
-        if count > len(self.buffer) - self.offset:
+        return self._elements(self.uvarint() - 1, read)
+
+    def _elements(self, count: int, read: Callable[[Cursor], _T]) -> tuple[_T, ...]:
+        """Null is none of them. An element takes a byte at least."""
+        self._elements_left -= max(count, 0)
+        if count > len(self.buffer) - self.offset or self._elements_left < 0:
             raise MalformedStreamError(f"an array of {count} elements in {len(self.buffer)} bytes")
         return tuple(read(self) for _ in range(count))
 

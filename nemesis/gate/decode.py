@@ -15,9 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
-
+from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 from neaptide.nemesis.gate import apis
 from neaptide.nemesis.gate import messages as m
 from neaptide.nemesis.gate.cursor import Cursor
@@ -31,8 +29,9 @@ _FLEXIBLE_FROM: Final = {
     m.STOP_REPLICA: 2,
     m.UPDATE_METADATA: 6,
 }
-_BROKER_CLIENT = re.compile(r"(?:broker-|id_)(\d+)-")
-_QUORUM_CLIENT = re.compile(r"(?:raft-client-)?(\d+)")
+_BROKER_CLIENT = re.compile(r"(?:broker-|id_)(\d{1,9})-", re.ASCII)
+_BARE_ID = re.compile(r"\d{1,9}", re.ASCII)
+_QUORUM_CLIENT = re.compile(r"(?:raft-client-)?(\d{1,9})", re.ASCII)
 ALTER_PARTITION: Final = apis.APIS["alter_partition"].key
 CONTROLLER_APIS: Final = (m.LEADER_AND_ISR, m.STOP_REPLICA, m.UPDATE_METADATA)
 FETCH_VERSIONS: Final = range(0, 19)
@@ -40,6 +39,7 @@ EPOCH_VERSIONS: Final = range(0, 5)
 LEADER_AND_ISR_VERSIONS: Final = (0, 1, 2, 5)  # of 0.8.2 to 2.3, and of 2.8 to 3.1
 _LEADER_AND_ISR_WITH_TOPIC_IDS: Final = 5
 _UUID_BYTES: Final = 16
+_NO_ID: Final = bytes(_UUID_BYTES)  # which kio reads as None
 
 
 def request_header(frame: bytes) -> m.RequestHeader:
@@ -72,9 +72,10 @@ def source_broker(header: m.RequestHeader) -> int | None:
     client_id = header.client_id or ""
     if found := _BROKER_CLIENT.match(client_id):
         return int(found.group(1))
-    if header.api_key in (*CONTROLLER_APIS, ALTER_PARTITION) and client_id.isdecimal():
-        return int(client_id)
-    return None
+    if header.api_key not in (*CONTROLLER_APIS, ALTER_PARTITION):
+        return None
+    bare = _BARE_ID.fullmatch(client_id)
+    return int(bare.group()) if bare else None
 
 
 def quorum_node(header: m.RequestHeader) -> int | None:
@@ -164,7 +165,7 @@ def response_entity(frame: bytes, api_key: int, version: int) -> Any | None:
 
 def _entity(frame: bytes, api_key: int, version: int, kind: str, start: int) -> Any | None:
     try:
-        _reader(apis.NAMES[api_key], version, kind)
+        _class(apis.NAMES[api_key], version, kind)
     except ModuleNotFoundError:
         return None
     return _kio(apis.NAMES[api_key], version, kind, frame, start)
@@ -301,18 +302,18 @@ def _by_topic(
 
 
 @lru_cache
-def _reader(api: str, version: int, kind: str) -> Any:
+def _class(api: str, version: int, kind: str) -> Any:
     module = importlib.import_module(f"kio.schema.{api}.v{version}.{kind}")
     name = "".join(part.capitalize() for part in (*api.split("_"), kind))
-    return entity_reader(getattr(module, name))
+    return getattr(module, name)
 
 
 def _kio(api: str, version: int, kind: str, frame: bytes, offset: int) -> Any:
     try:
-        entity, size = _reader(api, version, kind)(frame, offset)
-    except (SerialError, ValueError, KeyError) as error:
+        entity, frame, end = read_entity(_class(api, version, kind), frame, offset)
+    except UnreadableError as error:
         raise MalformedStreamError(f"{api} {kind} v{version}: {error}") from None
-    if offset + size != len(frame):
+    if end != len(frame):
         raise MalformedStreamError(f"{api} {kind} v{version}: bytes are left over")
     return entity
 
@@ -320,7 +321,9 @@ def _kio(api: str, version: int, kind: str, frame: bytes, offset: int) -> Any:
 def _topic(entity: Any) -> str:
     """A topic's name, or its id as text where a message has no name."""
     name = getattr(entity, "topic", None)
-    return topic_of_id(entity.topic_id.bytes) if name is None else str(name)
+    if name is not None:
+        return str(name)
+    return topic_of_id(_NO_ID if entity.topic_id is None else entity.topic_id.bytes)
 
 
 @lru_cache(maxsize=1024)

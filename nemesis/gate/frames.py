@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+_CHUNK_BYTES: Final = 64  # what a chunk takes beside its bytes
 FRAME_BYTES_MAX: Final = 512 * 1024 * 1024
 LENGTH_BYTES: Final = 4
 HEAD_BYTES: Final = LENGTH_BYTES + 4  # with the correlation id that every response begins with
@@ -31,6 +32,11 @@ class FrameSplitter:
     def partial_bytes(self) -> int:
         """How much of a frame is here that is not yet whole."""
         return self._size
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much memory that takes: whoever sends byte by byte has each of them kept apart."""
+        return self._size + _CHUNK_BYTES * len(self._chunks)
 
     @property
     def missing_bytes(self) -> int:

@@ -21,7 +21,6 @@ from neaptide.nemesis.gate.door import Door
 from neaptide.nemesis.gate.events import Event
 from neaptide.nemesis.gate.model import GateConfig, LinkSpec, Target
 from neaptide.nemesis.gate.recorder import RoundRecorder
-from neaptide.nemesis.gate.side import Side
 from neaptide.nemesis.gate.switch import Switch
 from neaptide.results.errors import StoreError
 
@@ -116,7 +115,7 @@ class Listeners:
             self._doors[connection.link.name].lost()
             return
         if connection.closed.is_set():  # whoever connected has left meanwhile
-            _abort(connection.far)
+            connection.far.abort()
 
 
 class _Refusal(asyncio.Protocol):
@@ -134,11 +133,6 @@ class _Output(asyncio.BaseProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
-
-
-def _abort(side: Side) -> None:
-    if side.transport is not None:
-        side.transport.abort()
 
 
 async def serve(config: GateConfig) -> None:

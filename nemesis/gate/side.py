@@ -27,19 +27,26 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 
 
 class Passing:
-    """A large Fetch response, all of which but its last part goes on before it is whole."""
+    """A message, all of which but its last part goes on before it is whole.
+
+    A large Fetch response, which is read meanwhile, or what is too much to be kept and is not read.
+    """
 
     __slots__ = ("_begun", "_exchange", "answer", "missing_bytes")
 
-    def __init__(self, exchange: Exchange, answer: FetchAnswer, begun: bytes, size: int) -> None:
-        self._exchange = exchange
+    def __init__(
+        self, begun: bytes, size: int, read: tuple[Exchange, FetchAnswer] | None = None
+    ) -> None:
         self._begun = begun[:HEAD_BYTES]
-        self.answer: FetchAnswer | None = answer  # None: the gate cannot read it
+        self._exchange: Exchange | None = None
+        self.answer: FetchAnswer | None = None  # None: the gate does not read it
+        if read is not None:
+            self._exchange, self.answer = read
         self.missing_bytes = size
 
     def message(self, now_ns: int) -> Message | None:
         """All of it is here."""
-        if self.answer is None:
+        if self.answer is None or self._exchange is None:
             return None
         return self._exchange.passed(self._begun, self.answer.end(), now_ns)
 
@@ -118,6 +125,11 @@ class Side(asyncio.BufferedProtocol):
         if self.transport is not None:
             opened = self.transport.get_extra_info("socket")
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            self.transport.abort()
+
+    def abort(self) -> None:
+        """Closes at once, whatever is still to be written."""
+        if self.transport is not None:
             self.transport.abort()
 
     def read(self, wanted: bool) -> None:

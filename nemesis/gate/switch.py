@@ -22,6 +22,7 @@ from neaptide.nemesis.gate.events import (
     round_event,
 )
 from neaptide.nemesis.gate.exchange import Exchange
+from neaptide.nemesis.gate.half_frames import HalfFrames
 from neaptide.nemesis.gate.lane import Hold, HoldEnd
 from neaptide.nemesis.gate.model import (
     Cut,
@@ -37,8 +38,10 @@ from neaptide.nemesis.gate.recorder import RoundRecorder
 from neaptide.nemesis.gate.rounds import RoundCounter
 from neaptide.nemesis.gate.rules import RuleBook
 from neaptide.nemesis.gate.said import EpochNews, Message, Round
+from neaptide.nemesis.gate.side import Side
 
 BURY_DEADLINE_S: Final = 30.0
+_REASON_MAX: Final = 200  # of what may repeat a stranger's bytes
 
 
 class Switch:
@@ -63,6 +66,7 @@ class Switch:
         self._holds: dict[int, tuple[Hold, Connection]] = {}
         self._hold_count = 0
         self._unread: set[tuple[int, int]] = set()
+        self._half_frames: HalfFrames[Side] = HalfFrames()
 
     # What the harness asks for.
 
@@ -230,7 +234,17 @@ class Switch:
         self._emit(self._about(connection, "connection_closed"))
 
     def malformed(self, connection: Connection, reason: str) -> None:
-        self._emit(self._about(connection, "malformed") | {"reason": reason})
+        self._emit(self._about(connection, "malformed") | {"reason": reason[:_REASON_MAX]})
+
+    def keep_half_frame(self, side: Side) -> None:
+        """So much of an unfinished message is here; where all are too many the largest goes on."""
+        largest = self._half_frames.keep(side, side.splitter.kept_bytes)
+        if largest is not None:
+            self._half_frames.keep(largest, 0)
+            largest.connection.pass_unread(largest)
+
+    def forget_half_frame(self, side: Side) -> None:
+        self._half_frames.keep(side, 0)
 
     def close(self) -> None:
         """Close every connection at once and write what was recorded."""

@@ -6,17 +6,16 @@ What a seed comes to does not depend on that.
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Final
 
 from neaptide.nemesis.search.episode import Explored, Loss, explore_seed
 from neaptide.nemesis.search.explore import BROKEN
 from neaptide.nemesis.search.search import Search
-from neaptide.nemesis.search.workers import begin
+from neaptide.nemesis.search.workers import workers_of
 
 GARBAGE_MAX: Final = 50_000  # objects that a worker keeps before it collects them
 
@@ -116,18 +115,14 @@ def run_campaign(
     """Seeds side by side in processes of this machine."""
 
     def explore(clock: Clock) -> Iterator[Explored]:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, context, begin) as pool:
-            try:
-                yield from as_they_end(
-                    lambda seed: pool.submit(_explore, search, seed, clock.end_s()),
-                    lambda: workers,
-                    first_seed,
-                    until.seeds,
-                    clock,
-                )
-            finally:
-                pool.shutdown(cancel_futures=True)
+        with workers_of(workers) as pool:
+            yield from as_they_end(
+                lambda seed: pool.submit(_explore, search, seed, clock.end_s()),
+                lambda: workers,
+                first_seed,
+                until.seeds,
+                clock,
+            )
 
     return collect(explore, until, report)
 

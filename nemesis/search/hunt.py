@@ -6,10 +6,9 @@ find is in explore and invariants.
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -32,7 +31,7 @@ from neaptide.nemesis.search.shrink import replay, shrink
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import OF_OPERATORS, Target, target_of
 from neaptide.nemesis.search.words import in_words
-from neaptide.nemesis.search.workers import begin
+from neaptide.nemesis.search.workers import workers_of
 
 SCHEDULES_PER_SEED: Final = 400
 SCHEDULES_OF_STEPS: Final = 2_000  # … where they are all that is looked for
@@ -209,14 +208,10 @@ def hunt_all(
 
 
 def _hunt_each(effort: Effort, workers: int) -> Iterator[Hunted]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, begin) as pool:
-        try:
-            futures = [pool.submit(_hunt_named, one.name, effort) for one in MUTANTS]
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with workers_of(workers) as pool:
+        futures = [pool.submit(_hunt_named, one.name, effort) for one in MUTANTS]
+        for future in as_completed(futures):
+            yield future.result()
 
 
 def _hunt_named(name: str, effort: Effort) -> Hunted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import jinja2
 
@@ -20,6 +20,7 @@ from neaptide.results.report.page import PLOTS, drawing_of, lifelines, moments_o
 from neaptide.results.report.rows import load
 from neaptide.results.report.story import Story
 from neaptide.results.store import write_text
+from neaptide.results.visible import visible
 
 REPORT_FILE: Final = "report.html"
 
@@ -44,6 +45,11 @@ def templates_directory() -> Path:
     return Path(str(files("neaptide.results.report") / "templates"))
 
 
+def _shown(value: Any) -> Any:
+    """What a template puts in, but for what is HTML already."""
+    return visible(value) if type(value) is str else value
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """One for the process: to compile the template takes longer than to fill it in."""
@@ -51,6 +57,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(templates_directory()),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
+        finalize=_shown,
         trim_blocks=True,
         lstrip_blocks=True,
     )

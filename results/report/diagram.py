@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Collection
-from html import escape
 from typing import Final
 
 from neaptide.results.report.layout import TOP, Drawing
@@ -17,6 +17,7 @@ from neaptide.results.report.story import (
     LogState,
     Moment,
 )
+from neaptide.results.visible import visible
 
 _INK: Final = {"plain": "#1f5fa8", "good": "#2f7d46", "bad": "#c0312b", "quiet": "#64748b"}
 _CELL_WIDTH: Final = 34
@@ -232,3 +233,7 @@ def _line(drawing: Drawing, line: Line, y: int) -> str:
     return f'<line x1="8" y1="{y}" x2="{end}" y2="{y}" stroke="#e2e8f0"/>' + _label(
         8 + round(len(line.text) * _TEXT_WIDTH) // 2 + 3, y + 3, line.text, ink
     )
+
+
+def escape(text: str) -> str:
+    return html.escape(visible(text))

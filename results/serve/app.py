@@ -6,6 +6,7 @@ Pages are read and drawn on threads; only the streams of runs that go on live on
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable, Collection
 from dataclasses import asdict
 from importlib.resources import files
@@ -21,7 +22,6 @@ from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
     HTMLResponse,
-    JSONResponse,
     RedirectResponse,
     Response,
     StreamingResponse,
@@ -73,16 +73,16 @@ def create_app(
             Route(urls.HOME, views.home),
             Route(urls.LIVE, views.live),
             Route(urls.MATRIX, views.matrix),
-            Route(urls.COMPARE, views.compare),
+            Route(urls.COMPARE, _of_runs(views.compare)),
             Route(urls.NIGHTS, views.nights),
             Route(urls.ALL_NIGHTS, views.all_nights),
             Route(f"{urls.NIGHTS}/{{night}}/{{file}}", views.night),
-            Route("/runs/{run}", views.run),
+            Route("/runs/{run}", _of_runs(views.run)),
             Route("/runs/{run}/live", views.run_live),
-            Route("/runs/{run}/logs", views.logs),
-            Route("/runs/{run}/rounds", views.rounds),
+            Route("/runs/{run}/logs", _of_runs(views.logs)),
+            Route("/runs/{run}/rounds", _of_runs(views.rounds)),
             Route("/runs/{run}/zip", views.zip),
-            Route("/runs/{run}/plots/{plot}", views.plot),
+            Route("/runs/{run}/plots/{plot}", _of_runs(views.plot)),
             # A file of logs/ has a slash in its name.
             Route("/runs/{run}/files/{file:path}", views.file),
             # Where the page of all nights, and a matrix that lies beside the runs, lead to.
@@ -96,6 +96,21 @@ def create_app(
     )
     app.router.redirect_slashes = False  # nothing is guessed of a path
     return app
+
+
+def _of_runs(view: Callable[[Request], Response]) -> Callable[[Request], Response]:
+    """A page that is made of what runs have: whatever is wrong there, the page says so."""
+
+    def shown(request: Request) -> Response:
+        try:
+            return view(request)
+        except (NeaptideError, HTTPException):
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            raise UnreadableRunError(f"What is recorded cannot be shown ({kind}).") from error
+
+    return shown
 
 
 def _folder(name: str) -> Path:
@@ -125,7 +140,8 @@ class _Views:
         if request.query_params.get("as") == "json":
             rows = values["rows"]
             shown = [one.to_json() for one in rows.shown]
-            return JSONResponse({"runs": shown, "matching": rows.matching, "after": rows.more})
+            document = {"runs": shown, "matching": rows.matching, "after": rows.more}
+            return Response(json.dumps(document), media_type="application/json")  # ASCII alone
         here = {k: v for k, v in asdict(asked).items() if k != "after"}
         return self._page("home.html", {**values, "here": here})
 
@@ -222,7 +238,7 @@ class _Views:
         """How far a run is; `over` when its state is not what the page shows (any more), which is
         the end of the stream."""
         found = await run_in_threadpool(self._pages.listing.find, request.path_params["run"])
-        inside.refuse_links_out(found.directory)
+        await run_in_threadpool(inside.refuse_links_out, found.directory)
         follower = Follower(found.directory)
         shown_state = request.query_params.get("state", found.state)
         template = self._environment.get_template("progress.html")

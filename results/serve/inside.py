@@ -24,18 +24,26 @@ LOGS: Final = "logs"
 
 
 class RefusedLinkError(NeaptideError):
-    """A symbolic link leads out of a run."""
+    """A symbolic link leads out of a run, or something is no file."""
 
 
 def refuse_links_out(directory: Path) -> None:
     """Of all that a page reads of a run. Raises RefusedLinkError."""
     root = directory.resolve()
-    for path in _read_of(directory):
-        if path.is_symlink() and not _is_within(path, root):
-            raise RefusedLinkError(
-                f"{path.relative_to(directory)} is a symbolic link that leads out of the run:"
-                " nothing of this run is read."
-            )
+    try:
+        for path in _read_of(directory):
+            if path.is_symlink() and not _is_within(path, root):
+                raise RefusedLinkError(
+                    f"{path.relative_to(directory)} is a symbolic link that leads out of the run:"
+                    " nothing of this run is read."
+                )
+            if _makes_wait(path):
+                raise RefusedLinkError(
+                    f"{path.relative_to(directory)} is no regular file: nothing of this run is"
+                    " read."
+                )
+    except OSError as error:
+        raise RefusedLinkError(f"{directory.name} cannot be read: {error.strerror}.") from error
 
 
 def _read_of(directory: Path) -> Iterator[Path]:
@@ -45,6 +53,15 @@ def _read_of(directory: Path) -> Iterator[Path]:
         yield folder
         if folder.is_dir() and not folder.is_symlink():
             yield from folder.iterdir()
+
+
+def _makes_wait(path: Path) -> bool:
+    """A FIFO, a socket, a device: who opens it may wait for ever."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, RuntimeError):  # it is not there, or a link to nothing: who reads it says so
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _is_within(path: Path, root: Path) -> bool:

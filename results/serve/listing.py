@@ -235,6 +235,13 @@ def _stamp(path: Path) -> Stamp:
 
 def listed(directory: Path) -> Listed:
     """One run, as it is now; one that cannot be read says why."""
+    try:
+        return _listed(directory)
+    except Exception as error:  # one run's files are no reason to show no other
+        return Listed(directory, problem=f"It cannot be read ({type(error).__name__}).")
+
+
+def _listed(directory: Path) -> Listed:
     for name in (RUN_FILE, VERDICT_FILE):
         path = directory / name
         if path.is_symlink() or (path.exists() and not is_plain(path)):

@@ -50,7 +50,7 @@ def zipped(folder: str, files: Iterable[tuple[str, Path]]) -> Iterator[bytes]:
                 info = zipfile.ZipInfo(f"{folder}/{name}", time.localtime(modified_s)[:6])
                 is_compressed = path.suffix in _COMPRESSED
                 info.compress_type = zipfile.ZIP_STORED if is_compressed else zipfile.ZIP_DEFLATED
-                info.external_attr = 0o644 << 16
+                info.external_attr = 0o600 << 16
                 with archive.open(info, "w", force_zip64=True) as target:
                     while chunk := source.read(_CHUNK_BYTES):
                         target.write(chunk)

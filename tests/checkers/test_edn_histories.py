@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from neaptide.checkers.histories.reader import import_history
 from neaptide.checkers.histories.writer import FINAL_PROCESSES, export_history
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.schema import OPERATIONS_READ
+from neaptide.results.store import find_run
 from tests.checkers.histories import Op, Story, final, nemesis, poll, seek, send, txn
 from tests.checkers.reading import Judged, judged
 
@@ -216,3 +218,22 @@ def test_times_that_rise_are_kept(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "exported.edn"
     export_history(spark, run, path)
     assert kept(imported(spark, path), *TIMES) == kept(run, *TIMES)
+
+
+def test_a_history_that_is_refused_leaves_latest_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path / "runs"))
+    no_spark: Any = None  # so small a history needs none
+    utc = datetime(2025, 1, 1, tzinfo=UTC)
+    bad, good = tmp_path / "bad.edn", tmp_path / "good.edn"
+    bad.write_text("{:type :invoke", encoding="utf-8")
+    good.write_text("{:type :invoke, :f :crash, :process 0, :time 1}\n", encoding="utf-8")
+    with pytest.raises(RunUnreadableError):
+        import_history(no_spark, bad, version="1", utc=utc)
+    assert not (tmp_path / "runs" / "latest").is_symlink()
+    run = import_history(no_spark, good, version="1", utc=utc)
+    assert find_run("latest") == run
+    with pytest.raises(RunUnreadableError):
+        import_history(no_spark, bad, version="1", utc=utc)
+    assert find_run("latest") == run

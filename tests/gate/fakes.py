@@ -36,6 +36,7 @@ class FakeLeader:
     offsets: list[int] = field(default_factory=list)
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
     came: asyncio.Event = field(default_factory=asyncio.Event)
+    open: int = 0  # connections that their other end has not closed
     port: int = 0
     answering: bool = True
 
@@ -57,10 +58,13 @@ class FakeLeader:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
+        self.open += 1
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 await self._answer(await read_frame(reader), writer)
         writer.close()
+        self.open -= 1
+        self.came.set()
 
     async def _answer(self, raw: bytes, writer: asyncio.StreamWriter) -> None:
         header = decode.request_header(raw)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hardening import entities, gate_frames
 from tests.hardening.frames import hurt
 
 pytestmark = pytest.mark.live
@@ -27,3 +28,23 @@ def test_a10_malformed_frames_end_no_broker(
         "broken control",
     }
     assert found["neighbour"]["served"] >= 3
+
+
+def test_malformed_frames_end_no_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
+    found = gate_frames.hurt(tmp_path / "run", FRAMES, number=1)
+    assert found["frames"] == FRAMES
+    assert set(found["of_kind"]) == {
+        "between brokers",
+        "mutated",
+        "poisoned batch",
+        "noise",
+        "wrong length",
+    }
+    assert found["served"] == 1
+
+
+def test_what_stands_before_kio_comes_as_far_as_kio() -> None:
+    found = entities.hurt(20_000, number=1)
+    assert set(found["outcomes"]) == {"read", "refused"}
+    assert found["entities"] > 1_000

@@ -87,10 +87,22 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     running.neaptide("list")
 
 
-def test_ctrl_c_leaves_nothing_and_the_verdict_is_unknown(harness: Harness) -> None:
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (signal.SIGINT,),
+        (signal.SIGTERM,),
+        (signal.SIGHUP,),  # a closed terminal
+        (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP),  # a lost connection, then a shutdown
+    ],
+)
+def test_what_ends_a_command_leaves_nothing_and_the_verdict_is_unknown(
+    harness: Harness, numbers: tuple[signal.Signals, ...]
+) -> None:
     run = harness.wait_for_records()
     assert harness.left_running()
-    harness.process.send_signal(signal.SIGINT)
+    for number in numbers:
+        harness.process.send_signal(number)
     assert harness.process.wait(DEADLINE_S) == UNKNOWN
     assert harness.process.stderr is not None
     said = harness.process.stderr.read()
@@ -98,6 +110,8 @@ def test_ctrl_c_leaves_nothing_and_the_verdict_is_unknown(harness: Harness) -> N
     assert "Traceback" not in said
     assert harness.left_running() == []
     assert json.loads((run / "run.json").read_text())["status"] == "interrupted"
+    if numbers != (signal.SIGINT,):
+        return
     checked = harness.neaptide("check", str(run), "--json")
     assert checked.returncode == UNKNOWN, checked.stderr
     [verdict] = json.loads(checked.stdout)["runs"]

@@ -9,20 +9,17 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
 import pytest
 
 from neaptide.clusters.errors import MissingPartError
-from neaptide.clusters.hosts.ledger import (
-    TOKEN_VARIABLE,
-    Ledger,
-    ProcessIdentity,
-    Whereabouts,
-    reap_orphans,
-)
+from neaptide.clusters.hosts.identity import ProcessIdentity, boot_id, ticks_since_boot
+from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE, Ledger, reap_orphans
+from neaptide.clusters.hosts.ledger_file import Owner, Whereabouts, read_ledger
 
 _SLEEP = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -83,7 +80,8 @@ def _dead_owner(state: Path, *rows: dict[str, object]) -> Path:
     """A ledger file whose owner is a pid that runs, but started at another time."""
     state.mkdir(parents=True, exist_ok=True)
     path = state / "dead.jsonl"
-    first = {"owner": {"pid": os.getpid(), "started": 1.0}}
+    mine = {"pid": os.getpid(), "start_ticks": 1, **asdict(Whereabouts.here())}
+    first = {"owner": mine}
     path.write_text("".join(json.dumps(row) + "\n" for row in (first, *rows)))
     return path
 
@@ -92,7 +90,7 @@ def _dead_owner(state: Path, *rows: dict[str, object]) -> Path:
 def test_a_pid_that_was_used_again_is_left_alone(state: Path) -> None:
     with subprocess.Popen(_SLEEP) as stranger:
         intent = {"intent": "t", "what": "broker 1", "directory": "/"}
-        path = _dead_owner(state, intent, {"token": "t", "pid": stranger.pid, "started": 5.0})
+        path = _dead_owner(state, intent, {"token": "t", "pid": stranger.pid, "start_ticks": 5})
         assert reap_orphans() == []
         assert stranger.poll() is None
         assert not path.exists()
@@ -150,11 +148,12 @@ def test_an_owner_that_another_owner_has_started_leaves_nothing_either(
 ) -> None:
     """Whose ledger is read first does not matter."""
     child, brokers = _owner(tmp_path)
-    started = psutil.Process(child.pid).create_time()
+    identity = ProcessIdentity.of(child.pid)
+    assert identity is not None
     path = _dead_owner(
         state,
         {"intent": "t-3", "what": "run", "directory": "/"},
-        {"token": "t-3", "pid": child.pid, "started": started},
+        {"token": "t-3", "pid": child.pid, "start_ticks": identity.start_ticks},
     )
     path.rename(path.with_stem(name))
     watched = [psutil.Process(pid) for pid in brokers]
@@ -190,14 +189,17 @@ def test_a_process_is_a_pid_and_a_start_time() -> None:
     me = ProcessIdentity.of(os.getpid())
     assert me is not None
     assert me.lives()
-    assert not ProcessIdentity(me.pid, me.started - 60).lives()
+    assert not replace(me, start_ticks=me.start_ticks - 60).lives()
+    assert not replace(me, boot="another").lives()
+    assert me.start_ticks <= ticks_since_boot()
+    assert me.boot == boot_id()
 
 
 def _left_by_the_dead(directory: Path, *rows: dict[str, object]) -> Path:
     """The ledger of an owner that is no more."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "1-1-0.jsonl"
-    owner = {"owner": {"pid": 1, "started": 1.0}}
+    owner = {"owner": {"pid": 1, "start_ticks": 7, **asdict(Whereabouts.here())}}
     file.write_text("".join(json.dumps(row) + "\n" for row in (owner, *rows)))
     return file
 
@@ -241,7 +243,7 @@ def _ledger_of(directory: Path, **owner: object) -> Path:
     """Of an owner whose pid and start are those of nobody here."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "7-7-0.jsonl"
-    mine = {"pid": 7, "started": 7.0, **asdict(Whereabouts.here()), **owner}
+    mine = {"pid": 7, "start_ticks": 7, **asdict(Whereabouts.here()), **owner}
     path.write_text(json.dumps({"owner": mine}) + "\n" + json.dumps(_NODE) + "\n")
     return path
 
@@ -294,3 +296,174 @@ def test_a_ledger_on_a_full_disk_is_one_sentence_and_leaves_no_file(
         with pytest.raises(MissingPartError, match="No space left on device"):
             Ledger(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- a clock that is set, and files that are no ledgers -------------------------------------------
+
+
+@pytest.mark.live
+def test_a_step_of_the_clock_ends_nothing_that_lives(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As NTP or a resumed machine does it: what psutil says of a start moves with the clock."""
+    owner, children = _owner(tmp_path)
+    told = psutil.Process.create_time
+    try:
+        for step_s in (-3600.0, -2.0, 2.0, 86_400.0):
+            with monkeypatch.context() as stepped:
+                stepped.setattr(
+                    psutil.Process,
+                    "create_time",
+                    lambda process, by=step_s: told(process) + by,
+                )
+                assert reap_orphans() == []
+            assert owner.poll() is None
+            assert all(ProcessIdentity.of(pid) is not None for pid in children)
+    finally:
+        owner.kill()
+        owner.wait()
+        assert len(reap_orphans()) == 2
+
+
+def test_nothing_of_ours_asks_when_a_process_started_by_the_clock() -> None:
+    root = Path(__file__).parents[2]
+    folders = ("clusters", "harness", "workloads", "nemesis", "results", "checkers")
+    for path in (path for folder in folders for path in (root / folder).rglob("*.py")):
+        assert "create_time()" not in path.read_text(encoding="utf-8"), path
+
+
+@pytest.mark.live
+def test_of_an_earlier_version_only_what_has_its_token_is_ended(state: Path) -> None:
+    """It wrote what the clock showed. Its owner counts as living while anybody has its pid."""
+    state.mkdir(parents=True)
+    path = state / "old.jsonl"
+    with subprocess.Popen(_SLEEP) as stranger:
+        rows = [
+            {"intent": "t", "what": "broker 1", "directory": "/"},
+            {"token": "t", "pid": stranger.pid, "started": 5.0},
+        ]
+        for pid, stays in ((stranger.pid, True), (2**22 + 1, False)):
+            owner: dict[str, object] = {"owner": {"pid": pid, "started": 1.0}}
+            path.write_text("".join(json.dumps(row) + "\n" for row in (owner, *rows)))
+            assert reap_orphans() == []
+            assert path.exists() is stays
+            assert stranger.poll() is None
+        stranger.kill()
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _written(data: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(data)
+
+
+_OWNED = {"pid": 7, "start_ticks": 7, "host": "h", "boot": "b", "pids": "p"}
+
+
+def _owned_by(pid: object) -> Callable[[Path], object]:
+    return _written(json.dumps({"owner": {**_OWNED, "pid": pid}}).encode() + b"\n")
+
+
+NO_LEDGERS: dict[str, Callable[[Path], object]] = {
+    "a number": _written(b"5\n"),
+    "a list": _written(b"[]\n"),
+    "null": _written(b"null\n"),
+    "a text": _written(b'"owner"\n'),
+    "an empty row": _written(b"{}\n"),
+    "nothing": _written(b""),
+    "a first line without its end": _written(b'{"owner": {"pid": 7'),
+    "an owner that is a list": _written(b'{"owner": [7]}\n'),
+    "an owner of another version": _written(b'{"owner": {"process": "7@b"}}\n'),
+    "a pid that is a text": _written(
+        json.dumps({"owner": {**_OWNED, "pid": "7"}}).encode() + b"\n"
+    ),
+    "a pid below 0": _written(json.dumps({"owner": {**_OWNED, "pid": -1}}).encode() + b"\n"),
+    "bytes": _written(bytes(range(256))),
+    "no UTF-8": _written(b'{"owner": "\xff"}\n'),
+    "nested": _written(b"[" * 200_000 + b"\n"),
+    "a directory": Path.mkdir,
+    "a FIFO": _fifo,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a link to itself": _loop,
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("what", NO_LEDGERS)
+@pytest.mark.timeout(60)
+def test_what_is_no_ledger_is_named_and_set_aside_and_the_others_go_on(
+    tmp_path: Path, what: str
+) -> None:
+    good = _left_by_the_dead(tmp_path, _NODE)
+    bad = tmp_path / "bad.jsonl"
+    NO_LEDGERS[what](bad)
+    said: list[str] = []
+    assert reap_orphans(tmp_path, {"node": lambda _: True}, said.append) == ["node a"]
+    assert not good.exists()
+    assert not os.path.lexists(bad)
+    [sentence] = said
+    assert sentence.startswith(f"{bad} ")
+    assert os.path.lexists(tmp_path / "bad.jsonl.set-aside-0")
+    assert reap_orphans(tmp_path, {}, said.append) == []
+    assert len(said) == 1
+
+
+BAD_ROWS = [
+    "5",
+    "[]",
+    "null",
+    "{}",
+    '{"token": "none"}',
+    '{"intent": 5}',
+    '{"resource": "node"}',
+    "x",
+]
+
+
+@pytest.mark.parametrize("row", BAD_ROWS)
+def test_a_row_that_is_none_hides_no_other(tmp_path: Path, row: str) -> None:
+    path = _left_by_the_dead(tmp_path, _NETWORK)
+    with path.open("a") as file:
+        file.write(row + "\n" + json.dumps(_NODE) + "\n")
+    said: list[str] = []
+    removers = dict.fromkeys(("network", "node"), lambda _: True)
+    assert reap_orphans(tmp_path, removers, said.append) == ["node a", "network n"]
+    assert "has no row of a ledger in line 3" in said[0]
+    assert not path.exists()
+
+
+def test_a_remover_that_fails_is_asked_again_and_stops_no_other(tmp_path: Path) -> None:
+    path = _left_by_the_dead(tmp_path, _NETWORK, _NODE)
+
+    def fail(_: str) -> bool:
+        raise KeyError("pid")
+
+    assert reap_orphans(tmp_path, {"node": fail, "network": lambda _: True}) == ["network n"]
+    assert path.exists()
+
+
+def test_the_same_pid_and_ticks_of_another_boot_are_another_process(tmp_path: Path) -> None:
+    me = ProcessIdentity.of(os.getpid())
+    assert me is not None
+    here = Whereabouts.here()
+    path = tmp_path / "1-1-0.jsonl"
+    for boot, is_me in ((here.boot, True), ("before", False)):
+        owner = {"pid": me.pid, "start_ticks": me.start_ticks, **asdict(replace(here, boot=boot))}
+        path.write_text(json.dumps({"owner": owner}) + "\n")
+        found = read_ledger(path).owner
+        assert isinstance(found, Owner)
+        assert found.process is not None
+        assert found.process.lives() is is_me
+
+
+def test_a_lock_that_is_a_fifo_stops_nobody(tmp_path: Path) -> None:
+    folder = tmp_path / "ledger"
+    _left_by_the_dead(folder, _NODE)
+    os.mkfifo(folder.with_suffix(".lock"))
+    assert reap_orphans(folder, {"node": lambda _: True}) == ["node a"]

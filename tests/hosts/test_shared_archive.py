@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from neaptide.clusters.shared_archive import RECORDING, archive_of, options, record
+from neaptide.clusters.shared_archive import RECORDING, archive_of, options, prune, record
 
 
 def test_each_class_path_has_its_archive() -> None:
@@ -40,3 +41,20 @@ def test_what_was_recorded_has_its_name_only_when_it_is_whole(tmp_path: Path) ->
     archive = tmp_path / "shared" / "x.jsa"
     assert asyncio.run(record(archive, str(tmp_path / "java"), 1))
     assert [file.name for file in archive.parent.iterdir()] == ["x.jsa"]
+
+
+def test_what_was_not_used_for_longest_goes_when_all_are_too_large(tmp_path: Path) -> None:
+    for number, name in enumerate(("old", "used", "new", "kept")):
+        archive = tmp_path / f"{name}.jsa"
+        archive.write_bytes(bytes(100))
+        os.utime(archive, (number, number))
+    (tmp_path / "other.txt").write_bytes(bytes(10_000))
+    (tmp_path / ".x.jsa-4999999").write_bytes(bytes(100))  # nobody has that pid
+    (tmp_path / f".x.jsa-{os.getpid()}").write_bytes(bytes(100))
+    assert options(tmp_path / "used.jsa") != RECORDING
+    prune(tmp_path, tmp_path / "kept.jsa", kept_bytes_max=300)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"used.jsa", "new.jsa", "kept.jsa", "other.txt", f".x.jsa-{os.getpid()}"}
+    prune(tmp_path, tmp_path / "kept.jsa", kept_bytes_max=0)
+    assert (tmp_path / "kept.jsa").exists()
+    assert not (tmp_path / "used.jsa").exists()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ from kazoo.client import KazooClient
 
 from neaptide.clusters.hosts.local import LocalHost
 from neaptide.clusters.hosts.zookeeper import ZooKeeper, serves
+from tests.live.cluster import LiveCluster
 
 
 @pytest.mark.live
@@ -64,3 +68,20 @@ def test_a_server_that_only_listens_does_not_serve(answer: bytes, expected: bool
             return await serves("127.0.0.1", server.sockets[0].getsockname()[1])
 
     assert asyncio.run(play()) is expected
+
+
+@pytest.mark.live
+def test_a_cluster_that_is_closed_leaves_no_socket_to_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `pytest -W error` what is not closed fails the suite of whoever has a cluster."""
+    monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
+    found: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: found.append(str(what.exc_value)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        cluster = LiveCluster(tmp_path / "cluster", {}, "2.1", members=(0,))
+        cluster.close()
+        del cluster
+        gc.collect()
+    assert found == []

@@ -9,6 +9,7 @@ import pytest
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.own.model import NOT_RECORDED, Managed, Used
 from neaptide.clusters.own.parsing import check_managed_on, load_system
+from neaptide.clusters.properties import read_properties
 from tests.own.files import BROKER, MANAGED, USED, written
 
 WITHOUT_COMMANDS = (
@@ -131,6 +132,13 @@ def test_a_mistake_is_one_sentence_with_the_file_and_the_key(
     [
         ("listener.name.client.ssl.key.password=hunter2", "holds a secret"),
         ("sasl.jaas.config=x required password=hunter2;", "holds a secret"),
+        ("ssl.keystore.key=-----BEGIN PRIVATE KEY----- hunter2", "holds a secret"),
+        ("listener.name.client.ssl.keystore.certificate.chain=hunter2", "holds a secret"),
+        ("ssl.truststore.certificates=hunter2", "holds a secret"),
+        ("delegation.token.master.key=hunter2", "holds a secret"),
+        ("my.metrics.api.key=hunter2", "holds a secret"),
+        ("my.metrics=-----BEGIN RSA PRIVATE KEY-----\\nhunter2", "holds a secret"),
+        ("my.metrics.url=https://me:hunter2@host/", "holds a secret"),
         ("log.dirs={log_dirs}", "there is no placeholder {log_dirs}"),
         ("hunter2", "is not of the form name=value"),
     ],
@@ -262,3 +270,22 @@ def test_what_a_node_can_have_is_the_hosts_to_say(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.toml cannot be read: No such file"):
         load_system(tmp_path / "none.toml")
+
+
+def test_what_only_describes_a_secret_may_be_there_and_comments_are_not_kept(
+    directory: Path,
+) -> None:
+    file = written(directory, MANAGED)
+    said = (
+        "delegation.token.expiry.time.ms=86400000\nssl.client.auth=required\n"
+        "ssl.keystore.location=/a.jks\nsuper.users=User:CN=joe@example.org\n"
+    )
+    told = "# ssl.key.password=hunter2\n! a \\\nnode.rack=r\nbroker.rack=a\\\n#b\n"
+    (directory / "broker.properties").write_text(BROKER + said + told, encoding="utf-8")
+    system = load_system(file)
+    assert isinstance(system, Managed)
+    template = system.brokers[0].template
+    assert said in template
+    assert "hunter2" not in str(system.record())
+    assert read_properties(template)["broker.rack"] == "a#b"
+    assert read_properties(template) == read_properties(BROKER + said + told)

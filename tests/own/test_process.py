@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 
 from neaptide.clusters.errors import HostError
 from neaptide.clusters.hosts.host import LocalNodeProcess, Marked
-from neaptide.clusters.hosts.ledger import Ledger, ProcessIdentity
+from neaptide.clusters.hosts.identity import ProcessIdentity, ticks_since_boot
+from neaptide.clusters.hosts.ledger import Ledger
 from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
 from neaptide.clusters.own import process as own
 from neaptide.clusters.own.model import Argv
@@ -211,9 +213,10 @@ def test_the_process_of_a_pid_file_is_the_broker(tmp_path: Path) -> None:
         host = LocalHost(Ledger(tmp_path / "ledger"))
         try:
             sleeps = ProcessSpec("x", ("sleep", "600"), tmp_path, tmp_path / "x.log")
+            since = ticks_since_boot()
             other = await host.start(sleeps)
             file.write_text(f"{other.pid}\n", encoding="ascii")
-            found = await read_pid(file, time.time(), "it")
+            found = await read_pid(file, since, "it")
             starter = LocalNodeProcess(
                 await host.start(ProcessSpec("s", ("true",), tmp_path, tmp_path / "s.log"))
             )
@@ -227,7 +230,7 @@ def test_the_process_of_a_pid_file_is_the_broker(tmp_path: Path) -> None:
             await one.kill()
             assert await other.wait(20) == -9
             with pytest.raises(HostError, match="it has no process"):
-                await read_pid(file, time.time() + 60, "it")
+                await read_pid(file, ticks_since_boot() + 6000, "it")
         finally:
             host.close_now()
 
@@ -250,7 +253,7 @@ def test_a_later_harness_ends_what_is_in_the_ledger(tmp_path: Path) -> None:
             [living] = own.marked(str(tmp_path))
             enter(Noted(), one=living)  # type: ignore[arg-type]
             enter(Noted(), kill=("touch", str(tmp_path / "ran")))  # type: ignore[arg-type]
-            another = json.dumps({"pid": living.pid, "started": living.started - 100})
+            another = json.dumps({**asdict(living), "start_ticks": living.start_ticks - 100})
             assert end_left(another)  # its pid is somebody else's now
             assert living.lives()
             assert all(end_left(name) for name in names)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from neaptide.results.errors import RunNotFoundError, StoreError
-from neaptide.results.store import create_run, find_run, list_runs, write_json, write_text
+from neaptide.results.store import (
+    create_run,
+    find_run,
+    list_runs,
+    point_latest_at,
+    remove_run,
+    write_json,
+    write_text,
+)
 
 NOON = datetime(2025, 11, 21, 12, 0, 5, tzinfo=UTC)
 
@@ -84,3 +93,21 @@ def test_what_cannot_be_written_leaves_the_old_file_as_it_was(
         with pytest.raises(StoreError, match="No space left on device"):
             write_text(tmp_path / "page", "new")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_latest_stays_what_it_was_until_a_run_is_whole(runs: Path) -> None:
+    first = create_run("a", "s", 1, NOON)
+    second = create_run("b", "s", 1, NOON, is_latest=False)
+    assert find_run("latest") == first.resolve()
+    point_latest_at(second)
+    assert find_run("latest") == second.resolve()
+
+
+def test_when_the_latest_is_removed_the_one_before_it_is(runs: Path) -> None:
+    first, second = create_run("a", "s", 1, NOON), create_run("b", "s", 1, NOON)
+    for run in (first, second):
+        write_json(run / "run.json", {})
+    remove_run(second)
+    assert find_run("latest") == first.resolve()
+    remove_run(first)
+    assert not os.path.lexists(runs / "latest")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kio.index import load_payload_module
 from kio.schema.types import BrokerId, TopicName
 from kio.static.constants import EntityType
 from kio.static.primitive import i32, i64
@@ -19,7 +20,7 @@ from neaptide.clusters.broker.replication.replicas.metadata_cache import Metadat
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.server.topic_creation import AutoTopicCreation
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, ArrayError, checked, varint
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, BoundsError, checked, varint
 from neaptide.clusters.broker.wire.codec import (
     MalformedMessageError,
     decode_request,
@@ -27,13 +28,16 @@ from neaptide.clusters.broker.wire.codec import (
     encode_request,
     entity_class,
     request_class,
+    response_class,
 )
+from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 from tests.hardening.poison import POISONED, SOUND, record, sealed
 from tests.live.raw import fetch_request, fetched, produce_request
 from tests.server.test_shell import World, turns
 from tests.storage.batches import NOW_MS, batch
 from tests.wire.strategies import REPLICATION_APIS
 
+_FETCH_17 = load_payload_module(1, 17, EntityType.request).FetchRequest  # type: ignore[attr-defined]
 NULL = struct.pack(">i", -1)
 TEXT = struct.pack(">h", 1) + b"t"
 ONE = struct.pack(">i", 1)
@@ -144,9 +148,9 @@ def test_a10_behind_tagged_fields_arrays_are_looked_at_too() -> None:
     topics = b"\x02" + b"\x02t" + b"\x02" + bytes(32) + tagged + tagged
     cls = request_class(Api.FETCH, 12)
     unknown = _FETCH + topics + b"\x01" + b"\x01" + tagged
-    assert len(checked(cls, unknown, 0)) == len(unknown) - 3 * (len(tagged) - 1)
+    assert len(checked(cls, unknown, 0)[0]) == len(unknown) - 3 * (len(tagged) - 1)
     for claimed in (_FETCH + topics, _FETCH + b"\x02" + b"\x02t" + b"\x01" + tagged):
-        with pytest.raises(ArrayError, match="forgotten_topics_data claims 10000 elements"):
+        with pytest.raises(BoundsError, match="forgotten_topics_data claims 10000 elements"):
             checked(cls, claimed + varint(10_001), 0)
 
 
@@ -496,3 +500,82 @@ def test_a11_names_of_topics_being_created_do_not_pile_up() -> None:
     now += 31.0
     creation.want("another")
     assert list(creation.being_created) == ["another"]
+
+
+# --- tagged fields --------------------------------------------------------------------------------
+
+
+def _fetch_17(of_partition: bytes, behind: bytes = b"") -> bytes:
+    """Fetch v17 of one topic with one partition, which has these tagged fields."""
+    partition = struct.pack(">iiqiqi", 0, 0, 0, 0, 0, 10) + of_partition
+    topics = b"\x02" + bytes(16) + b"\x02" + partition + b"\x00"
+    return struct.pack(">iiibii", 0, 1, 1, 0, 0, -1) + topics + behind
+
+
+def test_a10_a_tagged_field_is_not_longer_than_it_is() -> None:
+    """kio does not look at its size: it read on where nobody had looked at the arrays."""
+    directory = b"\x01" + b"\x00" + b"\x10" + b"d" * 16
+    sound = _fetch_17(directory, b"\x01" + b"\x01" + b"\x00")
+    [topic] = read_entity(_FETCH_17, sound)[0].topics
+    assert topic.partitions[0].replica_directory_id.bytes == b"d" * 16
+    claim = b"\xff\xff\xff\xff\x0f"
+    for size in (3, 17, 40):
+        tagged = b"\x01" + b"\x00" + varint(size) + b"d" * 16
+        with pytest.raises(UnreadableError, match=f"the {size} bytes that it claims"):
+            read_entity(_FETCH_17, _fetch_17(tagged, claim + bytes(60)))
+
+
+def test_a10_arrays_in_tagged_fields_are_looked_at() -> None:
+    api_versions = response_class(Api.API_VERSIONS, 3)
+    head = bytes(2) + b"\x01" + bytes(4)
+    feature = b"\x02" + b"\x02f" + bytes(4)  # one, named f
+    for features, what in ((feature + b"\x00", None), (b"\xff\xff\xff\xff\x0f", "claims")):
+        tagged = b"\x01" + b"\x00" + varint(len(features)) + features
+        if what is None:
+            [found] = read_entity(api_versions, head + tagged)[0].supported_features
+            assert found.name == "f"
+        else:
+            with pytest.raises(UnreadableError, match=what):
+                read_entity(api_versions, head + tagged)
+
+
+def test_a10_what_nobody_knows_is_left_out_of_a_tagged_field_too_and_of_the_header() -> None:
+    api_versions = response_class(Api.API_VERSIONS, 3)
+    feature = b"\x02" + b"\x02f" + bytes(4) + b"\x01" + b"\x63" + b"\x02ab"
+    message = bytes(2) + b"\x01" + bytes(4) + b"\x01" + b"\x00" + varint(len(feature)) + feature
+    entity, left, end = read_entity(api_versions, message)
+    assert [one.name for one in entity.supported_features] == ["f"]
+    assert end == len(left) == len(message) - 4
+    asked = frame(Api.METADATA, 9, b"\x01\x63\x02ab" + b"\0" + b"\1\0\0" + b"\0")
+    assert decode_request(asked, REPLICATION_APIS)[1].topics is None
+
+
+def test_a10_entities_that_may_be_null_are_passed_over() -> None:
+    heartbeat = load_payload_module(68, 0, EntityType.response).ConsumerGroupHeartbeatResponse
+    head = bytes(4) + bytes(2) + b"\0" + b"\0" + struct.pack(">ii", 1, 5000)
+    assert read_entity(heartbeat, head + b"\xff" + b"\0")[0].assignment is None
+    assert read_entity(heartbeat, head + b"\x01" + b"\x01\0" + b"\0")[0].assignment is not None
+    with pytest.raises(UnreadableError, match="claims"):
+        read_entity(heartbeat, head + b"\x01" + b"\xff\xff\xff\xff\x0f\0" + b"\0")
+
+
+@pytest.mark.timeout(60)
+def test_a10_tagged_fields_that_nobody_knows_cost_time_in_proportion() -> None:
+    """Copied once for each of them, as they were, these are more than a terabyte."""
+    topic = bytes(16) + b"\0" + b"\x01\x63\x00"
+    many = 300_000
+    metadata = request_class(Api.METADATA, 12)
+    message = varint(many + 1) + topic * many + b"\0\0" + b"\0"
+    left, end = checked(metadata, message, 0, None)
+    assert end == len(left) == len(message) - 2 * many
+
+
+def test_a10_nothing_but_one_function_reads_entities_of_strangers() -> None:
+    root = Path(__file__).parents[2]
+    readers = {
+        path.relative_to(root).as_posix()
+        for folder in ("clusters", "nemesis", "workloads", "harness", "results", "checkers")
+        for path in (root / folder).rglob("*.py")
+        if "entity_reader" in path.read_text(encoding="utf-8")
+    }
+    assert readers == {"clusters/broker/wire/reading.py"}

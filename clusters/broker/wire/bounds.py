@@ -1,15 +1,17 @@
-"""Looks at a frame's arrays before kio reads it: none is null that may not be, none is too long.
+"""Looks at a stranger's message before kio reads it: no array is null that may not be, none is
+longer than the bytes behind it can be, and no tagged field has another size than it says.
 
-kio makes room for as many elements as an array claims (21 bytes can claim 17 GB), and takes a null
-array for None where the protocol has none. Here only lengths are read: of four bytes, or, in
-flexible versions (KIP-482), as varints of what is one more. Tagged fields are passed over, since
-those that are known here have no arrays; those that are not known are ignored, as by Kafka, while
-kio knows only what it knows.
+kio makes room for as many elements as an array claims (21 bytes can claim 17 GB, and where there is
+no such room the process ends), takes a null array for None where the protocol has none, and reads a
+tagged field without its size. Here only lengths are read: of four bytes, or, in flexible versions
+(KIP-482), as varints of what is one more. Tagged fields that are not known are left out, for Kafka
+ignores them and kio cannot. All of it costs time in proportion to the message.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -28,20 +30,23 @@ _FIXED_SIZES: Final = {
     "int16": 2,
     "int32": 4,
     "int64": 8,
+    "uint8": 1,
     "uint16": 2,
     "uint32": 4,
     "float64": 8,
+    "uint64": 8,
     "uuid": 16,
     "error_code": 2,
     "timedelta_i32": 4,
     "timedelta_i64": 8,
     "datetime_i64": 8,
 }
+_NEVER_FLEXIBLE: Final = ("RequestHeader", "client_id")  # KIP-511: so that every broker reads it
 _LENGTHS_OF_BYTES: Final = {"string": 2, "bytes": 4, "records": 4}
 
 
-class ArrayError(Exception):
-    """An array is null, or longer than the bytes behind it can be."""
+class BoundsError(Exception):
+    """An array is null or claims too much, or a tagged field is not of its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,9 @@ class _Bytes:
 
 @dataclass(frozen=True, slots=True)
 class _TaggedFields:
-    """At the end of each entity of a flexible version."""
+    """At the end of each entity of a flexible version. `known`: by tag, what is in it."""
 
-    known: frozenset[int]
+    known: Mapping[int, _Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,38 +73,60 @@ class _Array:
     length_bytes: int
 
 
-_Step = int | _Bytes | _Array | _TaggedFields  # a number: so many bytes of no interest
+@dataclass(frozen=True, slots=True)
+class _Nullable:
+    """An entity behind a byte that is negative where there is none (KIP-893)."""
+
+    entity: _Plan
+
+
+# A number: so many bytes of no interest.
+_Step = int | _Bytes | _Array | _TaggedFields | _Nullable
 _Plan = tuple[_Step, ...]
+_Edit = tuple[int, int, bytes]  # from where, to where, and what is put there
 
 
 @dataclass(slots=True)
 class _Walk:
-    """`elements_left`: so many may still be claimed. `edits`: (start, end, what is put there)."""
+    """`elements_left`: so many may still be claimed. `edits`: in the order of their places."""
 
     frame: bytes
     elements_left: int
-    edits: list[tuple[int, int, bytes]]
+    edits: list[_Edit]
 
 
 def checked(
     cls: Any, frame: bytes, position: int, elements_max: int | None = ELEMENTS_MAX
-) -> bytes:
-    """The frame, without tagged fields that are not known. Raises ArrayError.
+) -> tuple[bytes, int]:
+    """The frame, without tagged fields that are not known, and where the entity ends in it.
 
-    `cls` is a kio entity that begins at `position`; `elements_max` None: any number.
+    `cls` is a kio entity that begins at `position`; `elements_max` None: any number. Raises
+    BoundsError.
     """
-    plan = _plan(cls)
-    if not plan:
-        return frame
     walk = _Walk(frame, len(frame) if elements_max is None else elements_max, [])
-    _walk(plan, position, walk)
-    for start, end, replaced in reversed(walk.edits):
-        frame = frame[:start] + replaced + frame[end:]
-    return frame
+    end = _walk(_plan(cls), position, walk)
+    if end > len(frame):
+        raise BoundsError(f"it ends early: {end - len(frame)} bytes are missing")
+    if not walk.edits:
+        return frame, end
+    return _edited(frame, walk.edits), end + _growth(walk.edits)
+
+
+def _edited(frame: bytes, edits: list[_Edit]) -> bytes:
+    pieces: list[bytes] = []
+    position = 0
+    for start, end, replaced in edits:
+        pieces += (frame[position:start], replaced)
+        position = end
+    return b"".join((*pieces, frame[position:]))
+
+
+def _growth(edits: Iterable[_Edit]) -> int:
+    return sum(len(put) - (behind - before) for before, behind, put in edits)
 
 
 def _walk(plan: _Plan, at: int, walk: _Walk) -> int:
-    """Where the entity ends. What ends early is for kio to find."""
+    """Where the entity ends; behind the frame's end, if it ends early."""
     frame = walk.frame
     for step in plan:
         if type(step) is int:
@@ -111,6 +138,9 @@ def _walk(plan: _Plan, at: int, walk: _Walk) -> int:
             at = _walk_array(step, at, walk)
         elif type(step) is _TaggedFields:
             at = _walk_tagged_fields(step, at, walk)
+        elif type(step) is _Nullable:
+            is_null = frame[at : at + 1] >= b"\x80"
+            at = at + 1 if is_null else _walk(step.entity, at + 1, walk)
     return at
 
 
@@ -129,25 +159,48 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return number, at + place + 1
-    return number, len(frame)  # it ends early, or has too many bytes: kio finds that
+    return number, len(frame) + 1  # it ends early, or has too many bytes
 
 
 def _walk_tagged_fields(tagged: _TaggedFields, at: int, walk: _Walk) -> int:
     frame, start = walk.frame, at
     count, at = _varint(frame, at)
-    kept: list[bytes] = []
+    if not count:
+        return at
+    behind_count, edits = at, walk.edits
+    first = len(edits)
+    edits.append((start, behind_count, b""))
+    unknown = 0
     for _ in range(count):
         if at >= len(frame):
-            return at
+            return at + 1  # it ends early
         field_start = at
         tag, at = _varint(frame, at)
+        size_start = at
         size, at = _varint(frame, at)
+        plan = tagged.known.get(tag)
+        if plan is None:
+            unknown += 1
+            edits.append((field_start, at + size, b""))
+        else:
+            _walk_tagged_field(plan, (size_start, at, at + size), walk)
         at += size
-        if tag in tagged.known:
-            kept.append(frame[field_start:at])
-    if len(kept) < count:
-        walk.edits.append((start, at, varint(len(kept)) + b"".join(kept)))
+    edits[first] = (start, behind_count, varint(count - unknown))
+    if len(edits) == first + 1 and not unknown:
+        edits.pop()
     return at
+
+
+def _walk_tagged_field(plan: _Plan, places: tuple[int, int, int], walk: _Walk) -> None:
+    """`places`: where its size begins, where it begins, and where it ends."""
+    size_start, start, end = places
+    edits = walk.edits
+    first = len(edits)
+    if _walk(plan, start, walk) != end:
+        raise BoundsError(f"a tagged field does not have the {end - start} bytes that it claims")
+    if len(edits) > first:
+        size = end - start + _growth(edits[first:])
+        edits.insert(first, (size_start, start, varint(size)))
 
 
 def _walk_array(array: _Array, at: int, walk: _Walk) -> int:
@@ -156,10 +209,10 @@ def _walk_array(array: _Array, at: int, walk: _Walk) -> int:
     if count < 0:
         if count == -1 and array.is_nullable:
             return first
-        raise ArrayError(f"{array.name} has the length {count}")
+        raise BoundsError(f"{array.name} has the length {count}")
     walk.elements_left -= count
     if count * array.smallest > max(0, len(frame) - first) or walk.elements_left < 0:
-        raise ArrayError(f"{array.name} claims {count} elements")
+        raise BoundsError(f"{array.name} claims {count} elements")
     if array.is_fixed:
         return first + count * array.smallest
     for _ in range(count):
@@ -169,42 +222,41 @@ def _walk_array(array: _Array, at: int, walk: _Walk) -> int:
 
 @cache
 def _plan(cls: Any) -> _Plan:
-    """Empty where there is nothing to look at."""
-    plan = _whole_plan(cls)
-    return plan if any(isinstance(step, _Array | _TaggedFields) for step in plan) else ()
-
-
-@cache
-def _whole_plan(cls: Any) -> _Plan:
     steps: list[_Step] = []
+    known: dict[int, _Plan] = {}
     for field in dataclasses.fields(cls):
         if "tag" in field.metadata:
+            known[int(field.metadata["tag"])] = _steps(cls, field)
             continue
-        step = _step(field, cls.__flexible__)
-        if isinstance(step, int) and steps and isinstance(steps[-1], int):
-            steps[-1] += step
-        else:
-            steps.append(step)
+        for step in _steps(cls, field):
+            if isinstance(step, int) and steps and isinstance(steps[-1], int):
+                steps[-1] += step
+            else:
+                steps.append(step)
     if cls.__flexible__:
-        tags = (field.metadata.get("tag") for field in dataclasses.fields(cls))
-        steps.append(_TaggedFields(frozenset(tag for tag in tags if tag is not None)))
+        steps.append(_TaggedFields(known))
     return tuple(steps)
 
 
-def _step(field: dataclasses.Field[Any], is_flexible: bool) -> _Step:
+def _steps(cls: Any, field: dataclasses.Field[Any]) -> _Plan:
     given: Any = field.type
     is_nullable = False
     if get_origin(given) is UnionType:
         is_nullable = True
         [given] = [one for one in get_args(given) if one is not NoneType]
     kind = field.metadata.get("kafka_type")
+    is_flexible = cls.__flexible__ and (cls.__name__, field.name) != _NEVER_FLEXIBLE
     if get_origin(given) is not tuple:
-        return _primitive(kind, is_flexible)
-    element = (_primitive(kind, is_flexible),) if kind else _whole_plan(get_args(given)[0])
+        if kind is not None:
+            return (_primitive(kind, is_flexible),)
+        # A tag is there or not: what is in a tagged field is never null.
+        in_line = is_nullable and "tag" not in field.metadata
+        return (_Nullable(_plan(given)),) if in_line else _plan(given)
+    element = (_primitive(kind, is_flexible),) if kind else _plan(get_args(given)[0])
     fixed = all(isinstance(step, int) for step in element)
     length_bytes = _VARINT if is_flexible else _LENGTH_BYTES
     smallest = sum(map(_smallest, element))
-    return _Array(field.name, is_nullable, element, smallest, fixed, length_bytes)
+    return (_Array(field.name, is_nullable, element, smallest, fixed, length_bytes),)
 
 
 def _primitive(kind: Any, is_flexible: bool) -> int | _Bytes:
@@ -217,7 +269,7 @@ def _primitive(kind: Any, is_flexible: bool) -> int | _Bytes:
 def _smallest(step: _Step) -> int:
     if isinstance(step, int):
         return step
-    return 1 if isinstance(step, _TaggedFields) else max(1, step.length_bytes)
+    return max(1, step.length_bytes) if isinstance(step, _Bytes | _Array) else 1
 
 
 def varint(value: int) -> bytes:

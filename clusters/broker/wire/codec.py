@@ -18,12 +18,13 @@ from typing import Any, Final
 from kio.index import load_payload_module
 from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
 from kio.schema.response_header.v0.header import ResponseHeader as ResponseHeaderV0
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from neaptide.clusters.broker.wire import control, control_flexible, control_shutdown
 from neaptide.clusters.broker.wire.apis import Api, Versions
-from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX, checked
+from neaptide.clusters.broker.wire.bounds import ELEMENTS_MAX
+from neaptide.clusters.broker.wire.reading import UnreadableError, read_entity
 
 LENGTH_BYTES: Final = 4
 # Of ZooKeeper-mode controllers: Kafka 4.0 and so kio have them no more.
@@ -86,11 +87,6 @@ def response_class(api: Api, version: int) -> type[Any]:
 
 
 @cache
-def _reader(cls: Any) -> Any:
-    return entity_reader(cls)
-
-
-@cache
 def _writer(cls: Any) -> Any:
     return entity_writer(cls)
 
@@ -112,9 +108,9 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
     """Raises MalformedMessageError, or UnsupportedVersionError where only the version is wrong."""
     try:
         # The flexible header only adds tagged fields behind the same beginning.
-        plain, size = _reader(RequestHeaderV1)(frame, 0)
+        plain, _, size = read_entity(RequestHeaderV1, frame)
         api = Api(int(plain.request_api_key))
-    except Exception as error:
+    except (UnreadableError, ValueError) as error:
         raise MalformedMessageError(f"no request header: {error}") from error
     version = int(plain.request_api_version)
     header = Header(api, version, int(plain.correlation_id), plain.client_id)
@@ -125,14 +121,14 @@ def decode_request(frame: bytes, apis: Mapping[Api, Versions]) -> tuple[Header, 
     cls: Any = request_class(api, version)
     try:
         if cls.__header_schema__ is not RequestHeaderV1:
-            _, size = _reader(cls.__header_schema__)(frame, 0)
-        frame = checked(cls, frame, size, None if api in BROKER_APIS else ELEMENTS_MAX)
-        entity, body_size = _reader(cls)(frame, size)
-    except Exception as error:
+            _, frame, size = read_entity(cls.__header_schema__, frame)
+        elements_max = None if api in BROKER_APIS else ELEMENTS_MAX
+        entity, frame, end = read_entity(cls, frame, size, elements_max)
+    except UnreadableError as error:
         raise MalformedMessageError(f"{api.name} v{version}: {error}") from error
     # Kafka ignores what is left. librdkafka leaves a byte: it writes "all topics" of Metadata v9 in
     # four bytes, of which all but one are taken for what comes next.
-    if size + body_size != len(frame) and not cls.__flexible__:
+    if end != len(frame) and not cls.__flexible__:
         raise MalformedMessageError(f"{api.name} v{version}: bytes left over")
     return header, entity
 
@@ -159,10 +155,9 @@ def decode_response(frame: bytes, api: Api, version: int) -> tuple[int, Any]:
     """The correlation id and the message."""
     cls: Any = response_class(api, version)
     try:
-        header, size = _reader(cls.__header_schema__)(frame, 0)
-        frame = checked(cls, frame, size, None)
-        entity, _ = _reader(cls)(frame, size)
-    except Exception as error:
+        header, frame, size = read_entity(cls.__header_schema__, frame)
+        entity, _, _ = read_entity(cls, frame, size, None)
+    except UnreadableError as error:
         raise MalformedMessageError(f"response to {api.name} v{version}: {error}") from error
     return int(header.correlation_id), entity
 
