@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,7 +56,8 @@ class Counted:
     rounds: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
     many_edges: list[int] = field(default_factory=list)  # runs with more than a task may hold
     apart: list[dict[str, Any]] = field(default_factory=list)  # of `rows`, cycles of those
-    again: Callable[[], DataFrame] | None = None  # all anomalies but these, where rows are not all
+    # All anomalies but these, where rows are not all.
+    again: Callable[[], AbstractContextManager[DataFrame]] | None = None
 
     def of_run(self, run: int) -> Counts:
         return Counts(
@@ -172,10 +173,11 @@ class Check:
             steps = tables.nemesis_steps(self.spark, self.materials)
         return {"runs": tables.runs(self.materials), "nemesis_steps": steps}
 
-    def _everything(self) -> DataFrame:
+    @contextmanager
+    def _everything(self) -> Iterator[DataFrame]:
         """All anomalies, found once more: rows of output.OUTPUT."""
-        with self._output(None) as rows:
-            return self._searched(rows, None).where(F.col("what") == output.ANOMALY)
+        with sized_for(self.spark, self.materials), self._output(None) as rows:
+            yield self._searched(rows, None).where(F.col("what") == output.ANOMALY)
 
 
 def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:
