@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline import in_spark, output, tables
+from neaptide.checkers.pipeline.engines import engine_of
 from neaptide.checkers.pipeline.exchange import exchanged
 from neaptide.checkers.pipeline.in_tasks import Engine
 from neaptide.checkers.pipeline.limits import (
@@ -82,7 +83,7 @@ class Check:
     spark: SparkSession
     materials: Sequence[Material]
     limit: TimeLimit
-    engine: EngineName
+    engine: EngineName | None  # None: the one that is faster
     thorough: bool
 
     def count(self, counted: Counted) -> None:
@@ -127,7 +128,8 @@ class Check:
         asked = self._asked
         frames = self._frames()
         facts = self._facts()
-        if self.engine == "spark":
+        engine_name = self.engine or engine_of(self.spark, self.materials, frames[tables.RECORDED])
+        if engine_name == "spark":
             given = {name: tables.framed(self.spark, table) for name, table in facts.items()}
             with in_spark.judged(self.spark, frames | given, asked, anomalies_max) as rows:
                 yield rows

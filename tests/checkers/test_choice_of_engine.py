@@ -1,0 +1,34 @@
+"""Which engine a check takes: by the largest partition and the cores at hand, never by the user."""
+
+from __future__ import annotations
+
+import pytest
+
+from neaptide.checkers.pipeline.engines import SPARK_COST, faster
+
+BILLION = 10**9
+
+
+@pytest.mark.parametrize(
+    ("rows", "largest", "cores", "engine"),
+    [
+        (BILLION, BILLION, 1_000, "spark"),  # one partition
+        (BILLION, BILLION // 8, 1_000, "spark"),  # 8 would be busy, and no more
+        (BILLION, BILLION // 100_000, 1_000, "duckdb"),  # as many small ones as one likes
+        (BILLION, BILLION, 2, "duckdb"),  # two cores spread nothing
+        (BILLION, BILLION // 8, 8, "duckdb"),
+        (BILLION, BILLION // 100, 100, "duckdb"),
+        (BILLION, BILLION // 10, 100, "spark"),
+    ],
+)
+def test_a_few_large_partitions_on_many_cores_are_spread(
+    rows: int, largest: int, cores: int, engine: str
+) -> None:
+    assert faster(rows, largest, cores) == engine
+
+
+def test_at_the_limit_both_take_as_long() -> None:
+    cores = 100
+    largest = int(SPARK_COST * BILLION / cores)
+    assert faster(BILLION, largest - 1, cores) == "duckdb"
+    assert faster(BILLION, largest + 1, cores) == "spark"
