@@ -21,7 +21,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.pipeline.given import given_settings
-from neaptide.checkers.pipeline.limits import TASK_MEMORY
+from neaptide.checkers.pipeline.limits import SEES_FILES, TASK_MEMORY
 from neaptide.checkers.pipeline.own_code import send_code
 from neaptide.checkers.pipeline.session import local_session
 from neaptide.results.errors import MissingToolError, SparkUnreachableError
@@ -127,6 +127,7 @@ def connect_session(remote: str, *, has_code: bool = False) -> SparkSession:
     try:
         if has_code:  # its executors are in it
             _see_it_work(spark, name, lambda: spark.conf.get(_TIME_ZONE), ANSWERS_WITHIN_S)
+            spark.conf.set(SEES_FILES, "true")
         else:
             _see_it_work(spark, name, lambda: spark.range(1).collect())
             send_code(spark)

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from neaptide.checkers.material import Material
-from neaptide.checkers.pipeline.limits import is_local
+from neaptide.checkers.pipeline.limits import sees_files
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
 from neaptide.results.schema import TABLES
@@ -95,7 +95,7 @@ def travels(spark: SparkSession, materials: Sequence[Material]) -> bool:
     of_here = all(
         isinstance(file, Path) for m in materials for of in m.files.values() for file in of
     )
-    return of_here and not is_local(spark) and sum(m.rows for m in materials) <= TRAVELLING_ROWS
+    return of_here and not sees_files(spark) and sum(m.rows for m in materials) <= TRAVELLING_ROWS
 
 
 def _loaded(table: str, number: int, material: Material) -> pa.Table:
