@@ -21,7 +21,7 @@ from neaptide.checkers.verdict import EngineName
 # Below this the plan of Spark SQL takes longer than any one task.
 LARGE_ROWS: Final = 20_000_000
 # How much processor time Spark SQL takes for what takes DuckDB 1.
-SPARK_COST: Final = 4.0
+SPARK_COST: Final = 4.6
 _COUNTED: Final = 100_000  # rows, over all cores that are there
 
 
