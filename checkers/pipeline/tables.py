@@ -74,7 +74,7 @@ def read(spark: SparkSession, table: str, materials: Sequence[Material]) -> Data
     if not having:
         return small(spark, pa.schema([*_plain_schema(table), RUNS.field("run")]), [])
     if travels(spark, [material for _, material in having]):
-        return spark.createDataFrame(pa.concat_tables(_loaded(table, *one) for one in having))
+        return framed(spark, pa.concat_tables(_loaded(table, *one) for one in having))
     rows = spark.read.schema(columns).parquet(*(_uri(p) for _, m in having for p in m.files[table]))
     if len(having) == 1:  # a constant costs nothing a row
         return rows.withColumn("run", F.lit(having[0][0]))

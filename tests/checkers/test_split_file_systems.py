@@ -108,9 +108,8 @@ def test_what_only_the_command_sees_goes_with_the_check(apart: Apart) -> None:
     assert status == Exit.ANOMALY
     assert first["anomalies"] == apart.evidence("lost-here")
     assert first["anomalies"]["lost-write"] == 1
-    assert (second["verdict"], second["anomalies"], second["operations"]) == (
-        "valid", {}, OF_TWO_PARTS
-    )  # fmt: skip
+    assert (second["verdict"], second["anomalies"]) == ("valid", {})
+    assert second["rows"]["operations"] >= OF_TWO_PARTS
 
 
 def test_spark_sql_alone_keeps_what_it_needs_where_all_can_read_it(
