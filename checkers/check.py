@@ -11,7 +11,7 @@ traceback, nor in a guess.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,8 +20,9 @@ from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.count import Check, Counted, TasksFailedError
-from neaptide.checkers.evidence import write_evidence
+from neaptide.checkers.evidence import difference, write_evidence
 from neaptide.checkers.material import Material, open_run
+from neaptide.checkers.pipeline.kept import is_lost
 from neaptide.checkers.pipeline.limits import TimeLimit
 from neaptide.checkers.proofs import Counts
 from neaptide.checkers.verdict import Options, RunVerdict, judge, unchecked
@@ -30,6 +31,7 @@ from neaptide.results.verdicts import VERDICT_FILE
 
 Verdicts = dict[Path, RunVerdict]
 _CALLING: Final = "An error occurred while calling"
+TRIES: Final = 3  # of what fails since executors have left with what they kept
 
 
 def check_runs(
@@ -86,7 +88,7 @@ class _Checking:
     limit: TimeLimit
     options: Options
 
-    def check(self, materials: Sequence[Material]) -> Verdicts:
+    def check(self, materials: Sequence[Material], tries: int = TRIES) -> Verdicts:
         readable = [m for m in materials if any(m.files.values())]
         verdicts = {m.directory: judge(m, Counts(), self.options) for m in materials}
         if not readable:
@@ -96,13 +98,24 @@ class _Checking:
         try:
             with self.limit:
                 check.count(counted)
-            write_evidence(self.spark, counted, readable)
+            written = write_evidence(self.spark, counted, readable)
         except Exception as error:  # whatever Spark or its process failed with, the run is unknown
+            if is_lost(error) and tries > 1:
+                return verdicts | self.check(readable, tries - 1)
             return verdicts | self._after_failure(readable, counted, error)
         return verdicts | {
-            m.directory: judge(m, counted.of_run(number), self.options)
+            m.directory: self._concluded(m, counted.of_run(number), written.get(number, {}))
             for number, m in enumerate(readable)
         }
+
+    def _concluded(
+        self, material: Material, counts: Counts, written: Mapping[str, int]
+    ) -> RunVerdict:
+        """An anomaly without its evidence is no verdict."""
+        reason = difference(counts.anomalies, written)
+        if reason is not None:
+            return unchecked(material, counts, self.options, reason)
+        return judge(material, counts, self.options)
 
     def _after_failure(
         self, materials: Sequence[Material], counted: Counted, error: Exception

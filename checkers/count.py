@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline import in_spark, output, tables
+from neaptide.checkers.pipeline.engines import engine_of
 from neaptide.checkers.pipeline.exchange import exchanged
 from neaptide.checkers.pipeline.in_tasks import Engine
 from neaptide.checkers.pipeline.limits import (
@@ -56,7 +57,8 @@ class Counted:
     rounds: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
     many_edges: list[int] = field(default_factory=list)  # runs with more than a task may hold
     apart: list[dict[str, Any]] = field(default_factory=list)  # of `rows`, cycles of those
-    again: Callable[[], DataFrame] | None = None  # all anomalies but these, where rows are not all
+    # All anomalies but these, where rows are not all.
+    again: Callable[[], AbstractContextManager[DataFrame]] | None = None
 
     def of_run(self, run: int) -> Counts:
         return Counts(
@@ -81,7 +83,7 @@ class Check:
     spark: SparkSession
     materials: Sequence[Material]
     limit: TimeLimit
-    engine: EngineName
+    engine: EngineName | None  # None: the one that is faster
     thorough: bool
 
     def count(self, counted: Counted) -> None:
@@ -126,7 +128,8 @@ class Check:
         asked = self._asked
         frames = self._frames()
         facts = self._facts()
-        if self.engine == "spark":
+        engine_name = self.engine or engine_of(self.spark, self.materials, frames[tables.RECORDED])
+        if engine_name == "spark":
             given = {name: tables.framed(self.spark, table) for name, table in facts.items()}
             with in_spark.judged(self.spark, frames | given, asked, anomalies_max) as rows:
                 yield rows
@@ -172,10 +175,11 @@ class Check:
             steps = tables.nemesis_steps(self.spark, self.materials)
         return {"runs": tables.runs(self.materials), "nemesis_steps": steps}
 
-    def _everything(self) -> DataFrame:
+    @contextmanager
+    def _everything(self) -> Iterator[DataFrame]:
         """All anomalies, found once more: rows of output.OUTPUT."""
-        with self._output(None) as rows:
-            return self._searched(rows, None).where(F.col("what") == output.ANOMALY)
+        with sized_for(self.spark, self.materials), self._output(None) as rows:
+            yield self._searched(rows, None).where(F.col("what") == output.ANOMALY)
 
 
 def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:

@@ -1,28 +1,31 @@
 """Writes each run's anomalies and measures beside it as Parquet, in place of earlier ones.
 
-The rule: few anomalies (the usual case) are written from here, many by Spark itself, which finds
-them once more: the driver never holds them all. The new is whole before the old is deleted.
+The rule: few anomalies (the usual case) are here already; many are found once more by Spark, and
+come here part by part: the driver never holds them all. What is written is counted. The new is
+whole before the old is deleted.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
-import tempfile
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from neaptide.checkers.anomalies import ANOMALIES as REGISTER
 from neaptide.checkers.count import Counted, Place
 from neaptide.checkers.material import Material
+from neaptide.checkers.pipeline.brought import parquet_files
 from neaptide.checkers.pipeline.tables import small
 from neaptide.checkers.rules.conditions import MEASURES
 from neaptide.results.schema import ANOMALIES
@@ -33,13 +36,30 @@ WITNESSED_MAX: Final = 50  # offsets of a partition; as `witnessed.sql` has it
 ROUNDS_MAX: Final = 24
 
 
-def write_evidence(spark: SparkSession, counted: Counted, materials: Sequence[Material]) -> None:
+Written = Mapping[int, Counter[str]]  # rows by the number of the run and the name of the anomaly
+
+
+def write_evidence(spark: SparkSession, counted: Counted, materials: Sequence[Material]) -> Written:
     """Write `anomalies/` and `measures/` into every run; they have no rows where there are none."""
     witnesses = _witnesses(counted, materials)
-    if counted.again is not None:
-        _write_by_spark(spark, counted, counted.again(), witnesses, materials)
-    else:
-        _write_from_here(counted, witnesses, materials)
+    if counted.again is None:
+        return _write_from_here(counted, witnesses, materials)
+    with counted.again() as found:
+        rows = _with_witnesses(spark, counted, found, witnesses, materials)
+        return _write_brought(rows, counted.total, materials)
+
+
+def difference(counted: Mapping[str, int], written: Mapping[str, int]) -> str | None:
+    """A sentence where not every anomaly that was counted has its row of evidence."""
+    names = sorted({*counted, *written})
+    differ = [name for name in names if counted.get(name, 0) != written.get(name, 0)]
+    if not differ:
+        return None
+    each = "; ".join(f"{name}: {counted.get(name, 0)}, {written.get(name, 0)}" for name in differ)
+    return (
+        f"{sum(counted.values())} anomalies were counted, and {sum(written.values())} rows of"
+        f" evidence were written ({each}): check the run again."
+    )
 
 
 def _witnesses(counted: Counted, materials: Sequence[Material]) -> dict[Place, dict[str, Any]]:
@@ -74,7 +94,7 @@ def _table_of(anomaly: object) -> str:
 
 def _write_from_here(
     counted: Counted, witnesses: dict[Place, dict[str, Any]], materials: Sequence[Material]
-) -> None:
+) -> Written:
     rows: dict[tuple[int, str], list[Row]] = defaultdict(list)
     for row in counted.rows:
         place = (row["run"], row["topic"], row["partition"], row["log_offset"])
@@ -89,6 +109,10 @@ def _write_from_here(
         for table in TABLES:
             with replacement(material.directory, table) as directory:
                 write_table(directory, ANOMALIES, sorted(rows[number, table], key=repr))
+    written: dict[int, Counter[str]] = defaultdict(Counter)
+    for row in counted.rows:
+        written[row["run"]][row["name"]] += 1
+    return written
 
 
 def _json(evidence: dict[str, Any]) -> str:
@@ -104,14 +128,14 @@ _MORE: Final = pa.schema(
 )  # fmt: skip
 
 
-def _write_by_spark(
+def _with_witnesses(
     spark: SparkSession,
     counted: Counted,
     found: DataFrame,
     witnesses: dict[Place, dict[str, Any]],
     materials: Sequence[Material],
-) -> None:
-    beside = materials[0].directory.parent
+) -> DataFrame:
+    """All anomalies as rows of both tables, as `brought` takes them."""
     more = [
         {"run": run, "topic": topic, "partition": partition, "log_offset": offset,
          "more": _json(more)[1:]}
@@ -127,27 +151,34 @@ def _write_by_spark(
         schema = pa.schema([(name, _TYPES[name]) for name in rows.columns])
         rows = rows.unionByName(small(spark, schema, wanted))
     key = ["run", "topic", "partition", "log_offset"]
-    written = (
+    return (
         rows.join(F.broadcast(small(spark, _MORE, more)), key, "left")
         .join(F.broadcast(small(spark, names, named)), "run")
         .selectExpr(
             "of AS run", "name AS anomaly", "topic", "partition", "log_offset AS offset", "value",
             "operation",
             "IF(more IS NULL, text, concat(left(text, length(text) - 1), ',', more)) AS evidence",
-            "of", f"IF(name IN {MEASURES}, 'measures', 'anomalies') AS table",
+            "run AS run_number", f"IF(name IN {MEASURES}, 'measures', 'anomalies') AS of_table",
         )
     )  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix=".checking-", dir=beside) as staging:
-        there_now = Path(staging) / "written"
-        written.write.partitionBy("of", "table").parquet(str(there_now))
-        for material in materials:
-            for table in TABLES:
-                part = there_now / f"of={material.name}" / f"table={table}"
-                with replacement(material.directory, table) as directory:
-                    if part.is_dir():
-                        shutil.copytree(part, directory)
-                    else:
-                        write_table(directory, ANOMALIES, [])
+
+
+def _write_brought(rows: DataFrame, total: int, materials: Sequence[Material]) -> Written:
+    written: dict[int, Counter[str]] = defaultdict(Counter)
+    with ExitStack() as stack:
+        new = {
+            (number, table): stack.enter_context(replacement(material.directory, table))
+            for number, material in enumerate(materials)
+            for table in TABLES
+        }
+        for directory in new.values():
+            write_table(directory, ANOMALIES, [])
+        for number, file in enumerate(parquet_files(rows, ANOMALIES, total), start=1):
+            path = new[file.run, file.table] / f"part-0-{number:05d}.parquet"
+            path.write_bytes(file.content)
+            names = pq.read_table(io.BytesIO(file.content), columns=["anomaly"])["anomaly"]
+            written[file.run].update(names.to_pylist())
+    return written
 
 
 _TYPES: Final = {

@@ -27,7 +27,7 @@ EngineName = Literal["duckdb", "spark"]
 class Options:
     """How a check was asked for."""
 
-    engine: EngineName = "duckdb"
+    engine: EngineName | None = None  # null: by the sizes of partitions and the cores at hand
     thorough: bool = False
     min_acked: int | None = None  # null: what the run says, or 1
 

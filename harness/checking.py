@@ -46,10 +46,11 @@ class SparkStart:
         cores_max: int | None = None,
         after_s: float = 0.0,
     ) -> None:
-        """`rows`: how much it is for; `memory`: what it may take, as "4g"; `cores_max`: how many
-        cores of a standalone cluster (None: all that are free); `after_s`: it begins so much later,
-        or when the session is asked for."""
-        self._master = master or "local[2]"
+        """`master`: None: that of Spark's own settings, or two cores of this machine; `rows`: how
+        much it is for; `memory`: what it may take, as "4g"; `cores_max`: how many cores of a
+        standalone cluster (None: all that are free); `after_s`: it begins so much later, or when
+        the session is asked for."""
+        self._master = master
         self._rows = rows
         self._memory = memory
         self._cores_max = cores_max
@@ -60,6 +61,7 @@ class SparkStart:
         self._lease: Lease | None = None
         self._session: SparkSession | None = None
         self._java: SparkJava | None = None
+        self._remembers = True  # what Java has loaded is what every Spark loads
         self._home: SparkHome | None = None
         self._error: Exception | None = None
         self._after_s = after_s
@@ -70,21 +72,25 @@ class SparkStart:
 
     def _start(self) -> None:
         from neaptide.checkers.pipeline.cluster_session import connect_session, master_session
+        from neaptide.checkers.pipeline.given import MASTER, adds_classes, given_settings
 
         self._is_due.wait(self._after_s)
         if self._is_called_off:
             return
         try:
+            given = given_settings()
+            master = self._master or given.get(MASTER) or "local[2]"
+            self._remembers = not adds_classes(given)
             if self._remote is not None:
                 self._session = connect_session(self._remote)
-            elif not self._take_warm():
+            elif MASTER in given or adds_classes(given) or not self._take_warm():
                 os.environ.pop(SPARK_REMOTE, None)  # with it, Spark takes no master
                 self._java = SparkJava.found()
                 archived = self._java.options if self._java is not None else ()
                 self._home = SparkHome()
                 with self._home.starting():
                     self._session = master_session(
-                        self._master,
+                        master,
                         rows=self._rows,
                         memory=self._memory,
                         java_options=(*archived, *self._home.java_options),
@@ -129,7 +135,7 @@ class SparkStart:
             self._give_back(self._lease, self._session)
             return
         try:
-            if self._java is not None:
+            if self._java is not None and self._remembers:
                 self._java.remember(self._session, _say)
             self._session.stop()
         except Exception as error:  # of a process that is gone, perhaps for want of memory
@@ -173,10 +179,12 @@ def remote_of_environment() -> str | None:
 
 def check_spark(master: str | None, remote: str | None, memory: str | None = None) -> None:
     """Raises UsageError for what Spark cannot take."""
-    from neaptide.checkers.pipeline.cluster_session import is_master, is_remote
-
     if memory is not None and not _MEMORY.fullmatch(memory):
         raise UsageError(f"--memory {memory!r} must be a size such as 900m or 4g.")
+    if master is None and remote is None:
+        return
+    from neaptide.checkers.pipeline.cluster_session import is_master, is_remote
+
     if master is not None and remote is not None:
         raise UsageError("Give either --master or --remote, not both.")
     if master is not None and not is_master(master):

@@ -45,6 +45,7 @@ from neaptide.harness.options import (
     Image,
     Json,
     KafkaHome,
+    Master,
     Matrix,
     Nemesis,
     NoCheck,
@@ -104,15 +105,17 @@ def repro(
     kafka_home: KafkaHome = None,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
+    master: Master = None,
     json: Json = False,
 ) -> None:
     """Play documented scenarios, and compare the outcomes with the predicted ones."""
     from neaptide.harness.catalog import documented
-    from neaptide.harness.checking import SparkStart
+    from neaptide.harness.checking import SparkStart, check_spark
     from neaptide.harness.matrix import report_matrix
     from neaptide.harness.repro import cells, not_served, report_to_ci, run_cells
     from neaptide.harness.systems import place_of
 
+    check_spark(master, None)
     place = parse_place(host, image, nodes)
     files = documented(scenarios or [])
     todo = cells(
@@ -134,7 +137,7 @@ def repro(
     number = _seed(seed)
     find_java()
     output.err.print(f"seed {number}")
-    spark = SparkStart()
+    spark = SparkStart(master)
     with output.reporting(len(todo)) as reporter:
         results = run_cells(
             todo,
@@ -265,12 +268,15 @@ def run(
     fail_on: FailOn = "anomaly",
     no_check: NoCheck = False,
     seed: Seed = None,
+    master: Master = None,
     json: Json = False,
 ) -> None:
     """Play a workload under random faults, or a scenario of your own."""
     from neaptide.harness.catalog import scenario_files
+    from neaptide.harness.checking import check_spark
     from neaptide.harness.systems import brokers_of, parse_systems
 
+    check_spark(master, None)
     words = None if no_check else parse_fail_on(fail_on)
     place = parse_place(host, image, nodes)
     number = _seed(seed)
@@ -278,7 +284,7 @@ def run(
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
         file = shipped.get(workload, Path(workload))
-        _run_scenario(file, workload, chosen, number, json, place, min_acked, words)
+        _run_scenario(file, workload, chosen, number, json, place, min_acked, words, master)
     else:
         from neaptide.harness.random_asked import (
             RandomRun,
@@ -317,7 +323,7 @@ def run(
             found.parse_options(_pairs("--option", option or [])),
             ids,
         )
-        _run_workload(check(asked), json, words)
+        _run_workload(check(asked), json, words, master)
 
 
 def _run_scenario(
@@ -329,6 +335,7 @@ def _run_scenario(
     place: Place,
     min_acked: int,
     fail_on: Sequence[str] | None,
+    master: str | None,
 ) -> None:
     """`where`: what the command was given, so that it can be repeated. `fail_on`: None: it is not
     checked."""
@@ -341,7 +348,7 @@ def _run_scenario(
     check_place(place_of(system, place), _print_line)
     find_java()
     output.err.print(f"seed {seed}")
-    spark = None if fail_on is None else SparkStart()
+    spark = None if fail_on is None else SparkStart(master)
     with output.reporting(len(scenario.steps)) as reporter:
         played = asyncio.run(play(scenario, system, seed, where, reporter.report, place, min_acked))
         if spark is None or fail_on is None:
@@ -352,7 +359,9 @@ def _run_scenario(
     _finish_run(played.run, verdict, played.disagreements, json, fail_on, where)
 
 
-def _run_workload(asked: RandomRun, json: bool, fail_on: Sequence[str] | None) -> None:
+def _run_workload(
+    asked: RandomRun, json: bool, fail_on: Sequence[str] | None, master: str | None
+) -> None:
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
     from neaptide.harness.systems import place_of
@@ -372,7 +381,7 @@ def _run_workload(asked: RandomRun, json: bool, fail_on: Sequence[str] | None) -
 
     # Its Java is no load for a cluster that is tested for longer than it takes to start.
     later_s = max(0.0, asked.time_s - _SPARK_STARTS_S)
-    spark = None if fail_on is None else SparkStart(after_s=later_s)
+    spark = None if fail_on is None else SparkStart(master, after_s=later_s)
     with output.reporting(asked.time_s) as reporter:
         directory = asyncio.run(run_random(asked, report))
         if spark is None or fail_on is None:
@@ -448,13 +457,16 @@ def _finish_run(
 def matrix_(
     runs: Annotated[list[str], typer.Argument(help="Run directories, or directories of them.")],
     matrix: Matrix = None,
+    master: Master = None,
     json: Json = False,
 ) -> None:
     """Make the table scenario × system from saved runs. Runs without a verdict are checked."""
+    from neaptide.harness.checking import check_spark
     from neaptide.harness.matrix import check_missing, report_matrix, scenario_runs
 
+    check_spark(master, None)
     directories = scenario_runs(runs)
-    check_missing(directories)
+    check_missing(directories, master)
     matrix_ = report_matrix(directories, matrix, quiet=json)
     if json:
         output.print_json(matrix_.to_json())

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,10 +14,10 @@ from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output
 from neaptide.harness.failing import parse_fail_on, verdict_status
-from neaptide.harness.options import FailOn, Json
+from neaptide.harness.options import FailOn, Json, Master
 
 if TYPE_CHECKING:
-    from neaptide.checkers.verdict import RunVerdict
+    from neaptide.checkers.verdict import EngineName, RunVerdict
     from neaptide.harness.checking import SparkStart
     from neaptide.results.report.rows import Row
 
@@ -27,9 +27,6 @@ Runs = Annotated[
     typer.Argument(
         help="Run directories, names of runs, latest, URIs, or .edn histories of Jepsen."
     ),
-]
-Master = Annotated[
-    str | None, typer.Option(help="A Spark master: local[4], spark://HOST:7077, yarn.")
 ]
 Remote = Annotated[str | None, typer.Option(help="A Spark Connect server: sc://HOST:15002.")]
 Thorough = Annotated[
@@ -62,14 +59,28 @@ TimeLimit = Annotated[
 class Engine(StrEnum):
     """What runs the rules."""
 
+    auto = "auto"
     duckdb = "duckdb"
     spark = "spark"
+
+    @property
+    def given(self) -> EngineName | None:
+        """None: the faster one."""
+        return _GIVEN[self]
+
+
+_GIVEN: Final[Mapping[Engine, EngineName | None]] = {
+    Engine.auto: None,
+    Engine.duckdb: "duckdb",
+    Engine.spark: "spark",
+}
 
 
 EngineOption = Annotated[
     Engine,
     typer.Option(
-        "--engine", help="What runs the rules: DuckDB in Spark's tasks, or Spark SQL alone."
+        "--engine",
+        help="What runs the rules: DuckDB in Spark's tasks, Spark SQL alone, or the faster one.",
     ),
 ]
 MinAcked = Annotated[
@@ -92,7 +103,7 @@ def check(
     to_edn: ToEdn = None,
     memory: Memory = None,
     time_limit: TimeLimit = None,
-    engine: EngineOption = Engine.duckdb,
+    engine: EngineOption = Engine.auto,
     min_acked: MinAcked = None,
     fail_on: FailOn = "anomaly",
     json: Json = False,
@@ -131,7 +142,7 @@ def check(
         load()
         # What was followed has more in it now than when it was opened.
         chosen = directories if follow else opened
-        options = Options(engine.value, thorough, min_acked)
+        options = Options(engine.given, thorough, min_acked)
         verdicts = check_and_report(
             spark.session(), chosen, options=options, plots=plots, time_limit_s=time_limit
         )

@@ -16,7 +16,16 @@ from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import check_place, parse_place
 from neaptide.harness import output
 from neaptide.harness.exits import Exit
-from neaptide.harness.options import Host, Image, Json, KafkaHome, Nodes, RetriesUnknown, Seed
+from neaptide.harness.options import (
+    Host,
+    Image,
+    Json,
+    KafkaHome,
+    Master,
+    Nodes,
+    RetriesUnknown,
+    Seed,
+)
 
 
 def replay(
@@ -37,15 +46,17 @@ def replay(
     ] = False,
     retries_unknown: RetriesUnknown = 0,
     seed: Seed = None,
+    master: Master = None,
     json: Json = False,
 ) -> None:
     """Play a saved schedule, and compare the outcome with the one in the file."""
+    from neaptide.harness.checking import SparkStart, check_spark
     from neaptide.harness.saved_schedule import SUFFIX
 
+    check_spark(master, None)
     if file.suffix == SUFFIX:
         _check_saved(file, host, twice)
-        _replay_saved(file, system or [], repeat, retries_unknown, seed, json)
-    from neaptide.harness.checking import SparkStart
+        _replay_saved(file, system or [], repeat, retries_unknown, seed, json, master)
     from neaptide.harness.repro import Cell, report_to_ci, run_cells
     from neaptide.harness.systems import check_system_on, fetch, parse_systems, place_of
     from neaptide.nemesis.scenario import expected_outcome, load_scenario
@@ -66,7 +77,7 @@ def replay(
     number = secrets.randbelow(2**31) if seed is None else seed
     output.err.print(f"seed {number}")
     todo = [Cell(scenario, str(file), one) for one in systems for _ in range(repeat)]
-    spark = SparkStart()
+    spark = SparkStart(master)
     with output.reporting(len(todo)) as reporter:
         results = run_cells(
             todo, number, spark, reporter.report, place, retries_unknown=retries_unknown
@@ -97,7 +108,13 @@ def _check_saved(file: Path, host: str, twice: bool) -> None:
 
 
 def _replay_saved(
-    file: Path, systems: list[str], repeat: int, retries: int, seed: int | None, json: bool
+    file: Path,
+    systems: list[str],
+    repeat: int,
+    retries: int,
+    seed: int | None,
+    json: bool,
+    master: str | None,
 ) -> NoReturn:
     """Each play is a command of its own that records; all are judged together."""
     from neaptide.harness.checking import SparkStart
@@ -107,7 +124,7 @@ def _replay_saved(
     saved = load(file)
     find_java()
     wanted = systems or [saved.system]
-    with output.reporting(len(wanted) * repeat) as reporter, SparkStart() as spark:
+    with output.reporting(len(wanted) * repeat) as reporter, SparkStart(master) as spark:
         replayed = replay_saved(
             saved, file, wanted * repeat, spark.session, reporter.report, retries, seed
         )

@@ -37,7 +37,7 @@ def scenario_runs(names: Sequence[str]) -> list[Path]:
     return chosen
 
 
-def check_missing(runs: Sequence[Path]) -> None:
+def check_missing(runs: Sequence[Path], master: str | None = None) -> None:
     """Judges the runs that a command which was interrupted had not come to judge, and those that
     other rules have judged."""
     missing = [run for run in runs if not _is_judged(run)]
@@ -45,7 +45,7 @@ def check_missing(runs: Sequence[Path]) -> None:
         return
     find_java()
     output.err.print(f"checking {len(missing)} runs with Spark")
-    with SparkStart() as spark:
+    with SparkStart(master) as spark:
         check_and_report(spark.session(), missing)
 
 

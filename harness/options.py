@@ -48,6 +48,14 @@ RetriesUnknown = Annotated[
         rich_help_panel=VERDICT,
     ),
 ]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="The Spark master that checks: local[4], spark://HOST:7077, yarn, k8s://ADDRESS. If"
+        " you give none, that of your Spark's settings, or two cores of this machine.",
+        rich_help_panel=VERDICT,
+    ),
+]
 FailOn = Annotated[
     str,
     typer.Option(

@@ -91,6 +91,12 @@ def _kafka() -> None:
         kafka_class_path(version)
 
 
+def _hadoop_aws() -> None:
+    from tests.object_store import jars
+
+    jars()
+
+
 def _mounts() -> None:
     _commands("mount", "unshare")()
     mounting = ("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt")
@@ -105,6 +111,7 @@ PARTS: Final[Mapping[str, Part]] = {
     for part in (
         Part("kcat", ("kcat",), _commands("kcat")),
         Part("maven", ("mvn",), _kafka),
+        Part("hadoop-aws", ("mvn",), _hadoop_aws),
         Part("mounts", ("mount",), _mounts),
         Part("netns", ("ip", "nft", "nsenter"), netns.check),
         Part("sshd", ("sshd", "ssh-keygen"), _commands("sshd", "ssh-keygen")),

@@ -23,6 +23,7 @@ import pyspark
 _HOME: Final = Path(pyspark.__file__).parent
 _WITHIN_S: Final = 180.0
 _LOOK_S: Final = 0.1  # a log notifies nobody that it grew
+_HIDING: Final = 'mount -t tmpfs tmpfs "$0" && exec "$@"'
 _CONNECT: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
@@ -73,8 +74,11 @@ def _runs(process: psutil.Process) -> bool:
 
 
 @contextmanager
-def standalone_cluster(directory: Path, *, cores: int = 2, memory: str = "1g") -> Iterator[Cluster]:
-    """A master with one worker."""
+def standalone_cluster(
+    directory: Path, *, cores: int = 2, memory: str = "1g", hidden: Path | None = None
+) -> Iterator[Cluster]:
+    """A master with one worker; where a directory is `hidden`, the worker and all that it starts
+    have an empty one of their own in its place (needs root)."""
     directory.mkdir(parents=True, exist_ok=True)
     deploy = "org.apache.spark.deploy"
     here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -82,7 +86,8 @@ def standalone_cluster(directory: Path, *, cores: int = 2, memory: str = "1g") -
         url = master.said(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
         size = ("--cores", str(cores), "--memory", memory, "--work-dir", str(directory / "work"))
         worker_class = f"{deploy}.worker.Worker"
-        with _daemon(directory / "worker.log", worker_class, *here, *size, url) as worker:
+        log = directory / "worker.log"
+        with _daemon(log, worker_class, *here, *size, url, hidden=hidden) as worker:
             worker.said(r"(Successfully registered) with master")
             yield Cluster(master, worker, url)
 
@@ -122,7 +127,7 @@ def connect_server(directory: Path, *, master: str = "local[1]") -> Iterator[str
 
 
 @contextmanager
-def _daemon(log: Path, *arguments: str) -> Iterator[Daemon]:
+def _daemon(log: Path, *arguments: str, hidden: Path | None = None) -> Iterator[Daemon]:
     env = {
         **os.environ,
         "SPARK_HOME": str(_HOME),
@@ -135,7 +140,10 @@ def _daemon(log: Path, *arguments: str) -> Iterator[Daemon]:
         # Executors, too: for the small work of tests the second compiler costs more than it saves.
         "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
-    command = ("setpriv", "--pdeathsig", "TERM", str(_HOME / "bin" / "spark-class"), *arguments)
+    started = (str(_HOME / "bin" / "spark-class"), *arguments)
+    if hidden is not None:
+        started = ("unshare", "--mount", "sh", "-c", _HIDING, str(hidden), *started)
+    command = ("setpriv", "--pdeathsig", "TERM", *started)
     with log.open("wb") as said:
         process = subprocess.Popen(
             command, env=env, stdin=subprocess.DEVNULL, stdout=said, stderr=said, cwd=log.parent

@@ -14,7 +14,7 @@ The rule: what is no operation is refused by `EdnError`; no line is dropped.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -66,7 +66,7 @@ class Past(Protocol):
     """What was before the lines that are read here, of a process that has not been seen yet."""
 
     def last(self, process: int) -> Line | None: ...
-    def assigned(self, process: int) -> Sequence[Key]: ...
+    def had(self, process: int) -> Collection[Key]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,10 +323,7 @@ class Operations:
         self.rows += len(gone)
 
     def _remember(self, line: Line) -> None:
-        """What its process has a position in.
-
-        What it polled in the past without being assigned to it is not known.
-        """
+        """What its process has a position in."""
         if line.f in ASSIGNING:
             if line.kind != "fail":
                 self._polled[line.process] = set(line.keys)
@@ -336,7 +333,7 @@ class Operations:
     def _had(self, process: int) -> set[Key]:
         had = self._polled.get(process)
         if had is None:
-            had = self._polled[process] = set(self.past.assigned(process))
+            had = self._polled[process] = set(self.past.had(process))
         return had
 
     def _code(self, f: str) -> int:

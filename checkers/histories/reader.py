@@ -1,6 +1,8 @@
 """A history of Jepsen's Kafka workload as a run: EDN in, the tables that checks read out.
 
-Tasks of Spark read the parts of the file and write what they read; a file of one part needs none.
+Tasks of Spark read the parts of the file, and give back what they read as the content of Parquet
+files, which this process writes: their disks may be those of other machines. A file of one part
+needs no task, nor does one that they cannot see.
 
 What differs from a run of our own: Jepsen records no final reads and no log ends, so every poll is
 taken for one that belongs to the end, and what was never polled counts as gone: that is the rule of
@@ -14,6 +16,7 @@ from line to line, the places of the lines stand for them.
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -52,8 +55,11 @@ _DONE: Final = pa.schema(
         ("why", pa.string()),
         ("text", pa.string()),
         ("times_rise", pa.bool_()),
+        ("seen", pa.bool_()),  # the file was there
     ]
 )
+_FILE: Final = pa.schema([("name", pa.string()), ("content", pa.binary())])
+_OUTPUT: Final = pa.schema([*_DONE, *_FILE])  # one row a part, and one for each file of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,7 @@ class Done:
     why: str = ""
     text: str = ""
     times_rise: bool = True
+    seen: bool = True
 
 
 Write = Callable[[Sequence[Split], Path], Sequence[Done]]
@@ -113,19 +120,46 @@ def write_parts(parts: Sequence[Split], table: Path) -> list[Done]:
 
 
 def _by_spark(spark: SparkSession, parts: Sequence[Split], table: Path) -> Sequence[Done]:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column("id").to_pylist():
-                done = _write_part(parts[number], table)
-                yield pa.RecordBatch.from_pylist([asdict(done)], schema=_DONE)
+                yield from _read_apart(parts[number])
 
     tasks = spark.range(0, len(parts), numPartitions=len(parts))
-    done = tasks.mapInArrow(write, from_arrow_schema(_DONE)).collect()
-    return [Done(**row.asDict()) for row in done]
+    # With an exchange, so that all tasks read at once: what comes is one part after the other.
+    rows = tasks.mapInArrow(read, from_arrow_schema(_OUTPUT)).repartition(len(parts), "writer")
+    done = []
+    table.mkdir(parents=True, exist_ok=True)
+    for row in rows.toLocalIterator():
+        if row["name"] is not None:
+            (table / row["name"]).write_bytes(row["content"])
+        else:
+            done.append(Done(**{name: row[name] for name in _DONE.names}))
+    if not all(one.seen for one in done):  # only this machine has it
+        shutil.rmtree(table)
+        return write_parts(parts, table)
+    return sorted(done, key=lambda one: one.writer)
+
+
+def _read_apart(part: Split) -> Iterator[pa.RecordBatch]:
+    """In a task: rows of _OUTPUT."""
+    with tempfile.TemporaryDirectory(prefix="neaptide-history-") as scratch:
+        try:
+            done = _write_part(part, Path(scratch))
+        except FileNotFoundError:
+            done = Done(writer=_writer(part), seen=False)
+        yield pa.RecordBatch.from_pylist([asdict(done)], schema=_OUTPUT)
+        for file in table_files(Path(scratch)) if done.files else ():
+            content = {"writer": done.writer, "name": file.name, "content": file.read_bytes()}
+            yield pa.RecordBatch.from_pylist([content], schema=_OUTPUT)
+
+
+def _writer(part: Split) -> str:
+    return f"edn.{part.number:03d}"
 
 
 def _write_part(part: Split, table: Path) -> Done:
-    writer = f"edn.{part.number:03d}"
+    writer = _writer(part)
     places: set[tuple[str, int]] = set()
     subscribes = False
     try:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
 from urllib.parse import urlsplit
@@ -48,6 +49,10 @@ _GZIP: Final = b"\x1f\x8b"
 _AT_ONCE: Final = 1_000
 _TEXT_MAX: Final = 80
 _ASSIGNMENTS: Final = (b":assign", b":subscribe")
+# A process as Clojure prints it, and one that is named otherwise.
+_PROCESSES: Final = 2**31
+_PROCESS: Final = re.compile(rb":process ([0-9]+)[,}]")
+_OTHERWISE: Final = re.compile(rb":process(?! (?:[0-9]+|:nemesis)[,}])")
 
 
 class TimesNotRisingError(Exception):
@@ -244,16 +249,20 @@ def _blocks_about(processes: Collection[int], blocks: Iterable[Block]) -> Iterat
     otherwise, whoever reads the line finds out.
     """
     known: set[int] = set()
-    pattern = re.compile(b"")
+    pattern = _about(known)
     for block in blocks:
         if not processes:
             return
         if known != set(processes):
             known = set(processes)
-            numbers = b"|".join(b"%d" % process for process in known)
-            pattern = re.compile(rb":process(?! [0-9]+[,}])|:process (?:%s)[,}]" % numbers)
+            pattern = _about(known)
         if pattern.search(block.text):
             yield block
+
+
+def _about(processes: Collection[int]) -> re.Pattern[bytes]:
+    numbers = b"|".join(b"%d" % process for process in processes)
+    return re.compile(rb":process(?! [0-9]+[,}])|:process (?:%s)[,}]" % numbers)
 
 
 def _first_line(file: BinaryIO, start: int) -> int:
@@ -276,7 +285,8 @@ class _Past:
         self._last: dict[int, Line] = {}
         self._last_at: int | None = None
         self._last_ns: int | None = None
-        self._assigned: dict[int, Sequence[Key]] | None = None
+        self._assigned: dict[int, tuple[int, Sequence[Key]]] | None = None
+        self._named: Collection[int] | None = None  # processes
 
     def last(self, process: int) -> Line | None:
         """The last line of a process."""
@@ -296,11 +306,16 @@ class _Past:
             self._read_back()
         return self._last_ns
 
-    def assigned(self, process: int) -> Sequence[Key]:
-        """What a process was assigned to, or subscribed to, last."""
+    def had(self, process: int) -> Collection[Key]:
+        """What a process was assigned to, or subscribed to, last, and what it has polled since."""
+        if not self._start:
+            return ()
         if self._assigned is None:
-            self._assigned = self._assignments() if self._start else {}
-        return self._assigned.get(process, ())
+            self._assigned = self._assignments()
+        place, keys = self._assigned.get(process, (0, ()))
+        if place == 0 and not self._names(process):
+            return ()
+        return {*keys, *self._polled(process, place)}
 
     def _read_back(self) -> None:
         begin = max(0, self._end - self._size)
@@ -316,18 +331,46 @@ class _Past:
             of_clients = [line.at_ns for line in lines if line.process >= 0]
             self._last_ns = max(of_clients, default=None)
 
-    def _assignments(self) -> dict[int, Sequence[Key]]:
-        """Whoever assigns says so by a keyword: only lines that have it are read."""
-        found: dict[int, Sequence[Key]] = {}
-        for line in self._lines(self._assigning_lines()):
-            if line.f in ASSIGNING and line.kind in ("ok", "info"):
-                found[line.process] = line.keys
+    def _assignments(self) -> dict[int, tuple[int, Sequence[Key]]]:
+        """Of each process the last, and where it is. Whoever assigns says so by a keyword: only
+        lines that have it are read."""
+        found: dict[int, tuple[int, Sequence[Key]]] = {}
+        at = _At()
+        for places, block in self._assigning_lines():
+            for line in _lines([block], self._gives, at, all_readable=False):
+                if line.f in ASSIGNING and line.kind in ("ok", "info"):
+                    found[line.process] = places[at.number], line.keys
         return found
+
+    def _names(self, process: int) -> bool:
+        """Whether a process may be there at all: many begin late."""
+        if self._named is None:
+            found: set[int] = set()
+            with open(self._path, "rb") as file:
+                for block in _blocks(file, 0, self._start):
+                    if _OTHERWISE.search(block.text):
+                        self._named = range(_PROCESSES)
+                        return True
+                    found.update(map(int, _PROCESS.findall(block.text)))
+            self._named = found
+        return process in self._named
+
+    def _polled(self, process: int, place: int) -> set[Key]:
+        """What a process has polled behind a place."""
+        keys: set[Key] = set()
+        pattern = _about([process])
+        with open(self._path, "rb") as file:
+            blocks = _blocks_about([process], _blocks(file, place, self._start))
+            for line in self._lines(map(partial(_lines_about, pattern), blocks)):
+                if line.process == process and line.kind == "ok" and line.f not in ASSIGNING:
+                    keys.update(line.keys)
+        return keys
 
     def _lines(self, blocks: Iterable[Block]) -> Iterator[Line]:
         return _lines(blocks, self._gives, _At(), all_readable=False)
 
-    def _assigning_lines(self) -> Iterator[Block]:
+    def _assigning_lines(self) -> Iterator[tuple[Sequence[int], Block]]:
+        """Some at once, with where each is."""
         with (
             open(self._path, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text,
@@ -342,4 +385,8 @@ class _Past:
             places = sorted(starts)
             for n in range(0, len(places), _AT_ONCE):
                 some = places[n : n + _AT_ONCE]
-                yield Block(0, b"\n".join(text[at : text.find(b"\n", at)] for at in some))
+                yield some, Block(0, b"\n".join(text[at : text.find(b"\n", at)] for at in some))
+
+
+def _lines_about(pattern: re.Pattern[bytes], block: Block) -> Block:
+    return Block(block.start, b"\n".join(filter(pattern.search, block.text.split(b"\n"))))

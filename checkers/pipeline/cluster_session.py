@@ -14,12 +14,14 @@ import ipaddress
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from neaptide.checkers.pipeline.given import given_settings
+from neaptide.checkers.pipeline.limits import SEES_FILES, TASK_MEMORY
 from neaptide.checkers.pipeline.own_code import send_code
 from neaptide.checkers.pipeline.session import local_session
 from neaptide.results.errors import MissingToolError, SparkUnreachableError
@@ -32,6 +34,10 @@ _LOOPBACK: Final = "127.0.0.1"
 _TIME_ZONE: Final = "spark.sql.session.timeZone"
 _MASTER: Final = re.compile(r"local(\[.+\])?|spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*|yarn|k8s://\S+")
 _REMOTE: Final = re.compile(r"(?P<server>sc://(?P<host>[^\s/:;]+)(:(?P<port>\d+))?)(/\S*)?")
+_HOST: Final = ("spark.driver.host", "spark.driver.bindAddress")
+# On a cluster, who runs it knows these better.
+_LEFT_TO_USER: Final = (*_HOST, TASK_MEMORY, "spark.driver.memory", "spark.ui.enabled")
+_MEMORY: Final = (TASK_MEMORY, "spark.driver.memory")
 _CONNECT_NEEDS: Final = ("grpc", "grpc_status", "google.rpc", "zstandard")
 
 Address = tuple[str, int]
@@ -59,19 +65,20 @@ def master_session(
     are free). Raises SparkUnreachableError."""
     if master.startswith("local"):
         return local_session(master, rows=rows, memory=memory, java_options=java_options)
-    here = _LOOPBACK
-    if master.startswith("spark://"):
-        pairs = (pair.rpartition(":") for pair in master.removeprefix("spark://").split(","))
-        addresses = [(host, int(port)) for host, _, port in pairs]
-        here = _own_address(first_that_listens("Spark master", master, addresses))
+    given = given_settings()
     with _reported_as(master):
         spark = local_session(
             master,
             rows=rows,
             memory=memory,
-            address=here,
+            address=driver_address(master, given),
             java_options=java_options,
             cores_max=cores_max,
+            given=[
+                name
+                for name in _LEFT_TO_USER
+                if name in given and (memory is None or name not in _MEMORY)
+            ],
         )
     try:
         _see_it_work(spark, master, lambda: spark.range(1).collect())
@@ -80,6 +87,19 @@ def master_session(
         spark.stop()
         raise
     return spark
+
+
+def driver_address(master: str, given: Collection[str] = ()) -> str | None:
+    """Where the executors of a master find this process; None: where Spark, or who has `given` it,
+    says. Raises SparkUnreachableError.
+
+    Of YARN and Kubernetes nobody here knows at which address its machines see this one.
+    """
+    if any(name in given for name in _HOST) or not master.startswith("spark://"):
+        return None
+    pairs = (pair.rpartition(":") for pair in master.removeprefix("spark://").split(","))
+    addresses = [(host, int(port)) for host, _, port in pairs]
+    return _own_address(first_that_listens("Spark master", master, addresses))
 
 
 def check_connect() -> None:
@@ -107,6 +127,7 @@ def connect_session(remote: str, *, has_code: bool = False) -> SparkSession:
     try:
         if has_code:  # its executors are in it
             _see_it_work(spark, name, lambda: spark.conf.get(_TIME_ZONE), ANSWERS_WITHIN_S)
+            spark.conf.set(SEES_FILES, "true")
         else:
             _see_it_work(spark, name, lambda: spark.range(1).collect())
             send_code(spark)

@@ -32,6 +32,7 @@ from neaptide.checkers.pipeline.graph import (
     cycles,
     graph_of,
 )
+from neaptide.checkers.pipeline.kept import kept
 from neaptide.checkers.pipeline.output import (
     ANOMALY,
     COUNT,
@@ -85,11 +86,10 @@ def trimmed(edges: DataFrame) -> DataFrame:
     for _ in range(ROUNDS_MAX):
         ends = edges.selectExpr("targets AS operations").distinct()
         begins = edges.selectExpr("operations AS targets").distinct()
-        edges = (
+        edges = kept(
             edges.join(ends, "operations", "left_semi")
             .join(begins, "targets", "left_semi")
             .select(*columns)
-            .localCheckpoint()
         )
         left = edges.count()
         if left == count:

@@ -312,7 +312,9 @@ def _operations(spark: SparkSession, run: Path) -> DataFrame:
 def _stream(spark: SparkSession, run: Path, table: str) -> DataFrame:
     columns = {"operations": OPERATIONS_READ, "fetch_rounds": FETCH_ROUNDS}[table]
     reader = spark.readStream.schema(spark_schema(columns))
-    return reader.option("maxFilesPerTrigger", FILES_AT_ONCE).parquet(str(run / table))
+    return reader.option("maxFilesPerTrigger", FILES_AT_ONCE).parquet(
+        f"file://{(run / table).absolute()}"
+    )
 
 
 _QUERIES: Final[Mapping[str, tuple[str, Callable[[SparkSession, Path], DataFrame]]]] = {

@@ -14,6 +14,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from neaptide.checkers.pipeline.kept import kept
 from neaptide.checkers.pipeline.output import ANOMALY, OUTPUT, Asked, counted
 from neaptide.checkers.pipeline.tables import RECORDED, operations_view
 from neaptide.checkers.rules.conditions import text_of
@@ -27,11 +28,8 @@ def judged(
     """Rows of OUTPUT; the views on the way are given up after the `with`."""
     views: list[str] = []
 
-    def view(name: str, rows: DataFrame, *, kept: bool = False) -> None:
-        if kept:  # what is stored is planned once, not again with all that looks at it
-            # Under names of their own: Spark cannot join a stored relation with what it came from.
-            rows = rows.toDF(*rows.columns).localCheckpoint(eager=False)
-        rows.createOrReplaceTempView(name)
+    def view(name: str, rows: DataFrame, *, is_kept: bool = False) -> None:
+        (kept(rows) if is_kept else rows).createOrReplaceTempView(name)
         views.append(name)
 
     try:
@@ -41,13 +39,13 @@ def judged(
         dialect = SparkSql()
         found = []
         for relation in asked.plan.relations:
-            view(relation.name, spark.sql(relation.sql), kept=relation.kept)
+            view(relation.name, spark.sql(relation.sql), is_kept=relation.kept)
             rules = asked.plan.over(relation.name)
             if rules:
                 found.append(spark.sql(dialect.found(relation.name, rules)))
-        view("found", reduce(DataFrame.unionAll, found), kept=True)
+        view("found", reduce(DataFrame.unionAll, found), is_kept=True)
         view("anomalies", spark.sql(counted("found")))
-        view("witnessed", spark.sql(text_of("witnessed")), kept=True)
+        view("witnessed", spark.sql(text_of("witnessed")), is_kept=True)
         yield _output(spark, asked, anomalies_max)
     finally:
         for name in views:

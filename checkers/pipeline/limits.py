@@ -31,6 +31,7 @@ _AGAIN_S: Final = 0.1
 GRACE_S: Final = 2.0
 
 TASK_MEMORY: Final = "spark.neaptide.task.memory"
+SEES_FILES: Final = "spark.neaptide.files.shared"
 TASK_MEMORY_DEFAULT: Final = "1500MB"
 
 # To compile code takes longer than to interpret it for few rows, and to plan anew after a stage
@@ -125,6 +126,12 @@ def is_elsewhere(spark: SparkSession) -> bool:
 def is_local(spark: SparkSession) -> bool:
     """Whether this process, and those that it started, do the work."""
     return not is_elsewhere(spark) and str(spark.sparkContext.master).startswith("local")
+
+
+def sees_files(spark: SparkSession) -> bool:
+    """Whether who does the work sees the files of this machine: it is this machine, or who runs the
+    cluster says so."""
+    return is_local(spark) or spark.conf.get(SEES_FILES, None) == "true"
 
 
 def task_memory(spark: SparkSession) -> str:

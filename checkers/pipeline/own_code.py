@@ -1,13 +1,18 @@
 """The project's own code as one file, for executors that may have another version of it, or none.
 
 They need Python of the same version, and the libraries that the code names.
+
+The rule: Spark carries it, as it carries `--py-files`: this process serves it to executors when
+they start, so it is here as long as this process.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import io
-import os
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,19 +32,13 @@ def send_code(spark: SparkSession, packages: Sequence[str] = OF_CHECKS) -> None:
 
 
 def _packed(packages: Sequence[str]) -> Path:
-    """An archive in the cache, named by its content: executors fetch it when they start, so it has
-    to outlive this call."""
+    """Named by its content, as those who have fetched it know it."""
     content = _archive(packages)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "neaptide" / "code"
-    cache.mkdir(parents=True, exist_ok=True)
-    name = "-".join(packages)
-    path = cache / f"neaptide-{name}-{hashlib.sha256(content).hexdigest()[:16]}.zip"
-    if not path.exists():
-        for older in cache.glob(f"neaptide-{name}-*.zip"):
-            older.unlink(missing_ok=True)
-        new = path.with_suffix(f".{os.getpid()}.tmp")
-        new.write_bytes(content)
-        new.replace(path)
+    directory = Path(tempfile.mkdtemp(prefix="neaptide-code-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    path = directory / f"neaptide-{'-'.join(packages)}-{digest}.zip"
+    path.write_bytes(content)
     return path
 
 

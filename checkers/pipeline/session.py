@@ -5,8 +5,9 @@ For few rows the time goes into starting Java and warming it up, so its second c
 What Java and the tasks that judge keep in memory is shared out here: a third for Java, the rest for
 the tasks that are done at once.
 
-The rule: nothing is left behind, nothing listens beyond 127.0.0.1, nothing is printed. What Java
-writes to its standard error goes to a file without a name, shown only if Java does not start.
+The rule: nothing is left behind, nothing listens beyond 127.0.0.1 unless executors elsewhere have
+to reach it, nothing is printed. What Java writes to its standard error goes to a file without a
+name, shown only if Java does not start.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import IO, Final
@@ -59,16 +60,18 @@ def local_session(
     *,
     rows: int = 0,
     memory: str | None = None,
-    address: str = "127.0.0.1",
+    address: str | None = "127.0.0.1",
     java_options: Sequence[str] = (),
     cores_max: int | None = None,
     more: Mapping[str, str] = MappingProxyType({}),
+    given: Collection[str] = (),
 ) -> SparkSession:
     """Start, or find, a session in this process, made for so many rows.
 
     `memory`, as "4g", is for Java and the tasks together; executors elsewhere find the session at
-    `address`; `java_options` come before those that are set here; of the cores of a standalone
-    cluster it takes `cores_max` (None: all that are free). `more` settings come last.
+    `address` (None: where Spark says); `java_options` come before those that are set here; of the
+    cores of a standalone cluster it takes `cores_max` (None: all that are free); what is `given`
+    elsewhere is not set. `more` settings come last.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -77,13 +80,14 @@ def local_session(
     if master.startswith("local"):  # the tasks have the Python of this process, and its libraries
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
-    given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
+    whole = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
     compilers = [] if rows > COMPILED_ROWS else [_JAVA_FIRST_COMPILER]
     options = [*java_options, *compilers]
-    settings = _settings(given, tasks_at_once(master), address, options)
+    settings = _settings(whole, tasks_at_once(master), address, options)
     here = _ONE_PROCESS if master.startswith("local") else {}
     for key, value in {**settings, **here, **more}.items():
-        builder = builder.config(key, value)
+        if key not in given:
+            builder = builder.config(key, value)
     if cores_max is not None:
         builder = builder.config("spark.cores.max", str(cores_max))
     with tempfile.TemporaryFile() as said, _standard_error_to(said):
@@ -108,15 +112,17 @@ def tasks_at_once(master: str) -> int:
     return (os.cpu_count() or 1) if local["cores"] == "*" else max(1, int(local["cores"]))
 
 
-def _settings(memory: str, tasks: int, address: str, java_options: Sequence[str]) -> dict[str, str]:
+def _settings(
+    memory: str, tasks: int, address: str | None, java_options: Sequence[str]
+) -> dict[str, str]:
     scratch = tempfile.gettempdir()
     whole_mib = int(memory[:-1]) * (1024 if memory.endswith("g") else 1)
     heap_mib = max(_HEAP_LEAST_MIB, whole_mib // 3)
+    found_at = {"spark.driver.bindAddress": address, "spark.driver.host": address}
     return {
         "spark.driver.memory": f"{heap_mib}m",
         TASK_MEMORY: f"{max(100, (whole_mib - heap_mib) // tasks)}MiB",
-        "spark.driver.bindAddress": address,
-        "spark.driver.host": address,
+        **({key: at for key, at in found_at.items() if at is not None}),
         "spark.driver.extraJavaOptions": " ".join(
             [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_CODE]
         ),

@@ -11,15 +11,18 @@ as `neaptide.results.long_texts` does it, so that no later step carries them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from neaptide.checkers.material import Material
+from neaptide.checkers.pipeline.limits import sees_files
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
 from neaptide.results.schema import TABLES
@@ -28,6 +31,9 @@ from neaptide.results.schema import TABLES
 # for words that SQL has taken.
 RENAMED: Final = {"offset": "log_offset", "row": "position"}
 _NOT_READ: Final = {"error", "leader_epoch"}  # of operations
+
+# Of a check: what the driver's Java has to hold for a moment.
+TRAVELLING_ROWS: Final = 1_000_000
 
 RUNS: Final = pa.schema(
     [
@@ -67,7 +73,9 @@ def read(spark: SparkSession, table: str, materials: Sequence[Material]) -> Data
     having = [(number, m) for number, m in enumerate(materials) if m.files[table]]
     if not having:
         return small(spark, pa.schema([*_plain_schema(table), RUNS.field("run")]), [])
-    rows = spark.read.schema(columns).parquet(*(str(p) for _, m in having for p in m.files[table]))
+    if travels(spark, [material for _, material in having]):
+        return framed(spark, pa.concat_tables(_loaded(table, *one) for one in having))
+    rows = spark.read.schema(columns).parquet(*(_uri(p) for _, m in having for p in m.files[table]))
     if len(having) == 1:  # a constant costs nothing a row
         return rows.withColumn("run", F.lit(having[0][0]))
     names = [{"run": number, "name": material.name} for number, material in having]
@@ -79,6 +87,28 @@ def read(spark: SparkSession, table: str, materials: Sequence[Material]) -> Data
 
 def _plain_schema(table: str) -> pa.Schema:
     return pa.schema([pa.field(f.name, _plain(f.type)) for f in TABLES[table]])
+
+
+def travels(spark: SparkSession, materials: Sequence[Material]) -> bool:
+    """Whether rows go with the check: few, of runs on this machine, to executors that may see
+    another file system. Many are read by the executors, which have to see the files."""
+    of_here = all(
+        isinstance(file, Path) for m in materials for of in m.files.values() for file in of
+    )
+    return of_here and not sees_files(spark) and sum(m.rows for m in materials) <= TRAVELLING_ROWS
+
+
+def _loaded(table: str, number: int, material: Material) -> pa.Table:
+    files = [pq.read_table(file, schema=TABLES[table]) for file in material.files[table]]
+    rows = pa.concat_tables(files).cast(_plain_schema(table))
+    return rows.append_column(
+        RUNS.field("run"), pa.repeat(pa.scalar(number, pa.int32()), len(rows))
+    )
+
+
+def _uri(file: Path | str) -> str:
+    """A path without a scheme would be one of Spark's default file system."""
+    return f"file://{file}" if isinstance(file, Path) else file
 
 
 # Of runs without transactions these columns say nothing, and do not travel.

@@ -47,7 +47,12 @@ _POM: Final = """\
 _DEPENDENCY: Final = """\
     <dependency>
       <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+      <exclusions>{exclusions}</exclusions>
     </dependency>"""
+
+_EXCLUSION: Final = (
+    "<exclusion><groupId>{group}</groupId><artifactId>{artifact}</artifactId></exclusion>"
+)
 
 
 _STORED: Final = "class-path"
@@ -57,18 +62,19 @@ class ArtifactError(MissingPartError):
     """The artifacts cannot be had; the message says what to do."""
 
 
-def class_path(*coordinates: str) -> str:
-    """The class path of `group:artifact:version` with all dependencies; the first ones win."""
+def class_path(*coordinates: str, without: Sequence[str] = ()) -> str:
+    """The class path of `group:artifact:version` with all dependencies but some, each of them as
+    `group:artifact`; the first ones win."""
     for coordinate in coordinates:
         if not _COORDINATE.fullmatch(coordinate):
             raise ArtifactError(f"Write {coordinate!r} as group:artifact:version.")
-    directory = _directory(coordinates)
+    directory = _directory((*coordinates, *(f"-{one}" for one in without)))
     directory.mkdir(parents=True, exist_ok=True)
     stored = directory / _STORED
     with _locked(directory / ".lock"):
         known = _read(stored)
         if known is None:
-            _resolve(directory, coordinates)
+            _resolve(directory, coordinates, without)
             known = _read(stored)
         if known is None:
             raise ArtifactError(
@@ -115,11 +121,11 @@ def _read(stored: Path) -> str | None:
     return found if found and all(Path(jar).exists() for jar in jars) else None
 
 
-def _resolve(directory: Path, coordinates: Sequence[str]) -> None:
+def _resolve(directory: Path, coordinates: Sequence[str], without: Sequence[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ArtifactError("Install Maven (the command mvn) to fetch Kafka from Maven Central.")
-    (directory / "pom.xml").write_text(_pom(coordinates))
+    (directory / "pom.xml").write_text(_pom(coordinates, without))
     fresh = directory / "class-path.fresh"
     # Checksums are Maven's to verify here; what it could not fetch last time it is to try again.
     strict = ("--strict-checksums", "--update-snapshots")
@@ -169,9 +175,14 @@ def _explain(coordinates: Sequence[str], output: str) -> str:
     )
 
 
-def _pom(coordinates: Sequence[str]) -> str:
+def _pom(coordinates: Sequence[str], without: Sequence[str]) -> str:
+    left_out = [[escape(part) for part in one.split(":")] for one in without]
+    exclusions = "".join(_EXCLUSION.format(group=g, artifact=a) for g, a in left_out)
     parts = [[escape(part) for part in coordinate.split(":")] for coordinate in coordinates]
-    dependencies = [_DEPENDENCY.format(group=g, artifact=a, version=v) for g, a, v in parts]
+    dependencies = [
+        _DEPENDENCY.format(group=g, artifact=a, version=v, exclusions=exclusions)
+        for g, a, v in parts
+    ]
     return _POM.format(dependencies="\n".join(dependencies))
 
 

@@ -104,7 +104,11 @@ def trends(spark: SparkSession, nights: Path) -> dict[str, Any]:
     from neaptide.checkers.pipeline.tables import spark_schema
 
     all_nights = nights_in(nights)
-    files = [str(night / ROWS_FILE) for night in all_nights if (night / ROWS_FILE).exists()]
+    files = [
+        f"file://{night.absolute() / ROWS_FILE}"
+        for night in all_nights
+        if (night / ROWS_FILE).exists()
+    ]
     if not files:
         return {**_NOTHING, "nights": _with_journals([], all_nights)}
     rows = spark.read.schema(spark_schema(SCHEMA)).parquet(*files)

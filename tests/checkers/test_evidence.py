@@ -1,4 +1,4 @@
-"""Two checks of one run at once leave one whole table each time."""
+"""Two checks of one run at once leave one whole table each time; what is written is counted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.checkers.evidence import replacement
+from neaptide.checkers.evidence import difference, replacement
 
 
 def write(run: Path, text: str) -> None:
@@ -33,3 +33,23 @@ def test_a_check_that_was_quicker_is_replaced(
         write(tmp_path, "quick")
     assert [path.name for path in tmp_path.iterdir()] == ["anomalies"]
     assert (tmp_path / "anomalies" / "part").read_text() == "slow"
+
+
+@pytest.mark.parametrize(
+    ("counted", "written", "said"),
+    [
+        ({}, {}, None),
+        ({"lost-write": 2, "duplicate": 0}, {"lost-write": 2}, None),
+        ({"lost-write": 12}, {}, "12 anomalies were counted, and 0 rows of evidence were written"),
+        (
+            {"lost-write": 2},
+            {"lost-write": 1, "duplicate": 1},
+            "(duplicate: 0, 1; lost-write: 2, 1)",
+        ),
+    ],
+)
+def test_an_anomaly_without_its_row_is_said_with_both_numbers(
+    counted: dict[str, int], written: dict[str, int], said: str | None
+) -> None:
+    found = difference(counted, written)
+    assert (found is None) if said is None else (said in (found or ""))

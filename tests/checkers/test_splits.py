@@ -21,13 +21,10 @@ KEYS = st.lists(st.integers(0, 3), max_size=3, unique=True)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[str]:
-    """Operations of a few processes: some are never completed, some were never invoked.
-
-    A process polls what it is assigned to.
-    """
+    """Operations of a few processes: some are never completed, some were never invoked; they poll
+    what they are assigned to and what they are not (a subscription names topics)."""
     has_index, has_time = draw(st.booleans()), draw(st.booleans())
     open_f: dict[object, str] = {}
-    assigned: dict[object, list[int]] = {}
     lines = []
     for n in range(draw(st.integers(0, 25))):
         process, kind, f = draw(PROCESSES), draw(KINDS), draw(FS)
@@ -38,11 +35,8 @@ def histories(draw: st.DrawFn) -> list[str]:
         keys = draw(KEYS)
         if f in (":assign", ":subscribe"):
             value = f"[{' '.join(map(str, keys))}]"
-            if kind in (":ok", ":info"):
-                assigned[process] = keys
         else:
-            some = [key for key in keys if key in assigned.get(process, ())]
-            polled = " ".join(f"{key} [[{n} {n}] [{n + 1} {n}]]" for key in some)
+            polled = " ".join(f"{key} [[{n} {n}] [{n + 1} {n}]]" for key in keys)
             value = draw(st.sampled_from(["nil", f"[[:send 0 {n}] [:poll {{{polled}}}]]"]))
         index = f":index {3 * n}, " if has_index else ""
         time = f":time {n // 2}, " if has_time else ""
@@ -271,3 +265,28 @@ def test_a_name_is_a_path_or_a_uri(tmp_path: Path, name: str) -> None:
 def test_what_is_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(RunUnreadableError, match="a history is a file of this machine"):
         local_path(name)
+
+
+UNASSIGNED = (
+    line("ok", 7, "[9]", f="assign"),
+    line("ok", 7, "[[:poll {5 [[0 1]]}]]", f="poll"),
+    line("fail", 7, "[[:poll {6 [[0 1]]}]]", f="poll"),
+    line("ok", 8, "[[:poll {4 [[0 1]]}]]", f="poll"),
+    line("invoke", 7, "[8]", f="assign"),
+    line("ok", 7, "[8]", f="assign"),
+    line("info", 8, "[]", f="subscribe"),
+)
+DROPPED = [("seek", 5), ("seek", 9), ("seek", 4)]
+
+
+@pytest.mark.parametrize("named", [":process {}", ":process  {}", ":process +{}"])
+def test_what_was_polled_before_a_cut_begins_anew_behind_it(tmp_path: Path, named: str) -> None:
+    """Also what its process was not assigned to: a subscription names topics, not partitions."""
+    path = tmp_path / "history.edn"
+    text = "\n".join(UNASSIGNED)
+    for process in ("7", "8"):
+        text = text.replace(f":process {process},", f"{named.format(process)},")
+    path.write_text(text, encoding="utf-8")
+    for cut in range(1, len(text) + 1):
+        seeks = [row for row in rows_of(path, cut) if row["f"] == "seek"]
+        assert records(seeks, "f", "partition") == DROPPED, cut

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from neaptide.checkers.check import check_materials, check_runs, without_namesakes
+from neaptide.checkers.check import TRIES, check_materials, check_runs, without_namesakes
+from neaptide.checkers.count import Check, Counted
 from neaptide.checkers.material import open_run
 from neaptide.checkers.rules import conditions
 from neaptide.checkers.verdict import RunVerdict
@@ -223,6 +224,45 @@ def test_many_anomalies_are_written_by_spark_itself(
     assert sorted(names) == ["committed-then-lost", "lost-write"]
     assert pq.read_table(good / "anomalies").num_rows == 0
     assert {path.name for path in tmp_path.iterdir()} == {"loss", "good"}
+
+
+def test_evidence_that_is_lost_on_its_way_makes_the_run_unknown(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where executors wrote it on disks of their own."""
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.FEW", 1)
+    monkeypatch.setattr("neaptide.checkers.pipeline.limits.FEW_PER_TASK", 1)
+    monkeypatch.setattr("neaptide.checkers.evidence.parquet_files", lambda *_: iter(()))
+    lost, good = check_runs(spark, [LOSS.write(tmp_path / "loss"), GOOD.write(tmp_path / "good")])
+    assert (lost.verdict, lost.outcome, good.verdict) == ("unknown", "unknown", "valid")
+    [reason] = lost.reasons
+    assert reason.startswith("2 anomalies were counted, and 0 rows of evidence were written")
+
+
+def test_a_check_is_repeated_when_executors_have_left_with_what_was_kept(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most so often; and nothing that fails otherwise is repeated."""
+    tried = []
+    whole = Check.count
+
+    def leaving(times: int, why: str) -> None:
+        def count(check: Check, counted: Counted) -> None:
+            tried.append(1)
+            if len(tried) <= times:
+                raise RuntimeError(why)
+            whole(check, counted)
+
+        tried.clear()
+        monkeypatch.setattr(Check, "count", count)
+
+    run = GOOD.write(tmp_path / "good")
+    leaving(TRIES - 1, "Checkpoint block rdd_4_0 not found! Either the executor …")
+    assert ([one.verdict for one in check_runs(spark, [run])], len(tried)) == (["valid"], TRIES)
+    leaving(TRIES, "Checkpoint block rdd_4_0 not found! Either the executor …")
+    assert ([one.verdict for one in check_runs(spark, [run])], len(tried)) == (["unknown"], TRIES)
+    leaving(1, "something else")
+    assert ([one.verdict for one in check_runs(spark, [run])], len(tried)) == (["unknown"], 1)
 
 
 # Stand in place of the positions of groups, which come after what finds losses.

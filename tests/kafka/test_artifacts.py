@@ -100,3 +100,15 @@ def test_without_network_and_cache_it_is_said_what_there_is_to_do(cache: Path) -
         ArtifactError, match=r"cannot be reached, .* not in the cache .*--kafka-home"
     ):
         class_path(KAFKA)
+
+
+def test_what_is_left_out_is_a_class_path_of_its_own(cache: Path) -> None:
+    jar = cache.parent / "some.jar"
+    fake_maven(cache, f'for last; do :; done; printf %s "{jar}" > "${{last#*=}}"')
+    cache.parent.mkdir(parents=True)
+    jar.touch()
+    class_path(KAFKA, without=["org.rocksdb:rocksdbjni"])
+    class_path(KAFKA)
+    with_all, without = sorted(cache.parent.glob("*/pom.xml"), key=lambda pom: len(str(pom)))
+    assert "<artifactId>rocksdbjni</artifactId></exclusion>" in without.read_text()
+    assert "rocksdbjni" not in with_all.read_text()
