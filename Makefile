@@ -1,17 +1,20 @@
 # make demo      installs neaptide and plays the main scenario on two systems
 # make test      installs neaptide and runs all checks: lint, types, imports, tests. As root on Debian
 #                it also installs and starts what some tests need; elsewhere it lists what it left out
+# make proof     plays what takes longer: other generations and Kafkas, comparisons, sweeps. It says
+#                first how long it takes, and goes on where it was interrupted
 # make reference writes docs/reference from the tables of the program
 # make site      builds the documentation: build/site
 # make release   builds everything that a release has: dist (sdist, wheel), build/site, and the
-#                container image neaptide:VERSION where Docker answers
+#                container image neaptide:VERSION where Docker answers; make proof must have passed
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Test processes at once; a file of tests is in one of them.
 JOBS   ?= 2
+PROCESSES = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder)
 
-.PHONY: demo test venv dev lint types imports unit fix bench clean reference site release dist image
+.PHONY: demo test venv dev lint types imports unit proof durations fix bench clean reference site release dist image
 
 demo: venv
 	$(BIN)/neaptide repro hw-truncation-loss --system neaptide:0.10 --system neaptide:0.11
@@ -49,7 +52,14 @@ imports: dev
 
 unit: dev
 	$(BIN)/python -m tests.environment run -- \
-		$(BIN)/pytest $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile)
+		$(BIN)/pytest -m 'not proof' --keep-durations build/durations.json $(PROCESSES)
+
+proof: dev
+	$(BIN)/python -m tests.environment run -- $(BIN)/python -m tests.proof $(PROCESSES)
+
+# What the last runs of unit and proof have measured; the longest files come first by it.
+durations:
+	cp build/durations.json tests/durations.json
 
 fix: dev
 	$(BIN)/ruff check --fix .
@@ -76,7 +86,7 @@ dist: dev
 image: dist
 	docker build $(IMAGE_FLAGS) --tag neaptide:$$($(BIN)/neaptide --version) .
 
-release: dist site
+release: proof dist site
 	@if docker version >/dev/null 2>&1; then $(MAKE) image; \
 		else echo "no Docker answers: the image was not built"; fi
 

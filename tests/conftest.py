@@ -1,5 +1,7 @@
 """For all tests: none of them judges how long something took, Hypothesis included; those that this
-machine lacks a part for are left out, and a table at the end says which part and how to get it."""
+machine lacks a part for are left out, and a table at the end says which part and how to get it.
+
+How long tests may take and in which order they come is in `pace.py`; `make proof` in `proof.py`."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from hypothesis import settings
 from tests import environment
 from tests.environment import LeftOut
 
+pytest_plugins = ["pytester", "tests.pace", "tests.proof"]
 collect_ignore = ["sample_shop"]  # a project of its own: tests/harness/test_sample_shop.py
 
 settings.register_profile("neaptide", deadline=None)

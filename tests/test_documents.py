@@ -75,6 +75,7 @@ def test_each_page_is_linked_from_another() -> None:
     assert [page.name for page in pages if page.resolve() not in linked] == []
 
 
+@pytest.mark.slow
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     building = ("build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site"))
     done = subprocess.run(

@@ -1,0 +1,132 @@
+"""How long tests take: what an unmarked one may take, in which order files come, what is kept.
+
+A file of tests is the unit: it is played by one process, the longest file first, so that no process
+waits at the end. `durations.json` beside this file has the seconds of each, as the last run
+has measured them that `make durations` took over.
+
+Not here: time limits of tests (pytest-timeout), and the slowest tests, which pytest prints itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+LIMIT_S: Final = 3.0
+SLOW: Final = frozenset({"live", "spark", "slow", "proof"})
+DURATIONS: Final = Path(__file__).parent / "durations.json"
+_WAITED: Final = pytest.StashKey[float]()
+_OF_THIS_THREAD: Final = Path("/proc/thread-self/schedstat")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keep-durations", help="a JSON file: seconds by file of tests, after a run")
+
+
+# --- what an unmarked test may take --------------------------------------------------------------
+
+
+def waited_for_a_core_s(counted: Path = _OF_THIS_THREAD) -> float:
+    """Of this thread, so far: a machine that is busy with other things makes no test slow."""
+    try:
+        return int(counted.read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def too_slow(name: str, seconds: float, marks: Iterable[str]) -> str | None:
+    """What to do about a test, or None where it may take as long."""
+    if seconds <= LIMIT_S or not SLOW.isdisjoint(marks):
+        return None
+    return (
+        f"{name} took {seconds:.1f} s, and a test without a mark may take {LIMIT_S:.0f} s: make it "
+        "faster, or mark it `live` (it starts processes), `spark`, `slow` (it computes that long, "
+        "and `make test` needs it) or `proof` (`make proof` runs it)."
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    before = waited_for_a_core_s()
+    yield
+    item.stash[_WAITED] = waited_for_a_core_s() - before
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[pytest.TestReport | None]:
+    report: pytest.TestReport = yield
+    if call.when == "call" and report.passed:
+        seconds = call.duration - item.stash.get(_WAITED, 0.0)
+        text = too_slow(item.nodeid, seconds, (mark.name for mark in item.iter_markers()))
+        if text is not None:
+            report.outcome, report.longrepr = "failed", text
+    return report
+
+
+# --- in which order files come -------------------------------------------------------------------
+
+
+def kept(kind: str, path: Path = DURATIONS) -> dict[str, float]:
+    """Seconds by file of what `make test` (test) or `make proof` (proof) plays."""
+    try:
+        found: dict[str, dict[str, float]] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    return found.get(kind, {})
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def longest_first(nodeids: Iterable[str], seconds: Mapping[str, float]) -> list[int]:
+    """The numbers of the tests in order; the tests of a file stay together, in their own order."""
+    files = [file_of(nodeid) for nodeid in nodeids]
+    return sorted(range(len(files)), key=lambda at: (-seconds.get(files[at], 0.0), files[at], at))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seconds = kept("proof" if config.getoption("--proof-record") else "test")
+    items[:] = [items[at] for at in longest_first([item.nodeid for item in items], seconds)]
+
+
+# --- what is kept --------------------------------------------------------------------------------
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With several processes, the one that gathers their reports measures."""
+    path: str | None = config.getoption("--keep-durations")
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Measuring(Path(path)))
+
+
+class _Measuring:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seconds: list[tuple[str, float]] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds.append((report.nodeid, report.duration))
+
+    def pytest_sessionfinish(self, exitstatus: int | pytest.ExitCode) -> None:
+        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+            keep("test", self._seconds, self._path)
+
+
+def keep(kind: str, seconds: Iterable[tuple[str, float]], path: Path) -> None:
+    """Of a whole run, in place of the kept ones of this kind."""
+    by_file: dict[str, float] = {}
+    for nodeid, took_s in seconds:
+        by_file[file_of(nodeid)] = by_file.get(file_of(nodeid), 0.0) + took_s
+    rounded = {file: round(took_s, 1) for file, took_s in sorted(by_file.items())}
+    known = path if path.exists() else DURATIONS
+    together = {each: kept(each, known) for each in ("proof", "test")} | {kind: rounded}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(together, indent=1) + "\n", encoding="utf-8")
