@@ -17,8 +17,8 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 from typing import IO, Final
 
@@ -28,6 +28,15 @@ from pyspark.sql import SparkSession
 from neaptide.checkers.pipeline.limits import TASK_MEMORY
 from neaptide.results.errors import MissingToolError
 
+_PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+# They lead to another Spark, another Python, or to settings for one; a local check has its own.
+_OF_OTHER_SPARKS: Final = (
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
+    *("SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CLASSPATH", "SPARK_DIST_CLASSPATH"),
+    *("SPARK_SUBMIT_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_DRIVER_MEMORY"),
+    *("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"),
+    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", *_PYTHONS),
+)
 _NEEDS_JAVA: Final = (
     "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
     "or set JAVA_HOME to where it is."
@@ -77,6 +86,7 @@ def local_session(
     if running is not None:
         return running
     _require_java()
+<<<<<<< HEAD
     if master.startswith("local"):  # the tasks have the Python of this process, and its libraries
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.Builder().master(master).appName("neaptide")
@@ -102,6 +112,68 @@ def local_session(
             raise MissingToolError(
                 f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
             ) from error
+=======
+    is_local = master.startswith("local")
+    if not is_local:
+        _require_usable_variables()
+    with _own_environment() if is_local else nullcontext():
+        builder = SparkSession.Builder().master(master).appName("neaptide")
+        given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
+        compilers = [] if rows > COMPILED_ROWS else [_JAVA_FIRST_COMPILER]
+        options = [*java_options, *compilers]
+        settings = _settings(given, tasks_at_once(master), address, options)
+        here = _ONE_PROCESS if master.startswith("local") else {}
+        for key, value in {**settings, **here, **more}.items():
+            builder = builder.config(key, value)
+        if cores_max is not None:
+            builder = builder.config("spark.cores.max", str(cores_max))
+        with tempfile.TemporaryFile() as said, _standard_error_to(said):
+            try:
+                return builder.getOrCreate()
+            except PySparkException as error:
+                if error.getCondition() != "JAVA_GATEWAY_EXITED":
+                    raise
+                said.seek(0)
+                lines = said.read().decode(errors="replace").strip().splitlines()
+                last = f" Its last words: {lines[-1]}" if lines else ""
+                raise MissingToolError(
+                    f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
+                ) from error
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """A Spark of this machine is the one of this installation, whatever others are asked for.
+
+    Its tasks have the Python of this process, and its libraries.
+    """
+    before = {name: os.environ.pop(name) for name in _OF_OTHER_SPARKS if name in os.environ}
+    os.environ.update(dict.fromkeys(_PYTHONS, sys.executable))
+    try:
+        yield
+    finally:
+        for name in _PYTHONS:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _require_usable_variables() -> None:
+    """Raises MissingToolError for what no Spark could be started with."""
+    home = os.environ.get("SPARK_HOME")
+    if home is not None and not os.path.exists(os.path.join(home, "bin", "spark-submit")):
+        raise MissingToolError(
+            f"SPARK_HOME is {home!r}, where there is no Spark (bin/spark-submit): correct it, or"
+            " unset it."
+        )
+    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    if arguments is not None and "pyspark-shell" not in arguments.split():
+        raise MissingToolError(
+            f"PYSPARK_SUBMIT_ARGS is {arguments!r}: it must end with pyspark-shell, or be unset."
+        )
+    python = os.environ.get("PYSPARK_DRIVER_PYTHON")
+    if python is not None and shutil.which(python) is None:
+        raise MissingToolError(f"PYSPARK_DRIVER_PYTHON is {python!r}, which cannot be run.")
+>>>>>>> h-hostile
 
 
 def tasks_at_once(master: str) -> int:
