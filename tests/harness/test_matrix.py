@@ -22,7 +22,7 @@ from neaptide.results.run import read_run
 from neaptide.results.store import write_json, write_run
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.losing_run import write_losing_run
-from tests.results.test_matrix import save
+from tests.results.matrices import save
 
 
 def test_a_directory_of_runs_stands_for_the_runs_in_it(tmp_path: Path) -> None:
