@@ -37,6 +37,7 @@ def test_where_there_is_no_run_of_a_scenario_that_is_said(tmp_path: Path) -> Non
         scenario_runs([str(tmp_path)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outcomes", "status"), [(("lost", "lost"), 0), (("lost", "held"), 1), (("unknown",), 2)]
 )
@@ -54,6 +55,7 @@ def test_the_exit_status_is_that_of_the_worst_cell(
     assert "acks-1-loss" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_without_a_terminal_a_cell_still_has_its_sign(tmp_path: Path) -> None:
     save(tmp_path / "runs", "a", "held")
     arguments = ("matrix", str(tmp_path / "runs"), "--matrix", str(tmp_path / "m.html"))

@@ -33,6 +33,7 @@ assert "pyarrow" in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_a_table_is_written_without_them(tmp_path: Path) -> None:
     file = tmp_path / "table.parquet"
     subprocess.run([sys.executable, "-c", WRITES, str(file)], check=True, timeout=100)

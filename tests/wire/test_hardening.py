@@ -36,7 +36,7 @@ from tests.storage.batches import NOW_MS, batch
 from tests.wire.hurt import HEADS, NULL, TEXT, Asked, Leader
 from tests.wire.strategies import REPLICATION_APIS
 
-_FETCH_17 = load_payload_module(1, 17, EntityType.request).FetchRequest  # type: ignore[attr-defined]
+_FETCH_17 = load_payload_module(1, 17, EntityType.request).FetchRequest
 
 
 def frame(api: Api, version: int, body: bytes) -> bytes:
