@@ -35,12 +35,13 @@ while True:
 """
 Running = Callable[..., subprocess.Popen[str]]
 RUN = """\
-import sys
+import contextlib, sys
 from dataclasses import replace
 from pathlib import Path
 from tests import environment
 environment.packages_to_install = lambda machine: []
 environment.build_toxiproxy = lambda go: None
+environment.warm_spark = contextlib.nullcontext
 machine = environment.this_machine
 environment.this_machine = lambda socket: replace(machine(socket), root=True)
 sys.exit(environment.run(sys.argv[2:], Path(sys.argv[1])))
