@@ -10,7 +10,10 @@ Not here: time limits of tests (pytest-timeout), and the slowest tests, which py
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import os
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +22,7 @@ import pytest
 LIMIT_S: Final = 3.0
 SLOW: Final = frozenset({"live", "spark", "slow", "proof"})
 DURATIONS: Final = Path(__file__).parent / "durations.json"
-_WAITED: Final = pytest.StashKey[float]()
+_SPENT_S: Final = pytest.StashKey[float]()
 _OF_THIS_THREAD: Final = Path("/proc/thread-self/schedstat")
 
 
@@ -30,8 +33,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # --- what an unmarked test may take --------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """What has passed so far. A machine that is busy with other things makes no test slow."""
+
+    wall_s: float
+    waited_s: float  # for a core, this thread
+    own_s: float  # of processor time
+    children_s: float  # of processor time, of those that have ended
+
+    def since(self, before: Clocks) -> float:
+        """Without the time in which others had the core. How long processes that it has started
+        waited for one nobody knows: of those only the work counts."""
+        children_s = self.children_s - before.children_s
+        if children_s > 0:
+            return self.own_s - before.own_s + children_s
+        return self.wall_s - before.wall_s - (self.waited_s - before.waited_s)
+
+
+def clocks() -> Clocks:
+    times = os.times()
+    children_s = times.children_user + times.children_system
+    return Clocks(time.monotonic(), waited_for_a_core_s(), time.process_time(), children_s)
+
+
 def waited_for_a_core_s(counted: Path = _OF_THIS_THREAD) -> float:
-    """Of this thread, so far: a machine that is busy with other things makes no test slow."""
     try:
         return int(counted.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
@@ -51,18 +77,18 @@ def too_slow(name: str, seconds: float, marks: Iterable[str]) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    before = waited_for_a_core_s()
+    before = clocks()
     yield
-    item.stash[_WAITED] = waited_for_a_core_s() - before
+    item.stash[_SPENT_S] = clocks().since(before)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[pytest.TestReport | None]:
-    report: pytest.TestReport = yield
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     if call.when == "call" and report.passed:
-        seconds = call.duration - item.stash.get(_WAITED, 0.0)
+        seconds = item.stash[_SPENT_S]
         text = too_slow(item.nodeid, seconds, (mark.name for mark in item.iter_markers()))
         if text is not None:
             report.outcome, report.longrepr = "failed", text

@@ -29,6 +29,24 @@ PARTS: Final = (
 _PASSED: Final = pytest.StashKey[frozenset[str]]()
 
 
+# --- what is marked so ----------------------------------------------------------------------------
+
+
+def proof_but(values: Iterable[Any], *kept: Any) -> list[Any]:
+    """Parameters of tests: `make test` plays the kept ones, `make proof` the others."""
+    found = list(values)
+    unknown = [each for each in kept if each not in found]
+    if unknown:
+        raise pytest.UsageError(f"{unknown} cannot be kept: they are none of {found}")
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)),
+            marks=() if value in kept else pytest.mark.proof,
+        )
+        for value in found
+    ]
+
+
 # --- the record ----------------------------------------------------------------------------------
 
 

@@ -22,20 +22,14 @@ from neaptide.harness.cli import app
 from neaptide.nemesis.scenario import parse_scenario
 from neaptide.nemesis.step_texts import KEYS, STEPS, asked_keys
 from neaptide.nemesis.verbs import VERBS
+from tests.documents import DOCS, DOCUMENTS, ROOT, name_of
 
-ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 HERE_DOCUMENT = re.compile(r"<<'END'\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(neaptide\s[^`]+)`")
-
-
-def name_of(document: Path) -> str:
-    return str(document.relative_to(ROOT))
 
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

@@ -35,12 +35,13 @@ while True:
 """
 Running = Callable[..., subprocess.Popen[str]]
 RUN = """\
-import sys
+import contextlib, sys
 from dataclasses import replace
 from pathlib import Path
 from tests import environment
 environment.packages_to_install = lambda machine: []
 environment.build_toxiproxy = lambda go: None
+environment.warm_spark = contextlib.nullcontext
 machine = environment.this_machine
 environment.this_machine = lambda socket: replace(machine(socket), root=True)
 sys.exit(environment.run(sys.argv[2:], Path(sys.argv[1])))
@@ -154,6 +155,7 @@ def pytest_run(path: Path, *arguments: str, **env: str) -> subprocess.CompletedP
     )
 
 
+@pytest.mark.slow
 def test_tests_that_lack_a_part_are_left_out_and_it_is_said(tmp_path: Path) -> None:
     done = pytest_run(tmp_path)
     assert done.returncode == 0, done.stdout
@@ -164,12 +166,14 @@ def test_tests_that_lack_a_part_are_left_out_and_it_is_said(tmp_path: Path) -> N
     assert "The command kcat is missing: install kcat" in done.stdout
 
 
+@pytest.mark.slow
 def test_where_nothing_may_be_left_out_that_is_a_failure(tmp_path: Path) -> None:
     done = pytest_run(tmp_path, **{environment.NOTHING_LEFT_OUT: "1"})
     assert done.returncode != 0
     assert "The command kcat is missing: install kcat" in done.stderr
 
 
+@pytest.mark.slow
 def test_where_everything_is_there_nothing_is_left_out_or_said(tmp_path: Path) -> None:
     executable(tmp_path / "kcat", "#!/bin/sh\n")
     done = pytest_run(tmp_path, **{environment.NOTHING_LEFT_OUT: "1"})
@@ -178,12 +182,14 @@ def test_where_everything_is_there_nothing_is_left_out_or_said(tmp_path: Path) -
     assert "left out" not in done.stdout
 
 
+@pytest.mark.slow
 def test_workers_leave_out_and_the_table_is_printed_once(tmp_path: Path) -> None:
     chosen = ("-k", "kcat_reads", "-n", "2")
     done = pytest_run(tmp_path, *chosen, "-o", "addopts=")
     assert done.stdout.count("The command kcat is missing") == 1, done.stdout
 
 
+@pytest.mark.slow
 def test_a_part_that_nobody_knows_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         'import pytest\n@pytest.mark.needs("moon")\ndef test_it(): pass\n'
@@ -247,6 +253,7 @@ def running(socket: Path) -> Iterator[Running]:
             process.communicate()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [0, 1])
 def test_docker_is_there_for_the_command_and_stopped_after_it(
     socket: Path, running: Running, status: int
@@ -258,6 +265,7 @@ def test_docker_is_there_for_the_command_and_stopped_after_it(
     assert ended(socket)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_reaches_the_command_once_and_docker_ends_after_it(
     socket: Path, running: Running, number: signal.Signals
@@ -284,6 +292,7 @@ sys.exit(5)
     assert ended(socket)
 
 
+@pytest.mark.slow
 def test_a_docker_that_answers_already_is_left_alone(socket: Path, running: Running) -> None:
     program = [sys.executable, str(socket.parent / "bin" / "dockerd")]
     with subprocess.Popen([*program, "--host", f"unix://{socket}"]) as theirs:
@@ -297,6 +306,7 @@ def test_a_docker_that_answers_already_is_left_alone(socket: Path, running: Runn
         theirs.terminate()
 
 
+@pytest.mark.slow
 def test_a_docker_that_does_not_start_is_said_and_the_command_runs(
     socket: Path, running: Running
 ) -> None:

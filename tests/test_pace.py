@@ -52,6 +52,12 @@ def test_time_in_which_another_process_has_the_core_is_not_the_tests(tmp_path: P
     assert pace.waited_for_a_core_s(counted) == pytest.approx(7.476, abs=0.001)
 
 
+def test_of_a_process_that_a_test_waits_for_its_work_counts() -> None:
+    before = pace.Clocks(100.0, 5.0, 30.0, 2.0)
+    assert pace.Clocks(110.0, 11.0, 31.0, 2.0).since(before) == 4.0
+    assert pace.Clocks(110.0, 11.0, 31.0, 2.5).since(before) == 1.5
+
+
 # --- in which order files come -------------------------------------------------------------------
 
 

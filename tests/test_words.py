@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_documents import DOCUMENTS, ROOT, name_of
+from tests.documents import DOCUMENTS, ROOT, name_of
 
 # Brokers send, receive, report, learn and know.
 NOT_OURS = re.compile(

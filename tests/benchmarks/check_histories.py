@@ -108,7 +108,7 @@ def warm(runs: Sequence[Path], times: int) -> list[dict[str, float]]:
 
     def cpu_s() -> float:
         every = (p.cpu_times() for p in [tree, *tree.children(recursive=True)])
-        return sum(t.user + t.system for t in every)
+        return float(sum(t.user + t.system for t in every))
 
     reported = []
     for _ in range(times):

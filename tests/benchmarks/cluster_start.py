@@ -30,7 +30,7 @@ from neaptide.clusters.broker.cluster import BrokerCluster
 from neaptide.clusters.cluster import ClusterSpec, Listeners, TopicSpec
 from neaptide.clusters.hosts.here import LocalNodes
 from neaptide.clusters.hosts.local import LocalHost
-from neaptide.clusters.observer import Observer
+from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 
 BROKERS = (0, 1, 2)
 TOPIC = TopicSpec("t", {0: (0, 1, 2)}, {"min.insync.replicas": "3"})
@@ -100,7 +100,7 @@ async def three_brokers(
     changed = asyncio.Event()
     await cluster.start_coordination()
     with_coordination = time.perf_counter() - began
-    observer = Observer(cluster.coordination_port, lambda _: changed.set())
+    observer = ZooKeeperObserver(cluster.coordination_port, lambda _: changed.set())
     await observer.start()
     for broker in BROKERS:
         await start_broker(cluster, broker)

@@ -89,7 +89,7 @@ def _cpu_s() -> float:
     """Of this process and all that it has started."""
     here = psutil.Process()
     every = (one.cpu_times() for one in (here, *here.children(recursive=True)))
-    return sum(of.user + of.system for of in every)
+    return float(sum(of.user + of.system for of in every))
 
 
 def on_paper(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

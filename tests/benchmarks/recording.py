@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from neaptide.workloads.journal import Journal
 from neaptide.workloads.libraries.model import Library
@@ -30,7 +30,7 @@ _BURST = 50
 class _AtOnce:
     """A producer whose sends are acknowledged as they are made."""
 
-    def __init__(self) -> None:
+    def __init__(self, _: Any = None) -> None:
         self._offset = 0
 
     def send(self, topic: str, partition: int, key: str | None, value: str, done: Any) -> None:
@@ -49,7 +49,7 @@ def measure(operations: int, journaled: bool) -> dict[str, Any]:
         library = Library("none", _AtOnce, _AtOnce, {}, frozenset())
         desk = Desk(recorder, journal, lambda: next(numbers), library, "", {}, {})
         role = AppendProducer(desk, Task("producer", 0, 1, {"t": 4}, 1.0, "all", True, 1, {}))
-        sends = Sends(role, _AtOnce())
+        sends = Sends(role, cast(Any, _AtOnce()))
         begun, cpu = time.perf_counter(), time.process_time()
         for number in range(0, operations, _BURST):
             sends.send([("t", n % 4, None, f"{number}-{n}") for n in range(_BURST)])

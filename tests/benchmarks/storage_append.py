@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.config import LogConfig
@@ -81,7 +82,7 @@ def main() -> None:
     results: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(dir=options.directory) as root:
 
-        def opened(name: str, **config: int) -> Log:
+        def opened(name: str, **config: Any) -> Log:
             return Log.open(Path(root) / f"{name}-0", TopicPartition(name, 0), LogConfig(**config))
 
         cases = {

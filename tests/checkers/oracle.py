@@ -436,7 +436,7 @@ def _highest_before(
 
 
 def _is_reset(row: Mapping[str, Any]) -> bool:
-    return row["f"] == "reset" and row["type"] != "fail"
+    return bool(row["f"] == "reset" and row["type"] != "fail")
 
 
 def _counts_from(row: Mapping[str, Any]) -> int:

@@ -106,9 +106,10 @@ def wrong_sums(history: History, part: Part, rows: Rows) -> Iterator[Found]:
         places = history.places.get((part, row.value), [])
         last[operation.number] = max([last.get(operation.number, -1), *places])
     read: dict[int, dict[int, str]] = defaultdict(dict)
-    for row in _of(rows, "poll"):
-        if row["type"] == "ok" and row.get("offset") is not None and row["value"] in sender:
-            read[row["process"]][row["offset"]] = row["value"]
+    for polled in _of(rows, "poll"):
+        known = polled.get("offset") is not None and polled["value"] in sender
+        if polled["type"] == "ok" and known:
+            read[polled["process"]][polled["offset"]] = polled["value"]
     for process in {row["process"] for row in _finals(rows)}:
         behind = max((last[sender[value]] for value in read[process].values()), default=-1)
         audits.append((process, behind + 1))

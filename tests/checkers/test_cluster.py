@@ -70,6 +70,7 @@ def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Pat
     assert_judged(done.returncode, reported)
 
 
+@pytest.mark.proof
 @pytest.mark.timeout(900)  # four sessions of Spark
 def test_all_ways_say_the_same_to_the_byte(
     cluster: Cluster, connect: str, runs: tuple[str, str], tmp_path: Path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from random import Random
 
 import pytest
@@ -12,6 +13,7 @@ from tests.differential import compare, generate, history, mutate, rows, runs
 from tests.differential.mutate import MUTATIONS
 
 SEEDS = range(120)
+made = cache(generate.history)
 
 
 def test_a_number_stands_for_one_history() -> None:
@@ -20,33 +22,34 @@ def test_a_number_stands_for_one_history() -> None:
 
 
 def test_generated_histories_are_valid() -> None:
-    assert [n for n in SEEDS if compare.invalid(generate.history(n))] == []
+    assert [n for n in SEEDS if compare.invalid(made(n))] == []
 
 
 def test_generated_histories_have_all_that_a_history_can_have() -> None:
     seen = Counter(
         word
         for n in SEEDS
-        for entry in generate.history(n)
+        for entry in made(n)
         for word in (entry.f, entry.type, *(("rebalanced",) if entry.rebalanced else ()))
     )
     words = "send poll txn assign subscribe crash kill invoke ok fail info rebalanced"
     assert set(words.split()) <= set(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_every_mutation_changes_some_histories(name: str) -> None:
     changed = 0
     for n in SEEDS:
-        made = generate.history(n)
-        broken = MUTATIONS[name](Random(n), made)
-        if broken and broken != made:
+        broken = MUTATIONS[name](Random(n), made(n))
+        if broken and broken != made(n):
             changed += 1
             assert history.parse(history.text(broken)) == broken
             compare.reported(broken)
     assert changed > 3
 
 
+@pytest.mark.slow
 def test_mutations_make_every_anomaly_that_jepsen_has() -> None:
     found = {
         name
@@ -70,6 +73,7 @@ def test_times_increase_from_line_to_line() -> None:
     assert [entry.time for entry in rows.ordered(equal)] == [7, 8, 9]
 
 
+@pytest.mark.slow
 def test_generated_runs_have_what_histories_of_jepsens_cannot_have() -> None:
     found = {name for n in range(200) for name, _, _ in runs.generated(n).expected()}
     wanted = """

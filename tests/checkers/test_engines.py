@@ -47,7 +47,7 @@ def by_engine(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Mapping[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]]:
     """What each engine wrote into each run."""
-    written = {}
+    written: dict[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]] = {}
     for engine in ENGINES:
         folder = tmp_path_factory.mktemp(engine)
         directories = {name: story.write(folder / name) for name, story in stories().items()}

@@ -261,7 +261,7 @@ def test_the_state_of_claims_is_bounded_by_the_window(spark: SparkSession, tmp_p
     totals: list[int] = []
 
     def is_over() -> bool:
-        [claims] = [query for query in spark.streams.active if query.name == "claims"] or [None]
+        claims = next((one for one in spark.streams.active if one.name == "claims"), None)
         if claims is None:
             run.write([send("v0", 0)])
             return False
@@ -269,7 +269,9 @@ def test_the_state_of_claims_is_bounded_by_the_window(spark: SparkSession, tmp_p
             minute = run.count
             run.write([send(f"v{minute}", minute)], later_ns=minute * MINUTE_NS)
         claims.processAllAvailable()
-        totals.append(claims.lastProgress.stateOperators[0].numRowsTotal)
+        progress = claims.lastProgress
+        assert progress is not None
+        totals.append(progress.stateOperators[0].numRowsTotal)
         return len(totals) == 6
 
     reported: list[Any] = []

@@ -56,6 +56,7 @@ def rows_of(path: Path, split_bytes: int, batch_rows: int = 1_000) -> list[dict[
     return sorted(rows, key=lambda row: (row["operation"], row["row"]))
 
 
+@pytest.mark.slow
 @given(histories(), st.integers(20, 400), st.booleans(), st.integers(1, 20))
 def test_parts_together_are_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
@@ -223,7 +224,7 @@ def test_what_is_no_operation_is_refused(tmp_path: Path, bad: str | bytes, why: 
     ],
 )
 def test_what_the_first_operation_gives_all_must(
-    tmp_path: Path, bad: dict[str, object], why: str
+    tmp_path: Path, bad: dict[str, Any], why: str
 ) -> None:
     good = [line("ok", 0, SENT, index=n, time=0) for n in (1, 4)]
     assert read_text(tmp_path, *good, line("ok", 0, SENT, index=5, time=-3))

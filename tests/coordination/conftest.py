@@ -112,7 +112,7 @@ class Participant:
         return await self.receives(ClusterLoaded)
 
     def session(self) -> tuple[int, bytes]:
-        identity = self.coordination._client.kazoo.client_id
+        identity: tuple[int, bytes] | None = self.coordination._client.kazoo.client_id
         assert identity is not None
         return identity
 

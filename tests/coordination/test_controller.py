@@ -46,7 +46,7 @@ def test_c1_of_brokers_that_race_exactly_one_is_controller(
             brokers = (one, two, three)
             for broker in brokers:
                 broker.ask(TryBecomeController())
-            answers = []
+            answers: list[object] = []
             for broker in brokers:
                 answers.append(await broker.receives(ControllerElected | ControllerChanged))
             winners = [

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from neaptide.clusters.broker.replication import broker as brokers
 from neaptide.clusters.broker.replication.broker import Broker, StoredReplica
+from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
@@ -32,7 +34,7 @@ LEADER_OF_A = events.FetcherId(B, 0)  # the fetcher of `following`
 def broker(
     generation: str = "0.11",
     stored: Mapping[TopicPartition, StoredReplica] | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> Broker:
     """Broker A."""
     rules = GENERATIONS[generation]
@@ -56,7 +58,7 @@ def leader_and_isr(
     version: int = 0,
     controller_epoch: int = 1,
     request: int = 900,
-    **settings: object,
+    **settings: Any,
 ) -> events.LeaderAndIsrRequested:
     named = {name.replace("_", "."): str(value).lower() for name, value in settings.items()}
     state = LeaderAndIsr(leader, epoch, isr, controller_epoch, version)
@@ -76,7 +78,7 @@ def leading(
     records: int = 0,
     high_watermark: int = 0,
     min_insync_replicas: int = 1,
-    **settings: object,
+    **settings: Any,
 ) -> Broker:
     """Broker A, leader of T in epoch 0, with so many records, all followers still to fetch."""
     epochs = {0: 0} if GENERATIONS[generation].records_epochs and records else {}
@@ -85,14 +87,14 @@ def leading(
     return one
 
 
-def following(generation: str = "0.11", leader: int = B, epoch: int = 0, **log: object) -> Broker:
+def following(generation: str = "0.11", leader: int = B, epoch: int = 0, **log: Any) -> Broker:
     """Broker A, follower of B, with the log that is described; its first request is in flight."""
-    one = broker(generation, stored(**log) if log else None)  # type: ignore[arg-type]
+    one = broker(generation, stored(**log) if log else None)
     step(one, leader_and_isr(leader, epoch), NOW)
     return one
 
 
-def fetching(generation: str = "0.11", **log: object) -> Broker:
+def fetching(generation: str = "0.11", **log: Any) -> Broker:
     """A follower whose fetch is in flight: it had nothing to truncate."""
     one = following(generation, **log)
     end = one.partitions[T].log.end_offset
@@ -107,7 +109,7 @@ def produce(
     acks: int = -1,
     request: int = 1,
     timeout_ms: int = 30_000,
-    error: events.Error = events.Error.NONE,
+    error: Error = Error.NONE,
     partition: TopicPartition = T,
 ) -> events.ProduceRequested:
     """One record for each size."""
@@ -141,7 +143,7 @@ def in_flight(one: Broker) -> int:
 
 
 def epochs_answer(
-    one: Broker, end_offset: int, error: events.Error = events.Error.NONE, leader_epoch: int = -1
+    one: Broker, end_offset: int, error: Error = Error.NONE, leader_epoch: int = -1
 ) -> events.OffsetForLeaderEpochResponded:
     ended = events.EpochEndOffset(T, error, end_offset, leader_epoch)
     return events.OffsetForLeaderEpochResponded(LEADER_OF_A, in_flight(one), (ended,))
@@ -152,7 +154,7 @@ def fetch_answer(
     *bases: int,
     high_watermark: int = 0,
     start: int = 0,
-    error: events.Error = events.Error.NONE,
+    error: Error = Error.NONE,
     epoch: int = 0,
 ) -> events.FetchResponded:
     """One record at each base offset."""
@@ -165,12 +167,12 @@ def diverging_answer(
     one: Broker, epoch: int, end_offset: int, high_watermark: int = 0
 ) -> events.FetchResponded:
     end = EpochEnd(epoch, end_offset)
-    result = events.FetchResult(T, events.Error.NONE, high_watermark, 0, (), end)
+    result = events.FetchResult(T, Error.NONE, high_watermark, 0, (), end)
     return events.FetchResponded(LEADER_OF_A, in_flight(one), (result,))
 
 
 def offsets_answer(one: Broker, offset: int) -> events.ListOffsetsResponded:
-    listed = events.ListedOffset(T, events.Error.NONE, offset)
+    listed = events.ListedOffset(T, Error.NONE, offset)
     return events.ListOffsetsResponded(LEADER_OF_A, in_flight(one), (listed,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -64,9 +65,9 @@ def _knows(leader: Broker, controller: int = C, **epochs: int) -> Broker:
     return leader
 
 
-def _leader(isr: tuple[int, ...] = (A,), records: int = 10, **settings: object) -> Broker:
+def _leader(isr: tuple[int, ...] = (A,), records: int = 10, **settings: Any) -> Broker:
     """Broker A leads, C is the controller; all are registered."""
-    leader = given.leading("4.0", isr, records=records, high_watermark=records, **settings)  # type: ignore[arg-type]
+    leader = given.leading("4.0", isr, records=records, high_watermark=records, **settings)
     step(leader, SessionStarted(EPOCHS[A]), NOW)
     return _knows(leader)
 
@@ -330,7 +331,7 @@ def test_kip_497_the_controller_writes_fenced_then_answers_and_informs_all_broke
     sent = [e for e in done if isinstance(e, effects.SendControl)]
     assert [one.broker for one in sent] == [A, B, C]
     assert all(isinstance(one.message, events.UpdateMetadataRequested) for one in sent)
-    assert all(one.message.partitions[0].state == written for one in sent)  # type: ignore[union-attr]
+    assert all(one.message.partitions[0].state == written for one in sent)
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_kip_497_who_ceases_to_be_controller_answers_all_that_wait(how: object) 
     ],
 )
 def test_kip_841_and_kip_903_who_may_be_in_an_isr(
-    isr: tuple[int, ...], epochs: dict[str, int], error: Error | None
+    isr: tuple[int, ...], epochs: dict[str, Any], error: Error | None
 ) -> None:
     done = _ask(_controller(**epochs), *isr)
     assert _said(done) == ([] if error is None else [error])

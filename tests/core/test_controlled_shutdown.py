@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,8 +35,8 @@ from neaptide.clusters.broker.replication.model import (
 from neaptide.clusters.broker.replication.partition.partition_rules import Follower
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
+from tests.core.administered import ALL, asked, controller, led_by, read, written
 from tests.core.given import NOW, A, B, C, T
-from tests.core.test_elections import ALL, asked, controller, led_by, read, written
 from tests.core.world import cluster
 
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]
@@ -55,7 +56,7 @@ def answer(done: tuple[Effect, ...]) -> effects.RespondControlledShutdown:
 def sent(done: tuple[Effect, ...], kind: type) -> dict[int, object]:
     """By receiver."""
     found = given.did(done, effects.SendControl)
-    return {e.broker: e.message for e in found if isinstance(e.message, kind)}  # type: ignore[union-attr]
+    return {e.broker: e.message for e in found if isinstance(e.message, kind)}
 
 
 # --- who is counted on ---------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def test_c5_on_4_0_who_is_stopping_joins_no_isr(stopping: int | None, error: Err
         assert set(write.state.isr) == {A, B, C}  # type: ignore[attr-defined]
         return
     (refusal,) = given.did(done, effects.RespondAlterPartition)
-    assert [one.error for one in refusal.results] == [error]  # type: ignore[union-attr]
+    assert [one.error for one in refusal.results] == [error]
 
 
 def test_c5_on_4_0_a_leader_that_is_stopping_may_let_in_who_will_replace_it() -> None:
@@ -237,7 +238,7 @@ def test_c5_on_4_0_a_leader_that_is_stopping_may_let_in_who_will_replace_it() ->
 # --- the broker that stops -----------------------------------------------------------------------
 
 
-def stopping(generation: str = "2.8", **settings: object) -> Broker:
+def stopping(generation: str = "2.8", **settings: Any) -> Broker:
     """Broker A has registered, C is the controller, and A has asked it."""
     one = given.broker(generation, controlled_shutdown_enable=True, **settings)
     step(one, SessionStarted(7), NOW)

@@ -21,7 +21,6 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
     ControllerChanged,
     ControllerElected,
     DeletePreferredReplicaElection,
-    LeaderAndIsrRead,
     LeaderAndIsrWritten,
     PreferredReplicaElectionFound,
     ReadLeaderAndIsr,
@@ -31,41 +30,20 @@ from neaptide.clusters.broker.replication.interface.coordination_service import 
 from neaptide.clusters.broker.replication.interface.effects import Effect
 from neaptide.clusters.broker.replication.interface.events import TimerFired
 from neaptide.clusters.broker.replication.model import (
-    BrokerRegistration,
     LeaderAndIsr,
     TopicConfiguration,
     TopicPartition,
 )
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
+from tests.core.administered import ALL, asked, controller, led_by, read, written
 from tests.core.given import NOW, A, B, C, T
 from tests.core.world import World, cluster
 
-ALL = {b: BrokerRegistration(b, (), epoch=b) for b in (A, B, C)}
 NOBODY = -1
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN
 REBALANCE = administration.AutoPreferredReplicaLeaderElection()
-
-
-def led_by(leader: int, isr: tuple[int, ...] = (A, B, C), epoch: int = 4) -> LeaderAndIsr:
-    return LeaderAndIsr(leader, epoch, isr, 1, version=7)
-
-
-def controller(
-    state: LeaderAndIsr,
-    generation: str = "2.8",
-    live: tuple[int, ...] = (A, B, C),
-    **settings: object,
-) -> Broker:
-    """Broker A, controller of epoch 2; the preferred leader of T is B."""
-    one = given.broker(generation, unclean_leader_election_enable=False, **settings)
-    step(one, SessionStarted(1), NOW)
-    step(one, ControllerElected(2), NOW)
-    brokers = {b: ALL[b] for b in live}
-    step(one, ClusterLoaded(2, brokers, {"t": TopicConfiguration({0: (B, A, C)})}, {T: state}), NOW)
-    step(one, LeaderAndIsrRead((T,), {T: state}), NOW)
-    return one
 
 
 def elect(
@@ -74,22 +52,6 @@ def elect(
     kind: ElectionType | None = PREFERRED,
 ) -> tuple[Effect, ...]:
     return step(one, ElectLeadersRequested(9, kind, partitions, 30_000), NOW)
-
-
-def asked(done: tuple[Effect, ...], kind: type) -> list[object]:
-    requests = [e.request for e in done if isinstance(e, effects.Coordinate)]
-    return [request for request in requests if isinstance(request, kind)]
-
-
-def read(one: Broker, state: LeaderAndIsr) -> tuple[Effect, ...]:
-    return step(one, LeaderAndIsrRead((T,), {T: state}), NOW)
-
-
-def written(one: Broker, done: tuple[Effect, ...]) -> tuple[Effect, ...]:
-    """The only write among these effects takes place."""
-    (write,) = asked(done, WriteLeaderAndIsr)
-    assert isinstance(write, WriteLeaderAndIsr)
-    return step(one, LeaderAndIsrWritten(T, write.state, True), NOW)
 
 
 def answers(done: tuple[Effect, ...]) -> list[tuple[TopicPartition, Error]]:
@@ -128,7 +90,7 @@ def test_c5_an_election_is_answered_when_it_is_written(generation: str) -> None:
     assert not given.did(done, effects.RespondElectLeaders)
     done = written(one, read(one, led_by(C)))
     assert answers(done) == [(T, Error.NONE)]
-    sent = [e.message for e in given.did(done, effects.SendControl)]  # type: ignore[union-attr]
+    sent = [e.message for e in given.did(done, effects.SendControl)]
     (first, *_) = [m for m in sent if isinstance(m, events.LeaderAndIsrRequested)]
     assert (first.partitions[0].state.leader, first.partitions[0].state.leader_epoch) == (B, 5)
 

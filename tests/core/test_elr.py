@@ -27,7 +27,6 @@ from neaptide.clusters.broker.replication.partition.eligible_leader_replicas imp
 )
 from neaptide.clusters.broker.replication.partition.partition_rules import isr_of
 from tests.core import given
-from tests.core.chaos import REPLICAS, random_run
 from tests.core.world import A, B, C, T, World, cluster
 
 NOW = given.NOW
@@ -279,10 +278,3 @@ def test_e7_a_record_whose_isr_shrinks_times_out_and_is_committed_when_it_grows_
     world.holds.clear()
     world.advance(5_000)
     assert (set(world.isr), world.offsets(A), world.result(m2)) == ({A, B}, (2, 2), Error.NONE)
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_e7_no_acked_record_is_lost_and_no_replica_diverges_on_4_0(seed: int) -> None:
-    run = random_run("4.0", seed)
-    assert run.lost == set()
-    assert len({tuple(run.world.log(broker)) for broker in REPLICAS}) == 1

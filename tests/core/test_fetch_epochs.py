@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.follower.replica_fetcher import Fetching
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -30,14 +31,14 @@ newer = pytest.mark.parametrize("generation", ["2.8", "4.0"])
 LEADERS = {0: 0, 2: 3}
 
 
-def _leader(generation: str = "2.8", high_watermark: int = 3, start: int = 0) -> given.Broker:
+def _leader(generation: str = "2.8", high_watermark: int = 3, start: int = 0) -> Broker:
     stored = given.stored(6, high_watermark, start=start, epochs=LEADERS)
     one = given.broker(generation, stored)
     step(one, given.leader_and_isr(A, 5, (A, B)), NOW)
     return one
 
 
-def _answer(leader: given.Broker, asked: events.FetchRequested) -> FetchedResult:
+def _answer(leader: Broker, asked: events.FetchRequested) -> FetchedResult:
     (answer,) = given.did(step(leader, asked, NOW), effects.RespondFetch)
     assert isinstance(answer, effects.RespondFetch)
     return answer.results[0]
@@ -236,7 +237,7 @@ def test_f12_who_is_refused_is_answered_at_once() -> None:
 # --- F15 -----------------------------------------------------------------------------------------
 
 
-def _listed(leader: given.Broker, timestamp: int, replica: int = CONSUMER) -> effects.OffsetResult:
+def _listed(leader: Broker, timestamp: int, replica: int = CONSUMER) -> effects.OffsetResult:
     asked = events.ListOffsetsRequested(7, replica, (events.OffsetAsked(T, timestamp, 5),))
     (answer,) = given.did(step(leader, asked, NOW), effects.RespondListOffsets)
     assert isinstance(answer, effects.RespondListOffsets)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.follower.replica_fetcher import (
     Delayed,
@@ -27,7 +29,7 @@ from tests.core import given
 from tests.core.given import LEADER_OF_A, NOW, A, B, C, T
 
 
-def _state(follower: given.Broker) -> FetchState:
+def _state(follower: Broker) -> FetchState:
     return follower.fetchers[LEADER_OF_A].followed[T].state
 
 
@@ -80,14 +82,14 @@ def test_a3_an_answer_at_once_carries_the_high_watermark_of_before_its_fetch_was
     assert given.did(done, effects.RespondFetch) == [effects.RespondFetch(500, (result,))]
     assert given.of(leader).high_watermark == 1
     done = step(leader, given.fetch(B, 1, request=501), NOW)
-    assert done[0].results[0].high_watermark == 1  # type: ignore[union-attr]
+    assert done[0].results[0].high_watermark == 1
 
 
 def test_a3_without_waiting_too() -> None:
     leader = given.leading(isr=(A, B), records=1)
     done = step(leader, given.fetch(B, 1, max_wait_ms=0), NOW)
     (answer,) = given.did(done, effects.RespondFetch)
-    assert answer.results[0].high_watermark == 0  # type: ignore[union-attr]
+    assert answer.results[0].high_watermark == 0
     assert given.of(leader).high_watermark == 1
 
 
@@ -96,7 +98,7 @@ def test_a3_an_answer_that_waited_carries_the_high_watermark_of_when_it_is_given
     assert not given.did(step(leader, given.fetch(B, 1), NOW), effects.RespondFetch)
     expired = TimerFired(DelayedOperationExpired(500))
     (answer,) = given.did(step(leader, expired, NOW + 500), effects.RespondFetch)
-    assert answer.results[0].high_watermark == 1  # type: ignore[union-attr]
+    assert answer.results[0].high_watermark == 1
 
 
 # --- F2, F3, F5 ----------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def test_f5_partitions_that_were_served_go_behind_the_others() -> None:
         partition = TopicPartition("t", served)
         end = follower.partitions[partition].log.end_offset
         result = events.FetchResult(partition, Error.NONE, 0, 0, (Batch(end, 1, -1, 9),))
-        if partition not in follower.fetchers[LEADER_OF_A].in_flight.sent:  # type: ignore[union-attr]
+        if partition not in follower.fetchers[LEADER_OF_A].in_flight.sent:
             empty = events.FetchResponded(LEADER_OF_A, given.in_flight(follower), ())
             step(follower, empty, NOW)
         answer = events.FetchResponded(LEADER_OF_A, given.in_flight(follower), (result,))
@@ -346,9 +348,7 @@ def test_f8_an_empty_log_that_starts_inside_the_first_batch_starts_with_it(
 # --- F9, F10, F11 --------------------------------------------------------------------------------
 
 
-def _out_of_range(
-    *, end: int, start: int = 0, generation: str = "2.0", **settings: object
-) -> given.Broker:
+def _out_of_range(*, end: int, start: int = 0, generation: str = "2.0", **settings: Any) -> Broker:
     epochs = {0: start} if generation not in ("0.8", "0.10") else {}
     stored = given.stored(end, max(start, end - 1), start=start, epochs=epochs)
     follower = given.broker(generation, stored)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from neaptide.clusters.broker.replication.broker import Broker
@@ -45,7 +47,7 @@ def _lead(
 
 
 def _coordinator(
-    isr: tuple[int, ...] = (A, B, C), generation: str = "2.1", **settings: object
+    isr: tuple[int, ...] = (A, B, C), generation: str = "2.1", **settings: Any
 ) -> Broker:
     one = broker(generation, None, **settings)
     assert did(_lead(one, isr=isr), effects.ReadCommittedOffsets) == [
@@ -156,7 +158,7 @@ def test_a9_before_kip_115_the_topic_is_made_with_the_brokers_that_there_are() -
         one = broker(generation, None)
         step(one, events.UpdateMetadataRequested(1, C, 1, (), LIVE[:2]), NOW)
         created = did(step(one, asked, NOW), effects.Coordinate)
-        found = [len(c.request.configuration.assignment[0]) for c in created]  # type: ignore[union-attr]
+        found = [len(c.request.configuration.assignment[0]) for c in created]
         assert found == ([] if replicas is None else [replicas])
 
 

@@ -235,7 +235,11 @@ def test_i6_an_isr_change_whose_answer_was_lost_with_the_session_still_holds_the
     world.run()
     world.hold(WriteLeaderAndIsr, source=A, target=SERVICE)
     world.start(B).advance(50)
-    (write,) = [m for m in world.held() if not m.body.by_controller]
+    (write,) = [
+        held
+        for held in world.held()
+        if isinstance(held.body, WriteLeaderAndIsr) and not held.body.by_controller
+    ]
     world.holds.clear()
     world.deliver(write)
     world.hold(events.FetchRequested, source=B, target=A)

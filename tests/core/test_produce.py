@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.interface.effects import Effect
@@ -99,7 +101,7 @@ def test_p2_it_waits_on_where_the_leader_stays_leader_in_a_new_epoch() -> None:
     assert _errors(step(leader, given.fetch(B, 1), NOW)) == [Error.NONE]
 
 
-def _leads_both() -> given.Broker:
+def _leads_both() -> Broker:
     leader = given.leading(isr=(A, B))
     message = given.leader_and_isr(A, 0, (A, B))
     second = replace(message.partitions[0], partition=OTHER)
@@ -204,7 +206,7 @@ def test_a10_what_no_segment_has_room_for_is_refused(sizes: tuple[int, ...], err
 
 def test_a10_a_topic_may_have_segments_of_its_own_size() -> None:
     leader = given.broker(log_segment_bytes=1_000)
-    settings = {"segment_bytes": 50}
+    settings: dict[str, Any] = {"segment_bytes": 50}
     step(leader, given.leader_and_isr(A, 0, (A, B, C), **settings), NOW)
     too_large = Error.RECORD_LIST_TOO_LARGE
     assert _errors(step(leader, given.produce(51, acks=1), NOW)) == [too_large]

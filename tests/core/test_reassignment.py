@@ -43,11 +43,10 @@ from neaptide.clusters.broker.replication.model import (
 )
 from neaptide.clusters.broker.replication.step import step
 from tests.core import given
+from tests.core.administered import ALL, D, asked, controller, four, led_by
 from tests.core.given import NOW, A, B, C, T
-from tests.core.test_elections import ALL, asked, controller, led_by
 from tests.core.world import World
 
-D = 4
 GENERATIONS = ["0.8", "0.10", "0.11", "2.1", "2.8", "4.0"]
 FENCED = ["2.1", "2.8", "4.0"]
 BY_API = ["2.8", "4.0"]
@@ -126,25 +125,24 @@ def listed(one: Broker, partitions: tuple[TopicPartition, ...] | None = None) ->
 
 def deleted(done: tuple[Effect, ...]) -> set[int]:
     return {
-        e.broker  # type: ignore[union-attr]
+        e.broker
         for e in given.did(done, effects.SendControl)
-        if isinstance(e.message, events.StopReplicaRequested)  # type: ignore[union-attr]
-        and e.message.delete_partitions  # type: ignore[union-attr]
+        if isinstance(e.message, events.StopReplicaRequested) and e.message.delete_partitions
     }
 
 
 def informed(done: tuple[Effect, ...]) -> set[int]:
     return {
-        e.broker  # type: ignore[union-attr]
+        e.broker
         for e in given.did(done, effects.SendControl)
-        if isinstance(e.message, events.LeaderAndIsrRequested)  # type: ignore[union-attr]
+        if isinstance(e.message, events.LeaderAndIsrRequested)
     }
 
 
 def small(generation: str = "2.8", state: LeaderAndIsr | None = None) -> Broker:
     """The partition is of B and A; C is to come."""
     one = controller(state or led_by(B, (B, A)), generation)
-    topics = one.active_controller.topics  # type: ignore[union-attr]
+    topics = one.active_controller.topics
     step(one, TopicsChanged({"t": type(topics["t"])({0: (B, A)})}), NOW)
     step(one, LeaderAndIsrRead((T,), {T: state or led_by(B, (B, A))}), NOW)
     return one
@@ -410,11 +408,6 @@ def test_c5_the_api_replaces_what_the_znode_asks_for() -> None:
 
 
 # --- a whole cluster -----------------------------------------------------------------------------
-
-
-def four(generation: str, *replicas: int, **settings: object) -> World:
-    overrides = {"unclean_leader_election_enable": False, **settings}
-    return World(generation, **overrides).start(A, B, C, D).run().topic(*replicas).run()
 
 
 def reassign(world: World, *target: int) -> None:

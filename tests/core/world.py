@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.errors import Error
@@ -50,7 +50,7 @@ class HoldOf(Hold):
 
 
 class World:
-    def __init__(self, generation: str | Generation, **settings: object) -> None:
+    def __init__(self, generation: str | Generation, **settings: Any) -> None:
         rules = GENERATIONS[generation] if isinstance(generation, str) else generation
         spec = world_spec(rules, _named(settings), (), T.topic, {}, {})
         self.simulation = world.World(replace(spec, latency_us=0))
@@ -70,7 +70,7 @@ class World:
             self.simulation.start(broker_id)
         return self
 
-    def topic(self, *replicas: int, **settings: object) -> World:
+    def topic(self, *replicas: int, **settings: Any) -> World:
         self.service.add_topic(T.topic, TopicConfiguration({0: replicas}, _named(settings)))
         self.simulation.network.notify(self.service.topics_changed())
         return self
@@ -218,7 +218,7 @@ def _named(settings: dict[str, object]) -> dict[str, str]:
 
 
 def cluster(
-    generation: str | Generation, replicas: tuple[int, ...] = (A, B, C), **settings: object
+    generation: str | Generation, replicas: tuple[int, ...] = (A, B, C), **settings: Any
 ) -> World:
     """Brokers A, B and C with the topic t, level and at rest; A is the controller."""
     overrides = {"unclean_leader_election_enable": False, **settings}

@@ -15,7 +15,7 @@ from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.disks.power_failure import KeepError, LostTail, power_off
 from neaptide.clusters.disks.replica_reader import log_end_offsets
-from tests.disks.test_replica_reader import T0, T1, offsets_and_values, write_segment
+from tests.disks.segments import T0, T1, offsets_and_values, write_segment
 from tests.storage.batches import NOW_MS, batch, message, with_headers
 
 
@@ -33,6 +33,7 @@ def broken_off(root: Path, flushed: int, written: int, segment_bytes: int) -> No
     directory._lock.release()
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -53,7 +54,8 @@ def test_a_power_failure_keeps_exactly_what_was_flushed(
     assert log_end_offsets(root) == {T0: written}
     size = len(batch(0, [b"v"]))
     assert power_off(root) == {T0: LostTail(flushed, written, (written - flushed) * size)}
-    expected = [(offset, "v") for offset in range(flushed)] or [(None, None)]
+    expected: list[tuple[int | None, str | None]] = [(offset, "v") for offset in range(flushed)]
+    expected = expected or [(None, None)]
     assert offsets_and_values(root) == expected
     epochs = checkpoints.read_epochs(root / "t-0")
     assert epochs == tuple(EpochEntry(n, 3 * n) for n in range((flushed + 2) // 3))

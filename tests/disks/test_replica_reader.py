@@ -8,25 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.disks.replica_reader import TornTail, read_replicas
 from neaptide.results.schema import REPLICAS
+from tests.disks.segments import T0, T1, offsets_and_values, write_segment
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, message, with_headers
-
-T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-def write_segment(root: Path, directory: str, base_offset: int, content: bytes) -> Path:
-    (root / directory).mkdir(exist_ok=True)
-    file = root / directory / f"{base_offset:020d}.log"
-    file.write_bytes(content)
-    return file
-
-
-def offsets_and_values(root: Path) -> list[tuple[int | None, str | None]]:
-    return [(row["offset"], row["value"]) for row in read_replicas([root], 1)]
 
 
 def test_rows_have_the_columns_of_the_schema(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from neaptide.results.schema import FETCH_ROUNDS
 from tests.gate.fakes import World, world
 
-Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, object]]]
+Play = Callable[[Callable[[World], Awaitable[None]]], list[dict[str, Any]]]
 # Of a follower that asks three times, and gets one record each time.
 THREE_ROUNDS: Final = [(1, 0, 0), (2, 1, 1), (3, 2, 2)]
 
@@ -42,11 +42,11 @@ def player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool) -> 
         async with asyncio.timeout(120), world(tmp_path / "run", shared=shared) as w:
             await story(w)
 
-    def run(story: Callable[[World], Awaitable[None]]) -> list[dict[str, object]]:
+    def run(story: Callable[[World], Awaitable[None]]) -> list[dict[str, Any]]:
         asyncio.run(stage(story))
         files = sorted((tmp_path / "run" / "fetch_rounds").iterdir())
         assert all(file.suffix == ".parquet" for file in files)
-        rows: list[dict[str, object]] = []
+        rows: list[dict[str, Any]] = []
         for file in files:
             assert pq.read_schema(file).equals(FETCH_ROUNDS)
             rows += pq.read_table(file).to_pylist()

@@ -15,8 +15,8 @@ from neaptide.clusters.hosts.local import LocalHost
 from neaptide.nemesis.gate import apis, decode
 from neaptide.nemesis.gate.client import Gate
 from neaptide.nemesis.gate.model import GateConfig, LinkSpec, Rule, Target
+from tests.gate.conversing import api_versions, commit, produce, request, response, schema_of
 from tests.gate.fakes import read_frame
-from tests.gate.test_conversation import api_versions, commit, produce, request, response, schema_of
 from tests.gate.wire import frame
 
 pytestmark = pytest.mark.live
@@ -142,8 +142,8 @@ def test_a_produce_is_refused_in_place_of_its_leader_and_an_answer_is_changed(
         await gate.remove("r")
         mark = gate.mark()
         where = "producer_id == 7 and offset == 41"
-        error = "REQUEST_TIMED_OUT"
-        await gate.install(rule("answer", "response", "produce", error=error, where=where))
+        timed_out = "REQUEST_TIMED_OUT"
+        await gate.install(rule("answer", "response", "produce", error=timed_out, where=where))
         writer.write(produce(9, 3))
         [topic] = decode.response_entity(await read_frame(reader), apis.PRODUCE, 9).responses
         assert int(topic.partition_responses[0].error_code) == 7

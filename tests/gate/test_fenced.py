@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from neaptide.nemesis.gate.model import Rule, Subscription
@@ -20,8 +22,10 @@ async def _answered(w: World, error: int) -> None:
 
 
 async def _ask_for_epoch(follower: FakeFollower, version: int, *, of_client: bool = False) -> None:
-    who = {"replica_id": -1, "client_id": "consumer"} if of_client else {"replica_id": FOLLOWER}
-    follower.writer.write(wire.epoch_request(version, "t", 0, 4, **who))  # type: ignore[arg-type]
+    who: dict[str, Any] = (
+        {"replica_id": -1, "client_id": "consumer"} if of_client else {"replica_id": FOLLOWER}
+    )
+    follower.writer.write(wire.epoch_request(version, "t", 0, 4, **who))
     await read_frame(follower.reader)
 
 

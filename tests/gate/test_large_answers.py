@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 import pytest
 
@@ -21,12 +22,12 @@ LARGE = b"0123456789" * 150_000
 ANSWER = wire.fetch_response(12, [Answer("t", 0, 7, LARGE)], correlation_id=1)
 
 
-def large(story: Callable[[World], object]) -> Callable[[World], object]:
+def large(story: Callable[[World], Awaitable[None]]) -> Callable[[World], Awaitable[None]]:
     """A story with a leader whose every answer is large."""
 
-    def reported(w: World) -> object:
+    async def reported(w: World) -> None:
         w.leader.records = LARGE
-        return story(w)
+        await story(w)
 
     return reported
 
@@ -128,7 +129,7 @@ def test_a_large_answer_that_is_thrown_away_never_is_whole(play: Play, action: s
     @large
     async def story(w: World) -> None:
         follower, other = await w.follower(), await w.follower(broker=5)
-        how = "hold" if action == "discard" else "drop"
+        how: Literal["hold", "drop"] = "hold" if action == "discard" else "drop"
         await w.gate.install(Rule("x", how, "response", destination=FOLLOWER))
         follower.ask()
         if action == "discard":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ _ANY = Rule("r", "hold", "response")
         {"api": "any"},
     ],
 )
-def test_a_rule_takes_what_it_names(field: dict[str, object]) -> None:
+def test_a_rule_takes_what_it_names(field: dict[str, Any]) -> None:
     assert matches(replace(_ANY, **field), _RESPONSE)
 
 
@@ -50,7 +51,7 @@ def test_a_rule_takes_what_it_names(field: dict[str, object]) -> None:
         {"api": "offset_for_leader_epoch"},
     ],
 )
-def test_a_rule_leaves_what_it_does_not_name(field: dict[str, object]) -> None:
+def test_a_rule_leaves_what_it_does_not_name(field: dict[str, Any]) -> None:
     assert not matches(replace(_ANY, **field), _RESPONSE)
 
 
@@ -93,7 +94,7 @@ def test_two_rules_cannot_share_an_id() -> None:
         ({"where": "hw > 1"}, "no 'hw'"),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(field: dict[str, object], message: str) -> None:
+def test_a_rule_that_makes_no_sense_is_refused(field: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         replace(_ANY, **field)
 

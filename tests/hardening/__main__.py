@@ -14,6 +14,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,11 @@ def main(arguments: list[str]) -> int:
             "entities": lambda _: entities.hurt(asked.frames, asked.seed),
             "gate": lambda here: gate_frames.hurt(here, asked.frames, asked.seed),
             **{
-                f"broker {generation}": lambda here, of=generation: frames.hurt(
-                    here, of, asked.frames // len(frames.GENERATIONS), asked.seed
+                f"broker {generation}": partial(
+                    frames.hurt,
+                    generation=generation,
+                    frames=asked.frames // len(frames.GENERATIONS),
+                    number=asked.seed,
                 )
                 for generation in frames.GENERATIONS
             },

@@ -38,7 +38,7 @@ class Corpus:
 
 def corpus(generation: str, number: int) -> Corpus:
     of_clients = [*_sent_by_clients()]
-    of_controllers = []
+    of_controllers: list[bytes] = []
     spoken = replication_apis(generation)
     for api, versions in sorted(spoken.items()):
         for version in range(versions.lowest, versions.highest + 1):

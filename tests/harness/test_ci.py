@@ -11,7 +11,7 @@ from neaptide.harness import ci
 from neaptide.harness.testing.findings import Judged, failure_text
 from neaptide.results.report import mermaid_of
 from neaptide.results.report.mermaid import MOMENTS_MAX, sequence_diagram
-from neaptide.results.report.story import Arrow, Badge, Line
+from neaptide.results.report.story import Arrow, Badge, Line, Moment
 from tests.results.losing_run import write_losing_run, write_verdict
 
 LOST: dict[str, Any] = {
@@ -120,7 +120,11 @@ def test_a_diagram_has_what_the_report_has(run: Path) -> None:
 
 
 def test_what_mermaid_would_read_is_no_part_of_a_text() -> None:
-    moments = [Line(0, "ISR {A, B};#1 <b>"), Badge(1, "Z", "gone"), Arrow(2, "A", "B", "x\ny")]
+    moments: list[Moment] = [
+        Line(0, "ISR {A, B};#1 <b>"),
+        Badge(1, "Z", "gone"),
+        Arrow(2, "A", "B", "x\ny"),
+    ]
     lines = sequence_diagram(moments, ["A", "B"]).splitlines()
     assert [line.strip() for line in lines[5:]] == [
         "Note over A,B: 0.000 s ISR (A, B)  1  b",

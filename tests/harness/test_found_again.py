@@ -92,6 +92,7 @@ def test_a_search_by_priorities_names_its_bounds_where_they_were_given(
     assert f" --priorities --fetches-only {bounds} " in command_of(given, 5)
 
 
+@pytest.mark.slow
 def test_a_find_by_priorities_is_found_again_by_its_command(tmp_path: Path) -> None:
     one = ["explore", "--system", "neaptide:0.10", "--set", "min.insync.replicas=1"]
     options = [*one, "--priorities", "--nemesis", "kill", "--seed", "30", "--json"]
@@ -106,6 +107,7 @@ def test_a_find_by_priorities_is_found_again_by_its_command(tmp_path: Path) -> N
     assert Path(again["schedule"]).read_text() == Path(found["schedule"]).read_text()
 
 
+@pytest.mark.slow
 def test_the_command_of_a_saved_file_finds_it_again(tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     settings = ("--set", "replica.lag.time.max.ms=12000", "--outcome", "lost")

@@ -122,7 +122,7 @@ def test_what_has_held_something_is_known() -> None:
 
 def test_a_client_that_was_not_killed_must_not_end_a_hold() -> None:
     """Nobody reports rounds there: the first end that no step has made is a missed aim."""
-    ends = {"source": A, "destination": "client"}
+    ends: dict[str, Any] = {"source": A, "destination": "client"}
     held = [_held(**ends), _closed(**ends)]
     assert _missed(held) == [MISSED]
     watched = Holds()

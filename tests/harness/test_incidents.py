@@ -35,6 +35,7 @@ from neaptide.workloads import clients as clients_module
 from neaptide.workloads.clients import Clients
 from neaptide.workloads.errors import ClientsError
 from tests.harness.command import neaptide
+from tests.proof import proof_but
 
 pytestmark = pytest.mark.live
 
@@ -95,16 +96,22 @@ def rows_there(directory: Path, table: str, writer: str) -> Written:
 
 @pytest.mark.parametrize(
     ("number", "what", "kind", "says"),
-    [
+    proof_but(
+        [
+            (signal.SIGKILL, ZOOKEEPER, "coordination", "zookeeper (pid"),
+            (signal.SIGSTOP, ZOOKEEPER, "coordination", "sent it a SIGSTOP"),
+            (signal.SIGKILL, GATE, "process", "was ended by SIGKILL"),
+            (signal.SIGSTOP, GATE, "process", "sent it a SIGSTOP"),
+            (signal.SIGKILL, CLIENTS, "client", "was ended by SIGKILL"),
+            (signal.SIGTERM, CLIENTS, "client", "was ended by SIGTERM"),
+            (signal.SIGSTOP, CLIENTS, "client", "sent it a SIGSTOP"),
+            (signal.SIGKILL, BROKER, "process", "ended by itself"),
+        ],
         (signal.SIGKILL, ZOOKEEPER, "coordination", "zookeeper (pid"),
-        (signal.SIGSTOP, ZOOKEEPER, "coordination", "sent it a SIGSTOP"),
-        (signal.SIGKILL, GATE, "process", "was ended by SIGKILL"),
         (signal.SIGSTOP, GATE, "process", "sent it a SIGSTOP"),
         (signal.SIGKILL, CLIENTS, "client", "was ended by SIGKILL"),
-        (signal.SIGTERM, CLIENTS, "client", "was ended by SIGTERM"),
-        (signal.SIGSTOP, CLIENTS, "client", "sent it a SIGSTOP"),
         (signal.SIGKILL, BROKER, "process", "ended by itself"),
-    ],
+    ),
 )
 def test_a_process_that_no_fault_ended_ends_the_run(
     tmp_path: Path, number: signal.Signals, what: str, kind: str, says: str
@@ -184,6 +191,8 @@ until = "acked(m1)"
     (tmp_path / "mine.toml").write_text(scenario, encoding="utf-8")
     done, verdict = neaptide(tmp_path, "run", "mine.toml", "--json")
     assert done.returncode == UNKNOWN
+    assert verdict["verdict"] == "unknown"
+    assert any("ended by itself" in reason for reason in verdict["reasons"]), verdict["reasons"]
     assert "the run can only be unknown: Broker 0 ended by itself" in done.stderr
     run = read_run(Path(verdict["run"]))
     assert run.status == "not started"
@@ -194,7 +203,8 @@ def test_a_broker_that_stands_still_to_the_end_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "LEVEL_WITHIN_S", 3.0)
-    _, run = played(tmp_path, sends(signal.SIGSTOP, BROKER), replace(ASKED, time_s=8))
+    monkeypatch.setattr(ending, "READ_WITHIN_S", 3.0)
+    _, run = played(tmp_path, sends(signal.SIGSTOP, BROKER), replace(ASKED, time_s=3))
     assert run.status == "finished"
     assert run.converged is not None
     assert not run.converged.level

@@ -10,7 +10,7 @@ import pytest
 from neaptide.harness.left_behind import end_run, remove_scratch
 from neaptide.results.run import Assigned, Status, read_run
 from neaptide.results.store import write_run
-from tests.results.test_run import RUN
+from tests.results.one_run import RUN
 
 
 @pytest.mark.parametrize(

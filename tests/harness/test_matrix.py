@@ -22,7 +22,7 @@ from neaptide.results.run import read_run
 from neaptide.results.store import write_json, write_run
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
 from tests.results.losing_run import write_losing_run
-from tests.results.test_matrix import save
+from tests.results.matrices import save
 
 
 def test_a_directory_of_runs_stands_for_the_runs_in_it(tmp_path: Path) -> None:
@@ -37,6 +37,7 @@ def test_where_there_is_no_run_of_a_scenario_that_is_said(tmp_path: Path) -> Non
         scenario_runs([str(tmp_path)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outcomes", "status"), [(("lost", "lost"), 0), (("lost", "held"), 1), (("unknown",), 2)]
 )
@@ -54,6 +55,7 @@ def test_the_exit_status_is_that_of_the_worst_cell(
     assert "acks-1-loss" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_without_a_terminal_a_cell_still_has_its_sign(tmp_path: Path) -> None:
     save(tmp_path / "runs", "a", "held")
     arguments = ("matrix", str(tmp_path / "runs"), "--matrix", str(tmp_path / "m.html"))

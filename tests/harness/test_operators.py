@@ -15,7 +15,7 @@ from neaptide.harness import members
 from neaptide.harness.members import MembersNemesis
 from neaptide.harness.systems import check_zookeeper, parse_system
 from tests.harness.command import neaptide
-from tests.simulation.test_operators import SCENARIO
+from tests.simulation.searches import SCENARIO
 
 
 @pytest.mark.live

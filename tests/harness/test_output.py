@@ -17,6 +17,7 @@ output.err.print("neaptide: one sentence")
 """
 
 
+@pytest.mark.slow
 def test_an_error_while_spark_starts_is_not_lost() -> None:
     command = [sys.executable, "-c", WHILE_SPARK_STARTS]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)

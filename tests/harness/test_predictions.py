@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from neaptide.harness.predictions import unseen_sights
 from neaptide.nemesis.scenario import parse_scenario
-from tests.nemesis.test_conditions import Seen
+from tests.nemesis.seen import Seen
 
 SCENARIO = parse_scenario(
     "mine",

@@ -354,7 +354,7 @@ def test_what_a_system_cannot_do_is_refused_before_it_begins() -> None:
 # --- live ----------------------------------------------------------------------------------------
 
 _KILL = {"kill": {"broker": "old_leader", "in_flight": "discarded"}}
-HITS = [
+HITS: list[dict[str, Any]] = [
     {"until": "round(follower) >= was(round(follower)) + 2"},
     {
         "hold": {
@@ -367,7 +367,7 @@ HITS = [
     },
     {**_KILL, "until": "leader is next_leader"},
 ]
-MISSES = [
+MISSES: list[dict[str, Any]] = [
     {"hold": {"request": "fetch", "from": "follower", "to": "old_leader"}},
     {"cut": {"from": "old_leader", "to": "next_leader"}},
     {"until": "leader_epoch >= was(leader_epoch) + 9", "within": 0.5},

@@ -51,7 +51,7 @@ def test_an_aim_that_is_missed_is_unknown_not_fine(tmp_path: Path) -> None:
 def test_random_faults_lose_nothing_with_acks_all(tmp_path: Path) -> None:
     done, recorded = neaptide(
         tmp_path, "run", "append", "--system", "neaptide:0.11", "--nemesis", "kill,pause,cut",
-        "--time", "15", "--rate", "1000", "--seed", "11", "--no-check", "--json",
+        "--time", "10", "--rate", "1000", "--seed", "11", "--no-check", "--json",
     )  # fmt: skip
     assert (recorded["verdict"], recorded["status"]) == ("unchecked", "finished"), done.stderr
     assert not (Path(recorded["run"]) / "verdict.json").exists()
@@ -61,15 +61,6 @@ def test_random_faults_lose_nothing_with_acks_all(tmp_path: Path) -> None:
     assert verdict["operations"] > 1000
     assert done.returncode == 0
     assert "--seed 11" in done.stderr
-
-
-def test_a_broker_that_ends_by_itself_makes_its_run_unknown(tmp_path: Path) -> None:
-    broken = MINE.replace('"replica.lag', '"log.segment.bytes" = "many", "replica.lag')
-    (tmp_path / "broken.toml").write_text(broken, encoding="utf-8")
-    done, verdict = neaptide(tmp_path, "run", "broken.toml", "--system", "neaptide:0.11", "--json")
-    assert verdict["verdict"] == "unknown", done.stderr
-    assert any("ended by itself" in reason for reason in verdict["reasons"]), verdict["reasons"]
-    assert done.returncode == UNKNOWN
 
 
 def test_the_first_step_is_done_when_every_follower_fetches(tmp_path: Path) -> None:
@@ -82,6 +73,7 @@ def test_the_first_step_is_done_when_every_follower_fetches(tmp_path: Path) -> N
     assert verdict["reasons"] == nothing, (verdict["reasons"], done.stderr)
 
 
+@pytest.mark.proof
 def test_a_zombie_comes_back_into_the_isr_or_is_fenced(tmp_path: Path) -> None:
     found = Path(harness.__path__[0]) / "found" / "kip-320-divergence.toml"
     systems = ("--system", "neaptide:2.0", "--system", "neaptide:2.1")

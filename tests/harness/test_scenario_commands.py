@@ -28,6 +28,7 @@ def test_every_scenario_that_ships_teaches_something_and_every_subject_has_one()
     )
 
 
+@pytest.mark.slow
 def test_the_list_says_source_sentence_and_outcomes(tmp_path: Path) -> None:
     done, document = neaptide(tmp_path, "list", "--json")
     assert done.returncode == 0

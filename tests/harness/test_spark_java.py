@@ -163,5 +163,5 @@ def test_a_process_that_ends_while_spark_starts_leaves_no_java(tmp_path: Path) -
 def environment_of(process: psutil.Process) -> dict[str, str]:
     with contextlib.suppress(psutil.Error):
         if process.status() != psutil.STATUS_ZOMBIE:
-            return process.environ()
+            return dict(process.environ())
     return {}

@@ -38,8 +38,8 @@ def test_a_run_that_loses_says_which_step_matters(tmp_path: Path) -> None:
     assert [step["matters"] for step in found["steps"]][3:] == ["decides", "decides"]
     assert "Which step matters" in (run / "report.html").read_text(encoding="utf-8")
 
-    asked = ("steps", run.name, "--plays", "3", "--seed", "8", "--json")
-    done, again = neaptide(tmp_path, *asked)
+    again_asked = ("steps", run.name, "--plays", "3", "--seed", "8", "--json")
+    done, again = neaptide(tmp_path, *again_asked)
     assert done.returncode == AGREES, done.stderr
     assert (again["plays"], again["seed"]) == (3, 8)
     assert json.loads((run / "steps.json").read_text(encoding="utf-8")) == again

@@ -159,7 +159,7 @@ def server_of(pid: int) -> psutil.Process:
 
 def is_of(process: psutil.Process, directory: Path) -> bool:
     try:
-        return process.cwd().startswith(str(directory))
+        return bool(process.cwd().startswith(str(directory)))
     except psutil.Error:
         return False
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from neaptide.clusters.hosts.ledger import ProcessIdentity
+from neaptide.clusters.hosts.identity import ProcessIdentity
 from neaptide.harness import warm_spark
 from neaptide.harness.warm_spark import Kept
 from tests.results.losing_run import write_losing_run
@@ -56,6 +56,7 @@ def test_a_session_belongs_to_one_command_at_a_time(of: Path) -> None:
     assert warm_spark.use_of(of).leased == 0
 
 
+@pytest.mark.slow
 def test_a_session_that_was_not_given_back_is_never_used_again(of: Path) -> None:
     code = "from neaptide.harness.warm_spark import lease; print(lease().remote)"
     lost = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -137,7 +138,7 @@ def kept(env: Mapping[str, str]) -> Iterator[dict[str, object]]:
 
 
 def of_keeper(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
+    return list(psutil.Process(pid).children(recursive=True))
 
 
 @pytest.mark.spark

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from neaptide.harness import output
+from neaptide.harness.cli import main
+
 USAGE, MISSING = 64, 69
+Done = subprocess.CompletedProcess[str]
 
 
 def neaptide(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -23,7 +29,29 @@ def neaptide(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, says: str) -> None:
+@pytest.fixture
+def here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """The command in this process, which it leaves with the signals that were there."""
+    signals = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(*arguments: str, **env: str) -> Done:
+        for name, value in env.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["neaptide", *arguments])
+        monkeypatch.setattr(output.err, "file", sys.stderr)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, int(ended.value.code or 0), out, err)
+
+    yield run
+    for number, handler in signals.items():
+        signal.signal(number, handler)
+
+
+def assert_one_sentence(done: Done, status: int, says: str) -> None:
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -85,9 +113,19 @@ def assert_one_sentence(done: subprocess.CompletedProcess[str], status: int, say
         (("frobnicate",), "No such command 'frobnicate'"),
     ],
 )
-def test_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
-    done = neaptide(*arguments, NEAPTIDE_RUNS=str(tmp_path), NEAPTIDE_STATE=str(tmp_path / "s"))
+def test_wrong_arguments(
+    here: Callable[..., Done], tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    done = here(*arguments, NEAPTIDE_RUNS=str(tmp_path), NEAPTIDE_STATE=str(tmp_path / "s"))
     assert_one_sentence(done, USAGE, says)
+
+
+@pytest.mark.live
+def test_a_process_says_what_its_command_says_here(here: Callable[..., Done]) -> None:
+    alone, same = neaptide("run", "shop"), here("run", "shop")
+    assert (alone.returncode, alone.stdout, alone.stderr) == (
+        *(same.returncode, same.stdout, same.stderr),
+    )
 
 
 @pytest.mark.live
@@ -101,22 +139,22 @@ def test_a_state_directory_that_cannot_be_written_is_said_before_anything_starts
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_broken_toml_file_names_its_line(tmp_path: Path) -> None:
+def test_a_broken_toml_file_names_its_line(here: Callable[..., Done], tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("title = \n", encoding="utf-8")
-    done = neaptide("run", str(file), NEAPTIDE_RUNS=str(tmp_path))
+    done = here("run", str(file), NEAPTIDE_RUNS=str(tmp_path))
     assert_one_sentence(done, USAGE, f"{file}: is not valid TOML")
     assert "line 1" in done.stderr
 
 
-def test_a_step_that_is_none_names_its_line(tmp_path: Path) -> None:
+def test_a_step_that_is_none_names_its_line(here: Callable[..., Done], tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(
         'title = "t"\n[cluster]\nbrokers = ["A"]\ntopics.t = { assignment = [["A"]] }\n'
         '[[step]]\nexplode = { broker = "A" }\n',
         encoding="utf-8",
     )
-    done = neaptide("run", str(file), NEAPTIDE_RUNS=str(tmp_path))
+    done = here("run", str(file), NEAPTIDE_RUNS=str(tmp_path))
     assert_one_sentence(done, USAGE, f"{file}:5: step 1: 'explode' is no step; must be one of")
 
 
@@ -129,9 +167,9 @@ def fake_java(directory: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["11.0.22", "1.8.0_392"])
-def test_an_old_java(tmp_path: Path, version: str) -> None:
+def test_an_old_java(here: Callable[..., Done], tmp_path: Path, version: str) -> None:
     path = fake_java(tmp_path / "bin", version)
-    done = neaptide(
+    done = here(
         "repro",
         "hw-truncation-loss",
         PATH=f"{path}:/usr/bin:/bin",
@@ -141,8 +179,8 @@ def test_an_old_java(tmp_path: Path, version: str) -> None:
     assert_one_sentence(done, MISSING, "17")
 
 
-def test_no_java(tmp_path: Path) -> None:
-    done = neaptide(
+def test_no_java(here: Callable[..., Done], tmp_path: Path) -> None:
+    done = here(
         "repro",
         "hw-truncation-loss",
         PATH=str(tmp_path),
@@ -152,8 +190,8 @@ def test_no_java(tmp_path: Path) -> None:
     assert_one_sentence(done, MISSING, "Java")
 
 
-def test_a_directory_of_runs_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_directory_of_runs_that_cannot_be_made(here: Callable[..., Done], tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
-    done = neaptide("repro", "hw-truncation-loss", NEAPTIDE_RUNS=str(blocked / "runs"))
+    done = here("repro", "hw-truncation-loss", NEAPTIDE_RUNS=str(blocked / "runs"))
     assert_one_sentence(done, MISSING, "set NEAPTIDE_RUNS to a directory that you may write to")

@@ -52,7 +52,7 @@ def kafka_image(node_image: None) -> Iterator[str]:
         repository, _, tag = name.partition(":")
         image = container.commit(repository, tag)
         yield name
-        client.images.remove(image.id, force=True)
+        client.images.remove(str(image.id), force=True)
     finally:
         container.remove()
         client.close()

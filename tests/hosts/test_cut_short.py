@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -84,7 +85,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def existing(resources: list[tuple[str, str]]) -> list[str]:
     """The names among these that are there."""
     client = docker_host.connect()
-    names = {
+    names: dict[str, list[Any]] = {
         netns.NAMESPACE: run_tool(("ip", "netns", "list")).split(),
         netns.BRIDGE: [line.split()[0] for line in run_tool(("ip", "-br", "link")).splitlines()],
         docker_host.CONTAINER: [each.name for each in client.containers.list(all=True)],
@@ -164,6 +165,6 @@ def test_on_machines_everything_ends_with_the_harness_that_was_killed(
 
 def _command_line(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        return list(process.cmdline())
     except psutil.Error:
         return []

@@ -239,7 +239,7 @@ def test_on_docker_processes_run_in_the_image_that_was_named(
     try:
         asyncio.run(play())
     finally:
-        client.images.remove(image.id, force=True)
+        client.images.remove(str(image.id), force=True)
         client.close()
     assert process_log(tmp_path).read_text() == "this very image"
 

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -76,7 +77,7 @@ def test_what_a_killed_owner_left_is_ended_and_what_a_living_one_owns_is_not(
         assert len(reap_orphans()) == 2
 
 
-def _dead_owner(state: Path, *rows: dict[str, object]) -> Path:
+def _dead_owner(state: Path, *rows: dict[str, Any]) -> Path:
     """A ledger file whose owner is a pid that runs, but started at another time."""
     state.mkdir(parents=True, exist_ok=True)
     path = state / "dead.jsonl"
@@ -195,7 +196,7 @@ def test_a_process_is_a_pid_and_a_start_time() -> None:
     assert me.boot == boot_id()
 
 
-def _left_by_the_dead(directory: Path, *rows: dict[str, object]) -> Path:
+def _left_by_the_dead(directory: Path, *rows: dict[str, Any]) -> Path:
     """The ledger of an owner that is no more."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "1-1-0.jsonl"
@@ -258,7 +259,7 @@ def _ledger_of(directory: Path, **owner: object) -> Path:
     ],
 )
 def test_an_owner_in_another_container_or_machine_is_left_alone(
-    tmp_path: Path, elsewhere: dict[str, object]
+    tmp_path: Path, elsewhere: dict[str, Any]
 ) -> None:
     path = _ledger_of(tmp_path, **elsewhere)
     assert reap_orphans(tmp_path, {"node": lambda _: pytest.fail("it may live there")}) == []

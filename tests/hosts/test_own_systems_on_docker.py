@@ -24,6 +24,7 @@ from tests.own.kafka import (
     write_scripts,
     write_zookeeper_files,
 )
+from tests.proof import proof_but
 
 pytestmark = [
     pytest.mark.live,
@@ -53,7 +54,7 @@ def image(node_image: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         container.put_archive("/opt", archive.getvalue())
         made = container.commit(*name.split(":"))
         yield name
-        client.images.remove(made.id, force=True)
+        client.images.remove(str(made.id), force=True)
     finally:
         container.remove()
         client.close()
@@ -72,7 +73,7 @@ def containers(directory: Path) -> list[str]:
     try:
         found = client.containers.list(all=True, ignore_removed=True)
         return [
-            one.name
+            str(one.name)
             for one in found
             if any(m.get("Source", "").startswith(str(directory)) for m in one.attrs["Mounts"])
         ]
@@ -80,6 +81,7 @@ def containers(directory: Path) -> list[str]:
         client.close()
 
 
+@pytest.mark.proof
 def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, image: str) -> None:
     done, verdict = neaptide(
         tmp_path, "run", "append", "--system", str(with_image(tmp_path, image)),
@@ -132,6 +134,7 @@ held = ["kafka:0.10+"]
 """
 
 
+@pytest.mark.proof
 def test_kafka_of_this_machine_is_mounted_and_shut_down_by_a_command_of_its_own(
     tmp_path: Path, node_image: None
 ) -> None:
@@ -159,7 +162,7 @@ def test_kafka_of_this_machine_is_mounted_and_shut_down_by_a_command_of_its_own(
     assert containers(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", proof_but([signal.SIGINT, signal.SIGKILL], signal.SIGKILL))
 def test_nothing_is_left_however_the_harness_ends(
     tmp_path: Path, image: str, number: signal.Signals
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def test_netns_on_a_kernel_that_refuses_says_so(monkeypatch: pytest.MonkeyPatch)
         raise ToolError(f"{argv[0]}: Operation not permitted")
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    monkeypatch.setattr(netns.shutil, "which", lambda tool: f"/usr/sbin/{tool}")
+    monkeypatch.setattr(shutil, "which", lambda tool: f"/usr/sbin/{tool}")
     monkeypatch.setattr(netns, "run_tool", refuse)
     with pytest.raises(MissingPartError, match="may make network namespaces"):
         check_place(parse_place("netns"), print)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.kafka.artifacts import ArtifactError, class_path
+from tests.kafka.maven import fake_maven
 
 KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
 
@@ -19,12 +20,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     (tmp_path / "bin").mkdir()
     return tmp_path / "neaptide" / "kafka" / "org.apache.kafka_kafka_2.13_3.9.1"
-
-
-def fake_maven(cache: Path, script: str) -> None:
-    command = cache.parents[2] / "bin" / "mvn"
-    command.write_text(f"#!/bin/sh\n{script}\n")
-    command.chmod(0o755)
 
 
 def test_without_maven_the_error_says_what_to_install(cache: Path) -> None:

@@ -3,81 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from neaptide.clusters.cluster import ClusterSpec, Listeners, PartitionView, TopicSpec
+from neaptide.clusters.cluster import PartitionView
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.hosts.here import LocalNodes
 from neaptide.clusters.hosts.java import find_java
-from neaptide.clusters.hosts.local import LocalHost
-from neaptide.clusters.kafka.kraft import KraftCluster
 from neaptide.clusters.kafka.kraft_storage import ELR_FEATURE, bootstrap_checkpoint
 from neaptide.clusters.kafka.versions import kafka_class_path
-from neaptide.clusters.observer import Observer
+from tests.kafka.quorums import BROKERS, VERSION, Quorum, quorum
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven"), pytest.mark.timeout(600)]
-VERSION = "4.1.0"
-DEADLINE_S = 120.0  # with a busy machine
-BROKERS = (0, 1)
-
-
-@dataclass
-class Quorum:
-    """A cluster whose nodes reach each other at their own ports, and its observer."""
-
-    cluster: KraftCluster
-    observer: Observer
-    seen: list[PartitionView]
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def start(self, node: int) -> None:
-        await self.cluster.start(node, self.through(node))
-
-    def through(self, node: int) -> Listeners:
-        """As if its own ports were the links'."""
-        ports = (0, 0) if node in self.cluster.controllers else self.cluster.ports(node)
-        return Listeners(*ports, 0, quorum=self.cluster.quorum)
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            while not condition():
-                self.news.clear()
-                await self.news.wait()
-
-
-@asynccontextmanager
-async def quorum(
-    directory: Path, settings: dict[str, str], version: str = VERSION, *, changes: bool = False
-) -> AsyncIterator[Quorum]:
-    """`changes`: who is a voter can change."""
-    topic = TopicSpec("t", {0: BROKERS}, {"min.insync.replicas": "1"})
-    host = LocalHost()
-    spec = ClusterSpec(BROKERS, settings, topic, controllers=3, changes_voters=changes)
-    cluster = KraftCluster(LocalNodes(host), directory, version, spec)
-    news, seen = asyncio.Event(), list[PartitionView]()
-
-    def on_change(view: PartitionView | None) -> None:
-        seen.extend([view] if view is not None else [])
-        news.set()
-
-    observer = cluster.observer(on_change)
-    world = Quorum(cluster, observer, seen, news)
-    try:
-        await cluster.start_coordination()
-        for node in (*cluster.controllers, *BROKERS):
-            await world.start(node)
-        await observer.start()
-        yield world
-    finally:
-        await observer.close()
-        await host.close()
-        cluster.close()
 
 
 Story = Callable[[Quorum], Coroutine[Any, Any, None]]

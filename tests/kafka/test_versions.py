@@ -17,7 +17,7 @@ from neaptide.clusters.kafka.versions import (
     parse_release,
     row_of,
 )
-from tests.kafka.test_artifacts import fake_maven
+from tests.kafka.maven import fake_maven
 
 
 @pytest.mark.parametrize(

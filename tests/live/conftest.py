@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.alone import NEWER, SYSTEMS, Alone, System
+from tests.live.alone import ALWAYS, NEWER, SYSTEMS, Alone, System
 from tests.live.cluster import BROKERS, LiveCluster
 
 SETTINGS = {
@@ -55,7 +55,12 @@ def each_of(systems: Sequence[System]) -> list[Any]:
     """The parameters of a fixture; what is missing here leaves out Apache Kafka's."""
     return [
         pytest.param(
-            each, id=each.name, marks=pytest.mark.needs(*(() if each.kafka is None else ("maven",)))
+            each,
+            id=each.name,
+            marks=(
+                pytest.mark.needs(*(() if each.kafka is None else ("maven",))),
+                *(() if each.name in ALWAYS else (pytest.mark.proof,)),
+            ),
         )
         for each in systems
     ]

@@ -11,7 +11,7 @@ import queue
 import socket
 import struct
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -180,10 +180,10 @@ class Phantom:
                 with suppress(OSError):  # whoever asked may be gone
                     _send(connection, correlation_id, _OBEYED[api])
             elif version <= _ASKED.get(api, -1):
-                read = {
+                read: Callable[[Reader, int], Any] = {
                     FETCH: read_fetch,
                     LIST_OFFSETS: read_list_offsets,
                     OFFSET_FOR_LEADER_EPOCH: read_epochs,
                 }[api]
-                body: Fetch | dict[Place, int] = read(reader, version)  # type: ignore[operator]
+                body: Fetch | dict[Place, int] = read(reader, version)
                 self._asked.put(Question(api, version, client, body, connection, correlation_id))

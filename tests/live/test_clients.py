@@ -8,21 +8,13 @@ from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 from neaptide.clusters.broker.storage.record_batch import parse_batches
 from tests.live.clients import CLIENTS, KCAT, LIBRARIES, NAMES
 from tests.live.cluster import BROKERS, LiveCluster
+from tests.live.compression import COMPRESSES, OF_THIS_AGE
 from tests.live.raw import RawConnection, produce_request, produced, stored_batches
-from tests.storage.batches import COMPRESSIONS, NOW_MS, batch
+from tests.storage.batches import NOW_MS, batch
 
 pytestmark = pytest.mark.live
 VALUES = [f"value {number:04}".encode() * 5 for number in range(100)]
-# What each can do with what is installed beside it, and with a broker of this age: librdkafka takes
-# lz4 for granted only where consumer groups are, zstd only from Kafka 2.1 on.
-COMPRESSES = {
-    "confluent-kafka": ("none", "gzip", "snappy"),
-    "kafka-python": ("none", "gzip"),
-    "aiokafka": ("none", "gzip", "snappy", "lz4"),
-    "kcat": ("none", "gzip", "snappy"),
-}
 CODES = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-OF_THIS_AGE = tuple(name for name in COMPRESSIONS if name != "zstd")
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])

@@ -7,18 +7,9 @@ from confluent_kafka import Producer
 
 from tests.live.clients import librdkafka_consume, librdkafka_produce
 from tests.live.cluster import BROKERS, LiveCluster, until
+from tests.live.led import checkpoint
 
 pytestmark = pytest.mark.live
-
-
-def checkpoint(text: str) -> list[list[str]]:
-    """The entries of one of Kafka's checkpoint files: version, count, a line each."""
-    if not text:  # Apache Kafka makes the file before it writes it
-        return []
-    version, count, *lines = text.splitlines()
-    assert version == "0"
-    assert int(count) == len(lines)
-    return [line.split(" ") for line in lines]
 
 
 def read_checkpoint(cluster: LiveCluster, broker: int, name: str) -> list[list[str]] | None:
@@ -160,6 +151,7 @@ def test_e1_each_election_begins_an_epoch_in_leader_epoch_checkpoint(
     cluster: LiveCluster, topic_name: str
 ) -> None:
     controller = cluster.controller()
+    assert controller is not None
     first, second = [broker for broker in BROKERS if broker != controller]
     topic = cluster.create_topic(topic_name, [[first, second, controller]])
     name = f"{topic}-0/leader-epoch-checkpoint"

@@ -6,11 +6,11 @@ import json
 from collections import Counter
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from tests.live.alone import CONSUMER, REAL, Alone
 from tests.live.cluster import until
-from tests.live.phantom import Phantom
+from tests.live.led import led_alone
 from tests.live.struct_messages import (
     NONE,
     NOT_LEADER,
@@ -69,17 +69,6 @@ def test_c3_c8_the_first_live_member_of_the_isr_leads_and_others_say_that_they_d
 def leader_of(alone: Alone, topic: str) -> int:
     partitions = alone.admin.list_topics(topic, timeout=20).topics[topic].partitions
     return int(partitions[0].leader)
-
-
-def led_alone(alone: Alone, topic: str, unclean: str) -> Phantom:
-    """A phantom is leader and the only member of the ISR, as it would write that."""
-    leader = alone.phantom()
-    settings = {"unclean.leader.election.enable": unclean}
-    alone.create_topic(topic, [[leader.broker, REAL]], settings)
-    state = {**alone.state(topic), "isr": [leader.broker]}
-    path = f"/brokers/topics/{topic}/partitions/0/state"
-    alone.zookeeper.set(path, json.dumps(state).encode())
-    return leader
 
 
 def test_c3_c6_without_the_isr_a_partition_waits_for_a_member_of_it(

@@ -8,10 +8,10 @@ import pytest
 
 from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
+from tests.live.compression import COMPRESSES, OF_THIS_AGE
 from tests.live.raw import RawConnection, produce_request, produced
-from tests.live.test_clients import COMPRESSES, OF_THIS_AGE
 from tests.storage.batches import batch
-from tests.storage.test_dump_log_segments import dump
+from tests.storage.dumped import dump
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
 

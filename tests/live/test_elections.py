@@ -8,27 +8,10 @@ import pytest
 
 from tests.live.alone import REAL, Alone
 from tests.live.cluster import until
-from tests.live.phantom import Phantom
+from tests.live.led import led_by_the_second
 
 pytestmark = pytest.mark.live
 ELECTION = "/admin/preferred_replica_election"
-
-
-def led_by_the_second(alone: Alone, topic: str) -> Phantom:
-    """The preferred leader, a phantom, was dead and is in sync again; the broker leads."""
-    preferred = alone.phantom()
-    alone.create_topic(topic, [[preferred.broker, REAL]])
-    preferred.leave()
-    until(lambda: alone.state(topic)["leader"] == REAL, "the broker leads")
-    until(lambda: alone.isr(topic) == [REAL], "it is alone in the ISR")
-    back = alone.phantom(again=preferred.broker)
-
-    def is_in_sync() -> bool:
-        alone.fetch(back.broker, topic, 0)
-        return alone.isr(topic) == sorted([REAL, back.broker])
-
-    until(is_in_sync, "the phantom is in the ISR")
-    return back
 
 
 def ask_for_election(alone: Alone, *topics: str) -> None:

@@ -83,7 +83,7 @@ def answers(response: FetchResponse) -> dict[int, Answer]:
 
 
 def offsets(answer: Answer) -> list[int]:
-    return record_offsets(bytes(answer.records or b""))  # type: ignore[arg-type]
+    return record_offsets(bytes(answer.records or b""))
 
 
 def ask_latest(alone: Alone, topic: str, timestamp: int = LATEST, version: int = 5) -> Any:

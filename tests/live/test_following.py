@@ -12,7 +12,8 @@ import pytest
 
 from tests.live.alone import CONSUMER, REAL, Alone
 from tests.live.cluster import until
-from tests.live.phantom import Phantom, Question
+from tests.live.led import asked_from, followed
+from tests.live.phantom import Phantom
 from tests.live.struct_messages import (
     EARLIEST,
     FENCED_EPOCH,
@@ -34,21 +35,6 @@ from tests.live.struct_messages import (
 
 pytestmark = pytest.mark.live
 VALUES = [b"0", b"1", b"2", b"3", b"4"]
-
-
-def asked_from(question: Question, place: Place) -> int:
-    return int(question.body.partitions[place].offset)
-
-
-def followed(
-    alone: Alone, name: str, *more: Phantom, unclean: str = "false"
-) -> tuple[Phantom, Place]:
-    """A phantom leads, and `more` of them would be next; the broker is the last of all."""
-    leader = alone.phantom()
-    replicas = [leader.broker, *(each.broker for each in more), REAL]
-    settings = {"unclean.leader.election.enable": unclean}
-    alone.create_topic(name, [replicas], settings)
-    return leader, (name, 0)
 
 
 def filled(alone: Alone, leader: Phantom, place: Place, high_watermark: int) -> None:

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from neaptide.clusters.broker.replication.group.committed_offsets import partition_for
 from tests.live.cluster import DEADLINE_S, LiveCluster
 from tests.live.raw import RawConnection, produce_request, produced
+from tests.proof import proof_but
 from tests.storage.batches import batch
 
 pytestmark = pytest.mark.live
@@ -30,7 +31,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=["0.10", "2.1"])
+@pytest.fixture(scope="module", params=proof_but(["0.10", "2.1"], "2.1"))
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:

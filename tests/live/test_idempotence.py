@@ -17,6 +17,7 @@ from neaptide.nemesis.gate.model import CLIENT
 from neaptide.workloads.kafka_clients import consumer, producer, settings_of
 from tests.live.clients import aiokafka_produce, kafka_python_produce, librdkafka_consume
 from tests.live.cluster import LiveCluster, until
+from tests.proof import proof_but
 
 pytestmark = pytest.mark.live
 ONE_BROKER = ClusterSpec((0,), {}, TopicSpec("t", {0: (0,), 1: (0,)}, {}))
@@ -58,10 +59,10 @@ def _read(bootstrap: str, partition: int) -> list[bytes]:
     found = reader.consume(end, DEADLINE_S)
     reader.close()
     assert len(found) == end
-    return [message.value() for message in found]
+    return [bytes(message.value() or b"") for message in found]
 
 
-@pytest.mark.parametrize("generation", ["0.11", "2.1", "4.0"])
+@pytest.mark.parametrize("generation", proof_but(["0.11", "2.1", "4.0"], "2.1"))
 def test_p4_what_librdkafka_sends_again_is_there_once_with_idempotence_and_twice_without(
     generation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

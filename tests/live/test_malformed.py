@@ -15,7 +15,7 @@ from tests.live.clients import CLIENTS
 from tests.live.cluster import BROKERS, LiveCluster
 from tests.live.raw import RawConnection, fetch_request, produce_request
 from tests.storage.batches import batch
-from tests.wire.test_hardening import HEADS, NULL
+from tests.wire.hurt import HEADS, NULL
 
 pytestmark = pytest.mark.live
 BROKER = 0

@@ -19,10 +19,8 @@ from kio.static.primitive import i8, i32
 
 from tests.live.alone import REAL, Alone
 from tests.live.cluster import until
+from tests.live.led import await_assigned, led_alone, led_by_the_second
 from tests.live.raw import RawConnection, milliseconds
-from tests.live.test_controlling import led_alone
-from tests.live.test_elections import led_by_the_second
-from tests.live.test_reassignment import await_assigned
 
 pytestmark = pytest.mark.live
 

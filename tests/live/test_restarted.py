@@ -9,9 +9,8 @@ import pytest
 from tests.live.alone import REAL, SYSTEMS, Alone
 from tests.live.cluster import until
 from tests.live.conftest import each_of, started
+from tests.live.led import asked_from, checkpoint, followed
 from tests.live.struct_messages import OFFSET_FOR_LEADER_EPOCH, EpochEnd, Fetched, record_offsets
-from tests.live.test_control import checkpoint
-from tests.live.test_following import asked_from, followed
 
 pytestmark = pytest.mark.live
 

@@ -33,7 +33,7 @@ OF_THE_TOPIC = 1  # DYNAMIC_TOPIC_CONFIG
 @pytest.fixture(
     scope="module",
     params=[
-        "neaptide:2.8",
+        pytest.param("neaptide:2.8", marks=pytest.mark.proof),
         "neaptide:4.0",
         pytest.param("kafka:3.9.1", marks=pytest.mark.needs("maven")),
     ],
@@ -65,7 +65,7 @@ def id_of(cluster: LiveCluster, topic: str) -> str:
 
 def metadata_file(cluster: LiveCluster, broker: int, topic: str, partition: int = 0) -> str:
     file = cluster.log_directory(broker) / f"{topic}-{partition}" / "partition.metadata"
-    return until(lambda: file.exists() and file.read_text(), f"{file} is there") or ""
+    return until(lambda: file.read_text() if file.exists() else None, f"{file} is there")
 
 
 def metadata(

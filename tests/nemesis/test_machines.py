@@ -117,7 +117,7 @@ def test_what_may_lose_by_right_is_neither_drawn_nor_read(damage: str, file: str
     ],
 )
 def test_what_is_no_such_fault_is_refused(kind: str, change: dict[str, Any]) -> None:
-    of_kind = {
+    of_kind: dict[str, Any] = {
         "slow": slows()[0],
         "clock": clocks()[0],
         "disk": next(one for one in disks() if isinstance(one, CallsFault)),

@@ -44,6 +44,7 @@ def test_one_seed_gives_one_schedule() -> None:
     assert drawn(7) != drawn(8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_another_process_with_other_hashes_draws_the_same(hash_seed: str) -> None:
     code = (

@@ -11,6 +11,7 @@ from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.catalog import documented, scenario_files
 from neaptide.harness.explain import in_words
 from neaptide.nemesis.scenario import (
+    Scenario,
     ScenarioError,
     expected_outcome,
     lacks,
@@ -48,7 +49,7 @@ topics.t = { assignment = [["A", "B"]] }
 TOXIC = "broker = 'A', purpose = 'replication', stream = 'downstream'"
 
 
-def parse(steps: str, head: str = HEAD) -> object:
+def parse(steps: str, head: str = HEAD) -> Scenario:
     return parse_scenario("mine", head + steps, "mine.toml")
 
 

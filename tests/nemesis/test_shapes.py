@@ -13,11 +13,9 @@ ENDS = (CLIENT, COORDINATION)
 
 def receives(shape: str, brokers: tuple[int, ...]) -> dict[int, set[int | str]]:
     """Broker → from whom it receives, itself included."""
+    ends: tuple[int | str, ...] = (*brokers, *ENDS)
     cut = {(deaf.source, deaf.destination) for deaf in SHAPES[shape](brokers)}
-    return {
-        b: {b} | {other for other in (*brokers, *ENDS) if other != b and (other, b) not in cut}
-        for b in brokers
-    }
+    return {b: {b, *(end for end in ends if end != b and (end, b) not in cut)} for b in brokers}
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])

@@ -86,6 +86,7 @@ def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, system: Path) -> 
     assert managed(tmp_path) == []
 
 
+@pytest.mark.proof
 def test_a_scenario_holds_and_cuts_by_the_gate_as_on_a_kafka_of_ours(
     tmp_path: Path, system: Path
 ) -> None:
@@ -153,9 +154,12 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A broker of somebody's, and where it is."""
+@pytest.fixture(scope="module")
+def running(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A broker of somebody's, and where it is; each test has topics of its own."""
+    tmp_path = tmp_path_factory.mktemp("theirs")
     home = install(tmp_path)
     port, controller = free_ports(2)
     properties = tmp_path / "server.properties"
@@ -227,7 +231,7 @@ def test_a_cluster_that_is_used_is_judged_by_what_clients_saw_and_lives_on(
     before = topics_at(address)
     file = used_file(tmp_path, address)
     done, verdict = neaptide(
-        tmp_path, "run", "append", "--system", str(file), "--time", "10", "--rate", "300",
+        tmp_path, "run", "append", "--system", str(file), "--time", "5", "--rate", "300",
         "--partitions", "2", "--seed", "5", "--json",
     )  # fmt: skip
     assert verdict is not None, done.stderr
@@ -236,7 +240,7 @@ def test_a_cluster_that_is_used_is_judged_by_what_clients_saw_and_lives_on(
     proofs = verdict["proofs"]
     assert (proofs["replicas-read"], proofs["replicas-level"]) == (None, None)
     assert proofs["final-reads"] is True
-    assert verdict["acknowledged"] > 1000
+    assert verdict["acknowledged"] > 500
     kept = record(verdict["run"])
     assert (kept["replicas_written"], kept["logs_readable"], kept["left"]) == (False, False, [])
     assert kept["brokers"] == {"7": 7}
@@ -271,7 +275,7 @@ def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(
     arguments = ("run", "append", "--system", str(file), "--time", "3", "--rate", "100")
     stores = {"NEAPTIDE_RUNS": str(tmp_path / "runs"), "NEAPTIDE_STATE": str(tmp_path / "state")}
     first = subprocess.run(
-        [*COMMAND, *arguments, "--seed", "5"],
+        [*COMMAND, *arguments, "--seed", "6"],
         env={**os.environ, **stores},
         capture_output=True,
         text=True,
@@ -279,12 +283,12 @@ def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(
         check=False,
     )
     assert first.returncode == 0, first.stderr
-    assert "left on the cluster: neaptide-5-t" in first.stdout
+    assert "left on the cluster: neaptide-6-t" in first.stdout
     assert "the verdict is about what clients saw" in first.stdout
-    again, verdict = neaptide(tmp_path, *arguments, "--seed", "5", "--json")
+    again, verdict = neaptide(tmp_path, *arguments, "--seed", "6", "--json")
     assert (again.returncode, verdict["verdict"]) == (2, "unknown")
-    assert "does not create the topic neaptide-5-t" in " ".join(verdict["reasons"])
-    assert "neaptide-5-t" in (topics_at(address) or ())
+    assert "does not create the topic neaptide-6-t" in " ".join(verdict["reasons"])
+    assert "neaptide-6-t" in (topics_at(address) or ())
 
 
 def test_nobody_who_answers(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.own.model import NOT_RECORDED, Managed, Used
+from neaptide.clusters.own.model import Managed, Used
 from neaptide.clusters.own.parsing import check_managed_on, load_system
 from neaptide.clusters.properties import read_properties
+from neaptide.results.secrets import NOT_RECORDED
 from tests.own.files import BROKER, MANAGED, USED, written
 
 WITHOUT_COMMANDS = (

@@ -96,7 +96,7 @@ def test_clients_log_in_and_no_file_of_the_run_has_the_password(tmp_path: Path) 
     (tmp_path / "secrets.properties").write_text(f"jaas={jaas}\n", encoding="utf-8")
     done, verdict = neaptide(
         tmp_path, "run", "append", "--system", str(written(tmp_path, client, _SASL)),
-        "--time", "10", "--rate", "300", "--partitions", "1", "--json",
+        "--time", "3", "--rate", "300", "--partitions", "1", "--json",
     )  # fmt: skip
     assert verdict is not None, done.stderr
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])
@@ -105,6 +105,7 @@ def test_clients_log_in_and_no_file_of_the_run_has_the_password(tmp_path: Path) 
     assert [path for path in files if b"SASL_PLAINTEXT" in path.read_bytes()]  # the search finds
 
 
+@pytest.mark.proof
 def test_a_run_is_valid_and_every_link_leads_through_the_gate(tmp_path: Path, system: Path) -> None:
     done, verdict = neaptide(
         tmp_path, "run", "append", "--system", str(system), "--nemesis", "kill,pause,cut",

@@ -17,7 +17,7 @@ from neaptide.results.report import write_report
 from neaptide.results.report.runs_page import CASES_MAX, write_runs_page
 from neaptide.results.store import write_run
 from tests.results.losing_run import RUN, write_losing_run, write_verdict
-from tests.results.test_report import Page
+from tests.results.page import Page
 
 VALID = {"verdict": "valid", "outcome": "held", "anomalies": {}, "operations": 7, "reasons": []}
 UNKNOWN = VALID | {"verdict": "unknown", "outcome": "unknown", "reasons": ["It was cut short."]}

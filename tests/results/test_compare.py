@@ -10,7 +10,7 @@ import pytest
 from neaptide.results.compare import Step, aligned, first_difference, steps_of
 from neaptide.results.report.page import moments_of
 from neaptide.results.report.rows import Row, load
-from neaptide.results.report.story import Arrow, Badge, Line
+from neaptide.results.report.story import Arrow, Badge, Line, Moment
 from tests.results.losing_run import write_held_twin, write_losing_run, write_verdict
 
 NAMES = {0: "A", 1: "B", 2: "C"}
@@ -113,8 +113,14 @@ def test_only_one_partition_of_one_topic_is_compared() -> None:
 
 
 def test_stories_are_aligned_without_rounds_and_times() -> None:
-    first = [Line(1, "epoch 0"), Arrow(2, "A", "C", "fetch from 0 (round 11): held 3.1 s, dropped")]
-    second = [Line(9, "epoch 0"), Arrow(9, "A", "C", "fetch from 0 (round 2): held 12 ms, dropped")]
+    first: list[Moment] = [
+        Line(1, "epoch 0"),
+        Arrow(2, "A", "C", "fetch from 0 (round 11): held 3.1 s, dropped"),
+    ]
+    second: list[Moment] = [
+        Line(9, "epoch 0"),
+        Arrow(9, "A", "C", "fetch from 0 (round 2): held 12 ms, dropped"),
+    ]
     assert [pair.same for pair in aligned(first, second)] == [True, True]
     second[1:1] = [Badge(9, "B", "SIGKILL")]
     pairs = list(aligned(first, second))

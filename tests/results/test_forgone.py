@@ -33,12 +33,14 @@ assert "pyarrow" in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_a_table_is_written_without_them(tmp_path: Path) -> None:
     file = tmp_path / "table.parquet"
     subprocess.run([sys.executable, "-c", WRITES, str(file)], check=True, timeout=100)
     assert pq.read_table(file).to_pydict() == {"value": ["a", None], "n": [1, 2]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["neaptide.nemesis.gate", "neaptide.workloads.worker"])
 def test_the_small_processes_do_without_them(program: str) -> None:
     """They end at once, for want of a configuration."""

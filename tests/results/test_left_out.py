@@ -16,7 +16,7 @@ from neaptide.results.left_out import (
 )
 from neaptide.results.report import write_report
 from tests.results.losing_run import write_losing_run, write_verdict
-from tests.results.test_report import Page
+from tests.results.page import Page
 
 STEPS = (
     StepLeftOut(1, "sends m1", "acked(m1)", {"lost": 5, "held": 15}, 0, ""),

@@ -10,43 +10,11 @@ import pytest
 
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.run import (
-    Aim,
-    Assigned,
-    Converged,
-    FinalRead,
-    Incident,
-    Run,
-    Written,
     parse_run,
     read_run,
 )
 from neaptide.results.store import write_run
-
-RUN = Run(
-    neaptide="0.1.0",
-    name="hw-truncation-loss",
-    title="A record is lost",
-    source=("KIP-101",),
-    system="neaptide:0.10",
-    host="local",
-    seed=7,
-    started_utc="2025-11-21T14:08:00Z",
-    status="finished",
-    kind="scenario",
-    brokers={"A": 0, "B": 1, "C": 2},
-    expected="lost",
-    aim=Aim(True, "held for 3.1 s"),
-    final_reads=(FinalRead("t", 0, 1, True),),
-    converged=Converged(True, "all at 1"),
-    replicas_written=True,
-    written={"operations": {"c1": Written(2, 70)}},
-    assigned=(Assigned("t", 0, (0, 1, 2)),),
-    incidents=(Incident("coordination", "ZooKeeper ended."),),
-    min_acked=5,
-    repeat="neaptide replay x",
-    clients={"producer": "librdkafka"},
-    versions={"python": "3.11"},
-)
+from tests.results.one_run import RUN
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:
@@ -55,7 +23,12 @@ def test_what_is_written_reads_back(tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_only_begun_reads_too() -> None:
-    begun = {"neaptide": "0.1.0", "name": "x", "system": "neaptide:0.8", "host": "local"}
+    begun: dict[str, Any] = {
+        "neaptide": "0.1.0",
+        "name": "x",
+        "system": "neaptide:0.8",
+        "host": "local",
+    }
     begun |= {"seed": 1, "started_utc": "", "status": "running", "kind": "random", "brokers": {}}
     assert parse_run(begun).final_reads == ()
 

@@ -12,7 +12,7 @@ import pytest
 
 from neaptide.results.secrets import is_secret, text_without_secrets, without_secrets
 from neaptide.results.store import create_run, private_files, write_json
-from tests.results.test_run import RUN
+from tests.results.one_run import RUN
 
 SECRETS = [
     "ssl.keystore.key",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -122,7 +123,10 @@ def test_a_writer_that_failed_for_a_moment_takes_no_rows_any_more(
         failing.setattr(pq.ParquetWriter, "write_table", fail)
         with pytest.raises(StoreError, match="Input/output error"):
             writer.extend([(3, "c"), (4, "d")])
-    for call in (lambda: writer.append((5, "e")), writer.flush, writer.close):
+    calls: list[Callable[[], object]] = [
+        *(lambda: writer.append((5, "e")), writer.flush, writer.close)
+    ]
+    for call in calls:
         with pytest.raises(StoreError, match="Input/output error"):
             call()
     assert rows_of(tmp_path) == [(1, "a"), (2, "b")]

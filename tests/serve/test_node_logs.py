@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from neaptide.results.report.story import Arrow, Badge, Cells, Line, LogState
+from neaptide.results.report.story import Arrow, Badge, Cells, Line, LogState, Moment
 from neaptide.results.serve import node_logs
 from neaptide.results.serve.node_logs import (
     LINE_MAX,
@@ -85,7 +85,7 @@ def test_what_happened_together_shares_a_row(tmp_path: Path) -> None:
     one.write_text("23:59:59.500 A\n23:59:59.501 B\n00:00:01.500 C\n", encoding="utf-8")
     two = tmp_path / "two"
     two.write_text("23:59:59.501 D\n", encoding="utf-8")
-    moments = [
+    moments: list[Moment] = [
         Arrow(S, "A", "C", "fetch", anchor="here"),
         Cells(S, "A", LogState((), 0, 0)),
         Badge(2 * S, "B", "SIGKILL", "bad"),

@@ -55,7 +55,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         found = dict(attrs)
-        self.ids += [found["id"]] if found.get("id") else []
+        self.ids += [value for value in [found.get("id")] if value]
         if tag in ("a", "form"):
             self.links += [v for k, v in attrs if k in ("href", "action") and v]
         else:
@@ -81,6 +81,7 @@ def page(client: TestClient, url: str, status: int = 200) -> Page:
 # --- every page ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ALL_PAGES)
 def test_a_page_loads_only_from_here_and_has_nothing_inline(client: TestClient, url: str) -> None:
     found = page(client, url, 404 if "nothing" in url else 200)

@@ -24,7 +24,7 @@ from neaptide.clusters.broker.server.config import ServerConfig
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import decode_response, encode_response
 from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS
-from tests.server.test_requests import CONNECTION, CONTEXT, read_again
+from tests.server.given import CONNECTION, CONTEXT, read_again
 from tests.topic_ids import id_of_name, names_of, uuid_of_name
 
 T0 = TopicPartition("t", 0)

@@ -8,15 +8,7 @@ from neaptide.clusters.broker.replication.settings import InvalidSettingError
 from neaptide.clusters.broker.server.config import server_config, trimmed
 from neaptide.clusters.broker.storage.config import SettingError
 from neaptide.clusters.properties import PropertiesError, read_properties, write_properties
-
-GOOD = {
-    "broker.id": "7",
-    "neaptide.generation": "0.11",
-    "listeners": "CLIENT://127.0.0.1:9092,REPLICATION://127.0.0.1:9093",
-    "inter.broker.listener.name": "REPLICATION",
-    "log.dirs": "/data",
-    "zookeeper.connect": "127.0.0.1:2181,127.0.0.1:2182/chroot",
-}
+from tests.server.given import GOOD
 
 
 def test_good_settings_are_taken_with_kafkas_defaults() -> None:

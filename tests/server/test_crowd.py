@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from typing import cast
 
 import pytest
 
-from neaptide.clusters.broker.server import crowd as crowds
 from neaptide.clusters.broker.server.config import server_config
 from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
 from neaptide.clusters.broker.server.listener import Connection
-from tests.server.test_config import GOOD
-from tests.server.test_listener import Transport
+from tests.server.given import GOOD, Transport
 
 
 class Clock:
@@ -34,7 +33,7 @@ class Peer:
         self.transport = Transport()
         self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
 
-    def _handle(self, _: Connection, frame: bytes) -> None:
+    def _handle(self, connection: Connection, frame: bytes) -> None:
         self.handled.append(len(frame))
 
     def send(self, *frames: bytes) -> None:
@@ -74,7 +73,7 @@ def test_a11_max_connections_per_ip_closes_what_is_more() -> None:
 
 
 def test_a11_there_are_no_more_connections_than_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowds.resource, "getrlimit", lambda _: (10, 10))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (10, 10))
     crowd = Crowd(CrowdLimits())
     assert [Peer(crowd).is_refused for _ in range(7)] == [False] * 6 + [True]
 

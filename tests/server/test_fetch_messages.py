@@ -31,8 +31,7 @@ from neaptide.clusters.broker.wire.codec import (
     encode_request,
     encode_response,
 )
-from tests.server.test_config import GOOD
-from tests.server.test_requests import CONNECTION, CONTEXT
+from tests.server.given import CONNECTION, CONTEXT, GOOD
 from tests.topic_ids import id_of_name, names_of
 
 T = TopicPartition("t", 0)

@@ -47,8 +47,7 @@ from neaptide.clusters.broker.wire.codec import (
     encode_response,
 )
 from neaptide.clusters.broker.wire.topic_ids import FETCH_WITH_TOPIC_IDS, TopicNames
-from tests.server.test_config import GOOD
-from tests.server.test_requests import CONNECTION, CONTEXT
+from tests.server.given import CONNECTION, CONTEXT, GOOD
 from tests.topic_ids import id_of_name
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -3,46 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
 from neaptide.clusters.broker.server.listener import Connection
 from neaptide.clusters.broker.wire.codec import MalformedMessageError
-
-
-class Transport:
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-        self.is_reading = True
-        self.ended: str | None = None
-
-    def get_extra_info(self, _: str) -> Any:
-        return ("127.0.0.1", 1)
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        assert high > 0
-
-    def get_write_buffer_size(self) -> int:
-        return sum(map(len, self.written))
-
-    def is_closing(self) -> bool:
-        return self.ended is not None
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
-
-    def pause_reading(self) -> None:
-        self.is_reading = False
-
-    def resume_reading(self) -> None:
-        self.is_reading = True
-
-    def close(self) -> None:
-        self.ended = "closed"
-
-    def abort(self) -> None:
-        self.ended = "aborted"
+from tests.server.given import Transport
 
 
 class World:
@@ -54,7 +21,7 @@ class World:
         self.transport = Transport()
         self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
 
-    def _handle(self, _: Connection, frame: bytes) -> None:
+    def _handle(self, connection: Connection, frame: bytes) -> None:
         if frame == b"bad":
             raise MalformedMessageError("bad")
         self.handled.append(frame)

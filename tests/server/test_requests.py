@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -20,60 +17,29 @@ from neaptide.clusters.broker.replication.model import (
     LeaderAndIsr,
     TopicPartition,
 )
-from neaptide.clusters.broker.replication.replicas.metadata_cache import MetadataCache
 from neaptide.clusters.broker.replication.settings import replication_settings
 from neaptide.clusters.broker.replication.step import begin, step
 from neaptide.clusters.broker.server.apis.row import (
     AnsweredByCore,
-    ApiContext,
     CloseConnection,
     NoResponse,
     PendingRequest,
     SendResponse,
 )
-from neaptide.clusters.broker.server.apis.table import TABLE, replication_apis
-from neaptide.clusters.broker.server.config import server_config
-from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
-from neaptide.clusters.broker.server.listener import Connection
-from neaptide.clusters.broker.server.log_reader import LogReader
+from neaptide.clusters.broker.server.apis.table import TABLE
 from neaptide.clusters.broker.server.produced import Accepted, produced_batch
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import (
     CONTROL_APIS,
-    Header,
-    decode_request,
-    encode_request,
     encode_response,
 )
-from tests.server.test_config import GOOD
+from tests.server.given import CONNECTION, CONTEXT, read_again
 from tests.wire import strategies
-from tests.wire.strategies import REPLICATION_APIS
 
 T0 = TopicPartition("t", 0)
 NOW_MS = 1_000_000
-CONNECTION = cast(Connection, SimpleNamespace(listener="CLIENT"))
 
 
-def context() -> ApiContext:
-    """Of a broker that has no logs."""
-    config = server_config(GOOD)
-    logs = cast(LogDirectory, SimpleNamespace(logs={}))
-    unused = cast(Any, None)
-    return ApiContext(
-        config,
-        Crowd(CrowdLimits()),
-        LogReader(logs, unused),
-        unused,
-        unused,
-        unused,
-        MetadataCache,
-        lambda: None,
-        unused,
-    )
-
-
-CONTEXT = context()
 # What the controller says is believed; what a client says must not matter.
 OF_CLIENTS = [
     (api, version)
@@ -92,13 +58,7 @@ def leader() -> Broker:
     return broker
 
 
-def read_again(entity: Any, generation: str | None = None) -> tuple[Header, Any]:
-    """As a broker of this generation reads it; None: as one of the latest."""
-    apis = REPLICATION_APIS if generation is None else replication_apis(generation)
-    frame = encode_request(entity, correlation_id=1, client_id="c")
-    return decode_request(frame[4:], apis)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("api", "version"), OF_CLIENTS, ids=[f"{api.name} v{version}" for api, version in OF_CLIENTS]
 )
@@ -118,7 +78,7 @@ def test_the_core_takes_whatever_a_client_asks(api: Api, version: int, data: st.
     if isinstance(response, SendResponse):
         encode_response(response.entity, 1)
     else:
-        assert api is Api.PRODUCE
+        assert isinstance(event, events.ProduceRequested)
         assert isinstance(response, CloseConnection) or (
             isinstance(response, NoResponse) and not event.partitions
         )

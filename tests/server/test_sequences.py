@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 from neaptide.clusters.broker.replication.errors import Error
 from neaptide.clusters.broker.replication.interface import effects, events
@@ -64,7 +65,7 @@ def test_p4_after_a_cut_the_core_learns_what_the_rest_says(tmp_path: Path) -> No
     performers = LogEffects(logs, received.append).performers
     for effect in (effects.TruncateLog(TP, 9), effects.ReadProducers(TP)):
         performers[type(effect)](effect)
-    assert received == [events.LogTruncated(TP, 8), events.ProducersRead(TP, CUT)]
+    assert received == [events.LogTruncated(TP, 8), events.ProducersRead(TP, cast(Any, CUT))]
     logs.shutdown()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +13,6 @@ import pytest
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
 from kio.schema.metadata.v1.request import MetadataRequest
 
-from neaptide.clusters.broker.coordination.zookeeper import ZooKeeperCoordination
 from neaptide.clusters.broker.replication.broker import Broker
 from neaptide.clusters.broker.replication.group.committed_offsets import (
     OFFSETS_TOPIC,
@@ -22,97 +21,23 @@ from neaptide.clusters.broker.replication.group.committed_offsets import (
     OffsetCommitRecord,
 )
 from neaptide.clusters.broker.replication.interface import effects, events
-from neaptide.clusters.broker.replication.interface.coordination_service import CoordinationRequest
-from neaptide.clusters.broker.replication.interface.effects import ControlRequest
-from neaptide.clusters.broker.replication.model import LeaderAndIsr, TopicPartition
+from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.replication.step import _HANDLERS
 from neaptide.clusters.broker.server import log_effects, shell
-from neaptide.clusters.broker.server.apis.table import SENT
-from neaptide.clusters.broker.server.config import ServerConfig, server_config
-from neaptide.clusters.broker.server.crowd import Crowd, CrowdLimits
-from neaptide.clusters.broker.server.listener import Connection
-from neaptide.clusters.broker.server.shell import BrokerShell
 from neaptide.clusters.broker.storage.errors import StorageError
 from neaptide.clusters.broker.storage.flush import Flush
-from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from neaptide.clusters.broker.storage.log_snapshot import LogSnapshot
 from neaptide.clusters.broker.storage.offset_commits import committed_offsets_of, encode
 from neaptide.clusters.broker.storage.record_batch import assign
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.storage.removal import remove_now
 from neaptide.clusters.broker.wire.apis import Api
-from neaptide.clusters.broker.wire.codec import decode_response, encode_request
+from neaptide.clusters.broker.wire.codec import decode_response
 from tests.live.raw import produce_request
-from tests.server.test_config import GOOD
+from tests.server.given import World, turns
 from tests.storage.batches import batch
 
-REPLICATION = "REPLICATION"
 T0 = TopicPartition("t", 0)
-
-
-class SlowCoordination:
-    """Gives the settings of a topic when the test lets it; gets everything, does nothing."""
-
-    cluster_id = "unused"
-
-    def __init__(self) -> None:
-        self.may_report: dict[str, asyncio.Event] = {}
-        self.asked: list[str] = []
-
-    async def topic_settings(self, topic: str) -> Mapping[str, str]:
-        self.asked.append(topic)
-        await self.may_report.setdefault(topic, asyncio.Event()).wait()
-        return {}
-
-    def execute(self, request: CoordinationRequest) -> None:
-        """The core asks; nobody answers."""
-
-
-class Answers:
-    """Stands for a connection: keeps what it is given, in the order of all of them."""
-
-    def __init__(self, given: list[int], listener: str = REPLICATION) -> None:
-        self.listener = listener
-        self.given = given
-        self.closed = False
-
-    def respond(self, frame: bytes | None) -> None:
-        assert frame is not None
-        self.given.append(int.from_bytes(frame[4:8], "big"))
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class World:
-    def __init__(self, directory: Path, **settings: str) -> None:
-        given = {name.replace("_", "."): value for name, value in settings.items()}
-        self.config: ServerConfig = server_config({**GOOD, "log.dirs": str(directory), **given})
-        self.logs = LogDirectory.open(directory, 7, self.config.settings)
-        self.failures: list[Exception] = []
-        self.crowd = Crowd(CrowdLimits())
-        self.shell = BrokerShell(self.config, self.logs, self.failures.append, self.crowd)
-        self.coordination = SlowCoordination()
-        self.shell.begin(cast(ZooKeeperCoordination, self.coordination))
-        self.answered: list[int] = []
-
-    def connection(self) -> Connection:
-        connection = cast(Connection, Answers(self.answered))
-        self.shell.on_opened(connection)
-        return connection
-
-    def ask(self, connection: Connection, entity: Any, correlation_id: int) -> None:
-        frame = encode_request(entity, correlation_id=correlation_id, client_id="test")
-        self.shell.handle(connection, frame[4:])
-
-    def leader_and_isr(self, topic: str, leader_epoch: int, number: int = 0) -> Any:
-        state = LeaderAndIsr(7, leader_epoch, (7,), 1, leader_epoch)
-        partition = events.PartitionState(TopicPartition(topic, number), state, (7,), {})
-        message = events.LeaderAndIsrRequested(0, 7, 1, (partition,), ())
-        return self.control_request(message)
-
-    def control_request(self, message: ControlRequest) -> Any:
-        return SENT[type(message)].encode(message, self.config)
 
 
 async def leading(directory: Path, **settings: str) -> World:
@@ -130,12 +55,6 @@ def produced(frame: bytes) -> tuple[str, int]:
     [topic] = decode_response(frame[4:], Api.PRODUCE, 3)[1].responses
     [partition] = topic.partition_responses
     return partition.error_code.name, int(partition.base_offset)
-
-
-async def turns() -> None:
-    """Lets every task that can go on do so."""
-    for _ in range(20):
-        await asyncio.sleep(0)
 
 
 def test_a_later_leader_and_isr_does_not_overtake_one_that_waits_for_settings(

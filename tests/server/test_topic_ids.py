@@ -27,7 +27,7 @@ from neaptide.clusters.broker.wire.codec import (
     request_class,
 )
 from neaptide.clusters.broker.wire.topic_ids import TopicNames, is_unknown_topic, text_of, uuid_of
-from tests.server.test_requests import CONNECTION, CONTEXT, read_again
+from tests.server.given import CONNECTION, CONTEXT, read_again
 from tests.topic_ids import id_of_name, names_of, uuid_of_name
 
 T0 = TopicPartition("t", 0)

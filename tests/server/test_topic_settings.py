@@ -17,9 +17,9 @@ from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.log_directory import LogDirectory
 from tests.hardening.poison import SOUND
 from tests.live.raw import produce_request
-from tests.server.test_shell import turns
+from tests.server.given import turns
 from tests.storage.batches import NOW_MS, batch, with_headers
-from tests.wire.test_hardening import Leader
+from tests.wire.hurt import Leader
 
 T0 = TopicPartition("t", 0)
 SETTINGS = {
@@ -93,7 +93,7 @@ def test_a1_settings_that_cannot_be_read_are_the_brokers(tmp_path: Path) -> None
     async def run() -> None:
         leader = Leader(tmp_path / "data")
 
-        async def malformed(_: str) -> Mapping[str, str]:
+        async def malformed(topic: str) -> Mapping[str, str]:
             raise MalformedZnodeError("the configuration of topic t", b"{")
 
         leader.coordination.topic_settings = malformed  # type: ignore[method-assign]

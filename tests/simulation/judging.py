@@ -39,7 +39,7 @@ from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.targets import COMMITS, Target
 from neaptide.nemesis.search.worlds import ready_world
-from tests.simulation.test_search import SETTINGS
+from tests.simulation.searches import SETTINGS
 
 TOPIC = {"min.insync.replicas": "1"}
 COMMITTING = {**SETTINGS, "offsets.commit.required.acks": "1"}  # so that commits are lost
@@ -101,7 +101,7 @@ def compare(
     return [
         Compared(
             seed,
-            (verdict.outcome, _counting(verdict.anomalies)),
+            (verdict.outcome, _counting(dict(verdict.anomalies))),
             (fast.outcome, _counting(dict(fast.anomalies))),
         )
         for seed, verdict, fast in zip(seeds, check_runs(spark, runs), quick, strict=True)

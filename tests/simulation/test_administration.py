@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS as RULES
@@ -12,7 +14,7 @@ from neaptide.nemesis.search.search import Search
 from tests.simulation.worlds import SETTINGS, A, B, C, log, ready, run_for, until
 
 GENERATIONS = ["0.8", "0.10", "2.1", "2.8", "4.0"]
-STOPS = {"controlled_shutdown_enable": "true"}
+STOPS: dict[str, Any] = {"controlled_shutdown_enable": "true"}
 
 
 def _acked(world: World, value: str) -> bool:

@@ -12,7 +12,7 @@ from neaptide.nemesis.search.deliveries import Deliver, Kill, Path, Produce
 from neaptide.nemesis.search.shrink import replay
 from neaptide.nemesis.search.targets import Target, target_of
 from neaptide.nemesis.search.worlds import ready_world
-from tests.simulation.test_search import SETTINGS
+from tests.simulation.searches import SETTINGS
 from tests.simulation.worlds import A, B, C
 
 # Of 0.10, by priorities: A has m1 and does not know that it is committed; nor does B, who leads.

@@ -253,6 +253,7 @@ def _control_search(generation: str, schedules: int) -> Search:
     return Search(GENERATIONS[generation], ("all",), faults_of, SETTINGS, TOPIC_SETTINGS, schedules)
 
 
+@pytest.mark.slow
 def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> None:
     loss = explore_seed(_control_search("2.1", 3_000), 3).loss
     assert loss is not None
@@ -270,6 +271,7 @@ def test_the_loss_of_kip_380_is_found_from_nothing_and_newer_brokers_hold() -> N
     assert played == ["lost", "held", "lost"]
 
 
+@pytest.mark.slow
 def test_the_loss_of_kip_903_is_found_from_nothing_where_isr_changes_name_no_epochs() -> None:
     today = GENERATIONS["4.0"]
     unnamed = replace(today, isr_names_broker_epochs=False)
@@ -288,6 +290,7 @@ def test_the_loss_of_kip_903_is_found_from_nothing_where_isr_changes_name_no_epo
     assert played[1] != "lost"
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_and_only_control_holds_what_controllers_send() -> None:
     first, second = (Episode(_control_search("4.0", 300).target(), 3) for _ in range(2))
     other = Episode(replace(_control_search("4.0", 300).target(), faults=("kill", "hold")), 3)

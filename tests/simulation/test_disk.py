@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from neaptide.clusters.broker.replication.interface.effects import LogSlice
@@ -11,7 +13,7 @@ from neaptide.clusters.simulation.disk import Disk, SimulatedLog
 TP = TopicPartition("t", 0)
 
 
-def with_gaps(**settings: int) -> SimulatedLog:
+def with_gaps(**settings: Any) -> SimulatedLog:
     """Offsets 0, 1, 4, 5, 9."""
     log = SimulatedLog(**settings)
     log.append(tuple(Batch(offset, 1, 0, 100, f"m{offset}") for offset in (0, 1, 4, 5, 9)))

@@ -9,7 +9,7 @@ import pytest
 
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.simulation.network import FETCH, Link
-from neaptide.nemesis.search import exhaustive, priorities
+from neaptide.nemesis.search import priorities
 from neaptide.nemesis.search.deliveries import (
     Counts,
     Deliver,
@@ -29,23 +29,8 @@ from neaptide.nemesis.search.exhaustive import Limits, Searched
 from neaptide.nemesis.search.exhaustive_in_processes import run_in_processes
 from neaptide.nemesis.search.priorities import run
 from neaptide.nemesis.search.targets import Target, target_of
+from tests.simulation.searches import searched, target
 from tests.simulation.worlds import SETTINGS, A, B, C
-
-
-def target(generation: str, *, fetches_only: bool = True) -> Target:
-    made = target_of(
-        GENERATIONS[generation],
-        SETTINGS,
-        {"min.insync.replicas": "1"},
-        ("all",),
-        ("kill",),
-        watched=True,
-    )
-    return priorities.fetches_only(made) if fetches_only else made
-
-
-def searched(aimed: Target, bounds: Counts, states_max: int = 5_000) -> Searched:
-    return exhaustive.run(aimed, Limits(bounds, states_max))
 
 
 def side_by_side(

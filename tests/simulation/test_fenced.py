@@ -19,7 +19,7 @@ from neaptide.nemesis.search.observed import WorldObserved
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.targets import Target
 from neaptide.nemesis.search.worlds import ready_world
-from tests.simulation.test_search import SETTINGS, search
+from tests.simulation.searches import SETTINGS, search
 from tests.simulation.worlds import A, B, C
 
 ZOMBIE = (steps.Cut("B", COORDINATION, "coordination", both=True), steps.Await())

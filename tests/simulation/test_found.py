@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from neaptide import harness
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.nemesis.scenario import Scenario, expected_outcome, load_scenario
 from neaptide.nemesis.search.play import simulate
+from tests.simulation.searches import FOUND
 
-FOUND = {path.stem: path for path in (Path(harness.__path__[0]) / "found").glob("*.toml")}
 # Found on this generation, by nothing but the search.
 FOUND_ON = {
     "acks-1-loss": "4.0",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ LOST = Path(__file__).parent / "scenarios" / "commit-lost.toml"
 TWO = {"min.insync.replicas": "2"}
 
 
-def _ready(generation: str = "2.1", **settings: str) -> World:
+def _ready(generation: str = "2.1", **settings: Any) -> World:
     offsets = TopicConfiguration({0: (C, B, A)}, TWO)
     return ready_world(replace(spec(generation, **settings), offsets=offsets))
 

@@ -149,6 +149,7 @@ def test_p4_without_idempotence_the_same_steps_duplicate(generation: str) -> Non
     assert (played.missed, played.judged.outcome) == ("", "duplicated")
 
 
+@pytest.mark.slow
 def test_p4_one_schedule_with_idempotence_writes_the_same_bytes(tmp_path: Path) -> None:
     digests = set()
     for hash_seed in ("1", "2"):
@@ -250,12 +251,14 @@ def _search(generation: str, schedules: int, *, watched: bool = False) -> Search
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", ["2.1", "4.0"])
 def test_p4_the_unbroken_generations_are_silent(generation: str) -> None:
     assert explore_seed(_search(generation, 600), 3).loss is None
     assert explore_seed(_search(generation, 60, watched=True), 4).loss is None
 
 
+@pytest.mark.slow
 def test_p4_a_duplicate_is_found_from_nothing_and_its_file_says_so_again() -> None:
     with applied(BY_NAME["followers-learn-nothing"]):
         found = explore_seed(_search("2.1", 3_000), 1)

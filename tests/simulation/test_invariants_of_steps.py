@@ -217,7 +217,7 @@ FAILED = _parked(Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 def _answered(world: World, before: dict[int, DelayedProduce], answered: Error | None) -> Step:
     """A step of C, by whom this was parked before, with the answer for T; None: there is none."""
-    done = ()
+    done: tuple[effects.Effect, ...] = ()
     if answered is not None:
         done = (effects.RespondProduce(5, -1, (effects.ProducedPartition(T, answered, 0, 0),)),)
     return step(world, C, None, *done, memory=Memory(parked={C: before}))

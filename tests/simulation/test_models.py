@@ -14,8 +14,7 @@ from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.mutants import BY_NAME
 from neaptide.nemesis.search.shrink import replay
 from neaptide.nemesis.search.targets import Target, target_of
-from tests.simulation.test_exhaustive import searched, target
-from tests.simulation.test_search import SETTINGS
+from tests.simulation.searches import ONE_ON_AN_OLDER_EPOCH, SETTINGS, searched, target
 
 # Model, the generation that it is, what breaks first with all invariants asked.
 ROWS = [
@@ -33,19 +32,6 @@ def test_a_model_and_its_generation_break_the_same(
     assert found.exhausted is not bool(outcome)
 
 
-# B does not learn that its session is over, so not of new epochs either. It has m1, which C's
-# successor A never had; when C leads again, B goes on fetching from it as if nothing had been.
-ONE_ON_AN_OLDER_EPOCH = (
-    steps.Cut("B", "coordination", "coordination", both=True),
-    steps.Await(),
-    steps.Hold("m1 for A", "response", "fetch", "C", "A"),
-    steps.Produce(("m1",)),
-    steps.Kill("C", "discarded"),
-    steps.Restart("C"),
-    steps.Produce(("m2",)),
-    steps.Kill("A", "discarded"),
-    steps.Produce(("m3",)),
-)
 UNFENCED = BY_NAME["unfenced"].rules  # 2.1, but fetches do not name the current epoch
 
 

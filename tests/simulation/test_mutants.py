@@ -12,6 +12,7 @@ from neaptide.nemesis.search.episode import explore_seed
 from neaptide.nemesis.search.hunt import Effort, hunt
 from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from neaptide.nemesis.search.search import Search
+from tests.proof import proof_but
 from tests.simulation.worlds import SETTINGS
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -40,6 +41,7 @@ QUICK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_a_mutant_is_found(name: str) -> None:
     hunted = hunt(BY_NAME[name], ONE_SEED)
@@ -47,7 +49,8 @@ def test_a_mutant_is_found(name: str) -> None:
     assert hunted.shrunk_steps <= hunted.steps
 
 
-@pytest.mark.parametrize("generation", ["2.1", "2.8", "4.0"])
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", proof_but(["2.1", "2.8", "4.0"], "4.0"))
 @pytest.mark.parametrize("more", [(), ("commit",)], ids=["records", "and commits"])
 def test_the_unbroken_core_is_silent(generation: str, more: tuple[str, ...]) -> None:
     search = Search(

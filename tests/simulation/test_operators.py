@@ -34,33 +34,10 @@ from neaptide.nemesis.search.swarm import drawn
 from neaptide.nemesis.search.targets import FIVE, NAMES, OF_OPERATORS, REPLICAS_MIN, target_of
 from neaptide.nemesis.search.words import in_words
 from neaptide.nemesis.search.worlds import ready_world
+from tests.simulation.searches import SCENARIO
 from tests.simulation.worlds import SETTINGS, A, B, C, ready, run_for, until
 
 ALL = ["0.8", "0.10", "2.1", "2.8", "4.0"]
-SCENARIO = """
-title = "moves"
-[cluster]
-brokers = ["A", "B", "C", "D"]
-topics.t = { assignment = [["C", "B", "A"]], settings = { "min.insync.replicas" = 2 } }
-[[step]]
-produce = { record = "m1" }
-until = "acked(m1)"
-[[step]]
-reassign = { replicas = ["D", "B", "A"] }
-until = "replicas is {A, B, D} and preferred is D and isr is {A, B, D}"
-[[step]]
-reassign = { replicas = ["A", "D", "B"] }
-until = "preferred is A"
-[[step]]
-elect = { }
-until = "leader is A"
-[[step]]
-move_controller = { }
-until = "controller_epoch >= 2 and controller is not nobody"
-[[step]]
-produce = { record = "m2" }
-until = "acked(m2) and level"
-"""
 
 
 def _watched(generation: str = "2.1", allowed: frozenset[str] = frozenset()) -> World:
@@ -226,6 +203,7 @@ def test_message_by_message_operators_ask_for_what_was_named_alone() -> None:
     assert asked("reassign") == [Reassign((B, A, C)), Reassign((B, A))]
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_found_is_saved_and_replays() -> None:
     search = Search(
         GENERATIONS["2.1"],
@@ -350,6 +328,7 @@ def test_a_log_that_begins_anew_is_not_counted_in_the_epoch_in_which_it_was_dele
     assert not world.disks[A].logs[world.partition].batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", ["0.10", "2.1"])
 def test_before_0_11_a_broker_that_asks_for_what_was_taken_away_gets_nothing(
     generation: str,

@@ -67,7 +67,7 @@ def test_a_record_that_stays_alone_is_sent_after_a_while() -> None:
     world = _ready()
     _produce(world, "m1", 0)
     begun_us = world.now_us
-    until(world, lambda: world.clients.acked)
+    until(world, lambda: bool(world.clients.acked))
     assert world.now_us >= begun_us + LINGER_MS * 1_000
 
 

@@ -16,12 +16,8 @@ from neaptide.nemesis.search.search import Search
 from neaptide.nemesis.search.shrink import renamed_brokers, replay, shrink
 from neaptide.nemesis.search.words import signature
 from neaptide.nemesis.search.worlds import ready_world
+from tests.simulation.searches import SETTINGS, search
 
-SETTINGS = {
-    "unclean.leader.election.enable": "false",
-    "replica.lag.time.max.ms": "10000",
-    "replica.fetch.backoff.ms": "100",
-}
 KIP_101 = (
     steps.Produce(("m1",)),
     steps.Kill("A", "discarded"),
@@ -32,17 +28,6 @@ KIP_101 = (
     steps.Kill("C", "discarded"),
     steps.Kill("B", "discarded"),
 )
-
-
-def search(generation: str, schedules: int = 3_000, *, acks: str = "all", isr: str = "2") -> Search:
-    return Search(
-        GENERATIONS[generation],
-        (acks,),
-        ("kill", "hold", "cut", "pause", "wait"),
-        SETTINGS,
-        {"min.insync.replicas": isr},
-        schedules,
-    )
 
 
 def _first_found(asked: Search, seeds: range) -> Explored:

@@ -20,8 +20,7 @@ from neaptide.nemesis.search.mutants import BY_NAME, MUTANTS, Mutant, applied
 from neaptide.nemesis.search.play import simulate
 from neaptide.nemesis.search.shrink import Schedule, replay
 from neaptide.nemesis.search.targets import Target, target_of
-from tests.simulation.test_found import FOUND
-from tests.simulation.test_models import ONE_ON_AN_OLDER_EPOCH
+from tests.simulation.searches import FOUND, ONE_ON_AN_OLDER_EPOCH
 from tests.simulation.worlds import SETTINGS
 
 SHOWN_BY = {

@@ -31,6 +31,7 @@ from neaptide.nemesis.search.spared import loses_by_design
 from neaptide.nemesis.search.swarm import FAULTS_OF_A_SWARM, RUNS_OF_A_SWARM, drawn
 from neaptide.nemesis.search.targets import FIVE, NAMES, RETENTION, RETENTION_CHECK, target_of
 from neaptide.nemesis.search.worlds import ready_world
+from neaptide.nemesis.steps import Step
 from tests.simulation.worlds import A, B, C, log, run_for, until
 
 SEEDS = range(40)
@@ -81,12 +82,16 @@ def _forget_final_reads(world: World, partition: int) -> None:
 # --- message by message --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("watched", [True, False])
-def test_a_seed_tries_single_messages_after_its_steps(watched: bool) -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(16, 17), pytest.param(range(24), marks=pytest.mark.proof)], ids=["one", "all"]
+)
+def test_a_seed_tries_single_messages_after_its_steps(watched: bool, seeds: range) -> None:
     """Of 0.10, by messages alone: a follower that has a committed record and does not know it."""
     search = replace(_search("0.10", watched=watched), schedules_max=0, faults=("kill",))
     losses = {}
-    for seed in range(24):
+    for seed in seeds:
         explored = explore_seed(search, seed)
         assert 1 <= explored.schedules <= RUNS_OF_A_SWARM.runs
         if explored.loss is not None:
@@ -142,9 +147,13 @@ def test_the_command_names_the_swarm_and_not_what_it_drew() -> None:
     assert found == ("neaptide explore --system neaptide:2.1 --acks all --swarm --seed 3 --seeds 1")
 
 
-@pytest.mark.parametrize("generation", ["2.1", "4.0"])
-def test_a_swarm_finds_nothing_in_the_unbroken_core(generation: str) -> None:
-    for seed in range(4):
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 40), marks=pytest.mark.proof)], ids=["few", "many"]
+)
+@pytest.mark.parametrize("generation", ["2.1", "2.8", "4.0"])
+def test_a_swarm_finds_nothing_in_the_unbroken_core(generation: str, seeds: range) -> None:
+    for seed in seeds:
         search = replace(_search(generation, watched=seed % 2 == 0), schedules_max=60)
         assert explore_seed(search, seed).loss is None
 
@@ -196,7 +205,7 @@ def test_what_a_consumer_has_read_and_its_leader_lacks_is_suspect() -> None:
 
 
 def test_a_log_start_that_no_retention_made_hides_no_loss() -> None:
-    retention = {name.replace(".", "_"): value for name, value in RETENTION.items()}
+    retention: dict[str, Any] = {name.replace(".", "_"): value for name, value in RETENTION.items()}
     world = _ready("kill", **retention)
     for number in range(4):
         _sent(world, f"m{number}")
@@ -313,7 +322,7 @@ def test_a_shrunk_schedule_takes_no_last_copy_either() -> None:
     """With one stop left out, the power failure is one of a running broker."""
     topic = {"min.insync.replicas": "1"}
     stops = tuple(steps.Stop(name) for name in "ABC")
-    schedule = (steps.Produce(("m1",)), *stops, steps.PowerOff("C", None))
+    schedule: tuple[Step, ...] = (steps.Produce(("m1",)), *stops, steps.PowerOff("C", None))
     for spares in (True, False):
         target = target_of(
             GENERATIONS["2.1"], SETTINGS, topic, ("all",), ("stop",), watched=False, spares=spares
@@ -408,7 +417,7 @@ def test_a_broken_invariant_comes_with_what_was_seen_what_passed_and_the_command
 
 
 FAILING = ("kill", "power_off")
-LAST_ONE_KILLED = (
+LAST_ONE_KILLED: tuple[Step, ...] = (
     steps.Produce(("m1",)),
     steps.Stop("B"),
     steps.PowerOff("C", None),

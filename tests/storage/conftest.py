@@ -22,7 +22,7 @@ def open_log(tmp_path: Path) -> OpenLog:
         return Log.open(
             tmp_path / "t-0",
             TP,
-            LogConfig(**config),  # type: ignore[arg-type]
+            LogConfig(**config),
             recovery_point,
             clean,
             clock=lambda: NOW_MS,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,27 +10,10 @@ import pytest
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage.config import LogConfig
 from neaptide.clusters.broker.storage.log import Log
-from neaptide.clusters.kafka.artifacts import class_path
 from tests.storage.batches import COMPRESSIONS, NOW_MS, batch, with_headers
+from tests.storage.dumped import dump
 
 pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
-
-KAFKA = "org.apache.kafka:kafka_2.13:3.9.1"
-
-
-def dump(files: Sequence[Path], *options: str) -> str:
-    command = ["java", "-Xmx256m", "-cp", class_path(KAFKA), "kafka.tools.DumpLogSegments"]
-    names = ",".join(str(file) for file in files)
-    done = subprocess.run(
-        [*command, *options, "--files", names],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,  # where complaints go
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    return done.stdout
 
 
 @pytest.fixture(scope="module")

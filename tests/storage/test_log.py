@@ -68,7 +68,7 @@ def test_r8_segments_roll_when_an_offset_is_too_far_for_an_index(open_log: OpenL
     log = open_log()
     fill(log, 1)
     log.append(*with_headers(batch(MAX_RELATIVE_OFFSET, [b"near"])))
-    assert log.segment_base_offsets == (0,)
+    assert list(log.segment_base_offsets) == [0]
     log.append(*with_headers(batch(MAX_RELATIVE_OFFSET + 1, [b"far"])))
     assert log.segment_base_offsets == (0, MAX_RELATIVE_OFFSET + 1)
 
@@ -202,7 +202,7 @@ def test_e1_a_truncation_takes_epochs_with_it_and_an_unused_one_makes_room(
     fill(log, 2, epoch=1)
     fill(log, 2, epoch=4)
     log.truncate_to(2)
-    assert log.epochs.entries == (EpochEntry(1, 0),)
+    assert list(log.epochs.entries) == [EpochEntry(1, 0)]
     log.epochs.assign(5, 2)
     log.epochs.assign(6, 2)
     assert log.epochs.entries == (EpochEntry(1, 0), EpochEntry(6, 2))

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -148,6 +149,7 @@ class LogModel(RuleBasedStateMachine):
 
 
 TestLogModel = LogModel.TestCase
+TestLogModel.pytestmark = [pytest.mark.slow]  # type: ignore[attr-defined]
 TestLogModel.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 
 

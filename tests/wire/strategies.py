@@ -20,6 +20,11 @@ SPOKEN = [
     for api, versions in REPLICATION_APIS.items()
     for version in range(versions.lowest, versions.highest + 1)
 ]
+OLDEST_AND_NEWEST = {
+    (api, version)
+    for api, versions in REPLICATION_APIS.items()
+    for version in (versions.lowest, versions.highest)
+}
 NAMES = [f"{api.name} v{version}" for api, version in SPOKEN]
 
 # Batches that are sound, and bytes that are none.

@@ -29,7 +29,7 @@ from neaptide.clusters.broker.wire.codec import (
     request_class,
     response_class,
 )
-from tests.server.test_shell import World
+from tests.server.given import World
 
 BY_CORE = [row.answered for row in TABLE.values() if isinstance(row.answered, AnsweredByCore)]
 

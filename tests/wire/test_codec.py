@@ -21,11 +21,16 @@ from neaptide.clusters.broker.wire.codec import (
     make,
     request_class,
 )
+from tests.proof import proof_but
 from tests.wire import strategies
 from tests.wire.strategies import CLIENT_APIS, REPLICATION_APIS
 
 few = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-spoken = pytest.mark.parametrize(("api", "version"), strategies.SPOKEN, ids=strategies.NAMES)
+spoken = pytest.mark.parametrize(
+    ("api", "version"),
+    proof_but(strategies.SPOKEN, *strategies.OLDEST_AND_NEWEST),
+    ids=strategies.NAMES,
+)
 
 
 def body(frame: bytes) -> bytes:
@@ -34,6 +39,7 @@ def body(frame: bytes) -> bytes:
     return frame[LENGTH_BYTES:]
 
 
+@pytest.mark.slow
 @spoken
 @few
 @given(data=st.data())
@@ -46,6 +52,7 @@ def test_a_request_is_read_as_it_was_written(api: Api, version: int, data: st.Da
     assert read == entity
 
 
+@pytest.mark.slow
 @spoken
 @few
 @given(data=st.data())
@@ -55,6 +62,7 @@ def test_a_response_is_read_as_it_was_written(api: Api, version: int, data: st.D
     assert (correlation_id, read) == (77, entity)
 
 
+@pytest.mark.slow
 @spoken
 @few
 @given(data=st.data())

@@ -212,7 +212,7 @@ def test_of_runs_that_are_no_night_nothing_is_new() -> None:
         parse_fail_on("new")
     lost = SimpleNamespace(verdict="anomalous", outcome="lost", anomalies={"unseen": 1})
     cycle = SimpleNamespace(verdict="anomalous", outcome="unknown", anomalies={"G1a": 1})
-    held = SimpleNamespace(verdict="valid", outcome="held", anomalies={})
+    held: Any = SimpleNamespace(verdict="valid", outcome="held", anomalies={})
     unknown: Any = SimpleNamespace(verdict="unknown", outcome="unknown", anomalies={"unseen": 1})
     verdicts: list[Any] = [lost, cycle, held]
     for words, of, status in (
@@ -221,7 +221,8 @@ def test_of_runs_that_are_no_night_nothing_is_new() -> None:
         (("anomaly",), [held, unknown], 2), (("unknown",), [held, unknown], 1),
         (("unseen",), [held, unknown], 2), (("anomaly",), [held], 0),
     ):  # fmt: skip
-        assert verdict_status(of, words) == status, (words, of)
+        runs: list[Any] = of
+        assert verdict_status(runs, words) == status, (words, of)
 
 
 @pytest.mark.parametrize("text", ["anomalies", "", " , ", "held", "new,old"])
