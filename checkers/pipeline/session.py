@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 from typing import IO, Final
@@ -29,14 +29,15 @@ from neaptide.checkers.pipeline.limits import TASK_MEMORY
 from neaptide.results.errors import MissingToolError
 
 _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
-# They lead to another Spark, another Python, or to settings for one; a local check has its own.
+# They lead to another Spark or another Python; a local check has its own. Where it reads from (jars
+# and keys of an object store) is in SPARK_CONF_DIR, HADOOP_CONF_DIR and PYSPARK_SUBMIT_ARGS.
 _OF_OTHER_SPARKS: Final = (
-    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
+    *("SPARK_HOME", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
     *("SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CLASSPATH", "SPARK_DIST_CLASSPATH"),
     *("SPARK_SUBMIT_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_DRIVER_MEMORY"),
-    *("PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"),
-    *("HADOOP_CONF_DIR", "YARN_CONF_DIR", *_PYTHONS),
+    *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "YARN_CONF_DIR", *_PYTHONS),
 )
+_SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 _NEEDS_JAVA: Final = (
     "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
     "or set JAVA_HOME to where it is."
@@ -52,7 +53,14 @@ _JAVA_CODE: Final = "-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
 # sleeps, and is not to be given up.
+# Defaults of a user's `spark-defaults.conf` that are for others.
 _ONE_PROCESS: Final[Mapping[str, str]] = {
+    "spark.submit.deployMode": "client",
+    "spark.dynamicAllocation.enabled": "false",
+    "spark.pyspark.python": sys.executable,
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
     "spark.network.timeout": "7d",
     "spark.python.daemon.module": "neaptide.checkers.pipeline.worker_daemon",
 }
@@ -86,45 +94,19 @@ def local_session(
     if running is not None:
         return running
     _require_java()
-<<<<<<< HEAD
-    if master.startswith("local"):  # the tasks have the Python of this process, and its libraries
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.Builder().master(master).appName("neaptide")
-    whole = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
-    compilers = [] if rows > COMPILED_ROWS else [_JAVA_FIRST_COMPILER]
-    options = [*java_options, *compilers]
-    settings = _settings(whole, tasks_at_once(master), address, options)
-    here = _ONE_PROCESS if master.startswith("local") else {}
-    for key, value in {**settings, **here, **more}.items():
-        if key not in given:
-            builder = builder.config(key, value)
-    if cores_max is not None:
-        builder = builder.config("spark.cores.max", str(cores_max))
-    with tempfile.TemporaryFile() as said, _standard_error_to(said):
-        try:
-            return builder.getOrCreate()
-        except PySparkException as error:
-            if error.getCondition() != "JAVA_GATEWAY_EXITED":
-                raise
-            said.seek(0)
-            lines = said.read().decode(errors="replace").strip().splitlines()
-            last = f" Its last words: {lines[-1]}" if lines else ""
-            raise MissingToolError(
-                f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
-            ) from error
-=======
     is_local = master.startswith("local")
     if not is_local:
         _require_usable_variables()
     with _own_environment() if is_local else nullcontext():
         builder = SparkSession.Builder().master(master).appName("neaptide")
-        given = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
+        whole = memory or (_MEMORY_LARGE if rows > LARGE_ROWS else _MEMORY_SMALL)
         compilers = [] if rows > COMPILED_ROWS else [_JAVA_FIRST_COMPILER]
         options = [*java_options, *compilers]
-        settings = _settings(given, tasks_at_once(master), address, options)
+        settings = _settings(whole, tasks_at_once(master), address, options)
         here = _ONE_PROCESS if master.startswith("local") else {}
         for key, value in {**settings, **here, **more}.items():
-            builder = builder.config(key, value)
+            if key not in given:
+                builder = builder.config(key, value)
         if cores_max is not None:
             builder = builder.config("spark.cores.max", str(cores_max))
         with tempfile.TemporaryFile() as said, _standard_error_to(said):
@@ -147,7 +129,8 @@ def _own_environment() -> Iterator[None]:
 
     Its tasks have the Python of this process, and its libraries.
     """
-    before = {name: os.environ.pop(name) for name in _OF_OTHER_SPARKS if name in os.environ}
+    others = [*_OF_OTHER_SPARKS, *(() if _are_arguments_usable() else (_SUBMIT_ARGS,))]
+    before = {name: os.environ.pop(name) for name in others if name in os.environ}
     os.environ.update(dict.fromkeys(_PYTHONS, sys.executable))
     try:
         yield
@@ -165,15 +148,18 @@ def _require_usable_variables() -> None:
             f"SPARK_HOME is {home!r}, where there is no Spark (bin/spark-submit): correct it, or"
             " unset it."
         )
-    arguments = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    if arguments is not None and "pyspark-shell" not in arguments.split():
+    if not _are_arguments_usable():
         raise MissingToolError(
-            f"PYSPARK_SUBMIT_ARGS is {arguments!r}: it must end with pyspark-shell, or be unset."
+            f"{_SUBMIT_ARGS} is {os.environ[_SUBMIT_ARGS]!r}: it must end with pyspark-shell, or be"
+            " unset."
         )
     python = os.environ.get("PYSPARK_DRIVER_PYTHON")
     if python is not None and shutil.which(python) is None:
         raise MissingToolError(f"PYSPARK_DRIVER_PYTHON is {python!r}, which cannot be run.")
->>>>>>> h-hostile
+
+
+def _are_arguments_usable() -> bool:
+    return os.environ.get(_SUBMIT_ARGS, "pyspark-shell").split()[-1:] == ["pyspark-shell"]
 
 
 def tasks_at_once(master: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,8 +35,16 @@ spark.stop()
 
 
 @pytest.mark.spark
-def test_a_local_spark_is_its_own() -> None:
-    environment = {**os.environ, **FOR_OTHERS}
+def test_a_local_spark_is_its_own(tmp_path: Path) -> None:
+    defaults = {
+        "spark.master": "yarn",
+        "spark.submit.deployMode": "cluster",
+        "spark.pyspark.python": "/usr/bin/false",
+        "spark.driver.memory": "1m",
+    }
+    lines = (f"{name} {value}\n" for name, value in defaults.items())
+    (tmp_path / "spark-defaults.conf").write_text("".join(lines))
+    environment = {**os.environ, **FOR_OTHERS, "SPARK_CONF_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", CHECKS], env=environment, capture_output=True, text=True
     )
