@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.live.cluster import LiveCluster, until
+from tests.live.cluster import LiveCluster, known_brokers, until
 from tests.live.phantom import Phantom
 from tests.live.struct_messages import (
     FETCH,
@@ -178,8 +178,8 @@ class Alone(LiveCluster):
         phantom.register(self.znode(f"/brokers/ids/{REAL}"))
         until(lambda: phantom.broker in self.live(), f"{phantom.broker} is in the metadata")
 
-    def live(self) -> set[int]:
-        return set(self.admin.list_topics(timeout=_TIMEOUT_S).brokers)
+    def live(self) -> frozenset[int]:
+        return known_brokers(self.admin)
 
     def end_phantoms(self) -> None:
         for phantom in self._phantoms:

@@ -31,6 +31,11 @@ from tests.live.raw import RawConnection
 
 BROKERS = (0, 1, 2)
 DEADLINE_S = 60.0
+# What was asked for may have been done.
+_NO_ANSWER = (
+    *(KafkaError._PARTIAL, KafkaError._TRANSPORT, KafkaError._TIMED_OUT),
+    KafkaError.REQUEST_TIMED_OUT,
+)
 _POLL_S = 0.02
 T = TypeVar("T")
 
@@ -45,6 +50,17 @@ def until(condition: Callable[[], T | None], what: str, deadline_s: float = DEAD
         if time.monotonic() > deadline:
             raise AssertionError(f"not in {deadline_s} s: {what}")
         time.sleep(_POLL_S)
+
+
+def known_brokers(admin: AdminClient) -> frozenset[int]:
+    """Those that the metadata names; none while nobody answers: whoever waits for more asks again.
+
+    A client that has just been made may have half an answer (`_PARTIAL`).
+    """
+    try:
+        return frozenset(admin.list_topics(timeout=DEADLINE_S).brokers)
+    except KafkaException:
+        return frozenset()
 
 
 class LiveCluster:
@@ -77,6 +93,7 @@ class LiveCluster:
         self.await_registered(*members)
         until(lambda: self.controller() is not None, "a controller")
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self._may_be_created = ""  # a topic that was asked for, without an answer
         until(self._all_are_in_metadata, f"{len(members)} brokers in the metadata")
 
     def close(self) -> None:
@@ -189,9 +206,14 @@ class LiveCluster:
         try:
             creation[new.topic].result(DEADLINE_S)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.NOT_CONTROLLER:
+            code = error.args[0].code()
+            if code == KafkaError.TOPIC_ALREADY_EXISTS and self._may_be_created == new.topic:
+                return True
+            if code not in (KafkaError.NOT_CONTROLLER, *_NO_ANSWER):
                 raise
-            self.admin.list_topics(timeout=DEADLINE_S)
+            if code in _NO_ANSWER:
+                self._may_be_created = new.topic
+            known_brokers(self.admin)  # and with them, the controller
             return False
         return True
 
@@ -208,4 +230,4 @@ class LiveCluster:
         return True
 
     def _all_are_in_metadata(self) -> bool:
-        return len(self.admin.list_topics(timeout=DEADLINE_S).brokers) == len(self.members)
+        return len(known_brokers(self.admin)) == len(self.members)

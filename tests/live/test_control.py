@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.live.clients import librdkafka_consume, librdkafka_produce
-from tests.live.cluster import BROKERS, LiveCluster, until
+from tests.live.cluster import BROKERS, LiveCluster, known_brokers, until
 from tests.live.led import checkpoint
 
 pytestmark = pytest.mark.live
@@ -56,7 +56,7 @@ def test_c1_two_brokers_that_race_agree_on_one_controller(cluster: LiveCluster) 
     cluster.start(*BROKERS)
     cluster.await_registered(*BROKERS)
     until(lambda: cluster.controller() is not None, "a controller")
-    until(lambda: len(cluster.admin.list_topics(timeout=20).brokers) == 3, "all in metadata")
+    until(lambda: len(known_brokers(cluster.admin)) == 3, "all in metadata")
     assert cluster.controller_epoch() == epoch + 1
     assert cluster.admin.list_topics(timeout=20).controller_id == cluster.controller()
 
@@ -76,7 +76,7 @@ def test_c3_without_a_replica_in_the_isr_the_partition_waits(
     assert cluster.state(topic)["isr"] == [first]
     cluster.restart(second)  # alive, but not in the ISR: not elected
     until(
-        lambda: set(cluster.admin.list_topics(timeout=20).brokers) == {controller, second},
+        lambda: known_brokers(cluster.admin) == {controller, second},
         "the controller knows that it is back",
     )
     assert cluster.state(topic)["leader"] == -1
