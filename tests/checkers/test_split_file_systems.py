@@ -96,6 +96,7 @@ def test_runs_on_an_object_store_get_all_their_evidence(
     apart.cluster.wait_for_executors(some=False)
 
 
+@pytest.mark.proof
 def test_what_only_the_command_sees_goes_with_the_check(apart: Apart) -> None:
     """A run of its own disk, and a history that is made into one, of which the parts are apart."""
     runs = apart.directory / "runs"
@@ -112,6 +113,7 @@ def test_what_only_the_command_sees_goes_with_the_check(apart: Apart) -> None:
     assert second["rows"]["operations"] >= OF_TWO_PARTS
 
 
+@pytest.mark.proof
 def test_spark_sql_alone_keeps_what_it_needs_where_all_can_read_it(
     apart: Apart, losing: Path
 ) -> None:
