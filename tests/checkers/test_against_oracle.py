@@ -22,7 +22,7 @@ from tests.differential import runs
 
 pytestmark = pytest.mark.spark
 
-GENERATED = 200  # tests/benchmarks/generated_histories.py takes thousands
+GENERATED = 60  # tests/benchmarks/generated_histories.py takes thousands
 VALUES = tuple("abcde")
 OFFSETS = st.integers(0, 5)
 RECORDS = st.lists(st.tuples(OFFSETS, st.sampled_from((*VALUES, "ghost"))), max_size=5)
@@ -64,7 +64,7 @@ def stories(draw: st.DrawFn) -> Story:
 
 
 @settings(
-    max_examples=4,
+    max_examples=2,
     deadline=None,
     derandomize=True,
     # A failure names its story; to shrink whole batches would take minutes.

@@ -272,6 +272,9 @@ def test_replay_plays_it_again_and_compares(
     left, played = list(words), []
 
     class NoSpark:
+        def __init__(self, master: str | None) -> None:
+            pass
+
         def __enter__(self) -> NoSpark:
             return self
 

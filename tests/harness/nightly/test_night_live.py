@@ -89,6 +89,7 @@ def until(holds: object, what: str) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.proof
 def test_a_night_that_is_killed_leaves_nothing_and_goes_on(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     night = machine.start(
