@@ -197,6 +197,7 @@ def test_after_its_keeper_was_killed_its_java_ends_and_checks_start_their_own(
 
 
 @pytest.mark.spark
+@pytest.mark.proof
 def test_one_that_nobody_uses_ends_by_itself(env: Mapping[str, str]) -> None:
     started = neaptide(env, "spark", "start", "--memory", "2g", "--idle", "1s", "--json")
     assert started.returncode == 0, started.stderr
