@@ -20,6 +20,7 @@ from typing import Final
 import pytest
 
 LIMIT_S: Final = 3.0
+_SUM_S: Final = 0.05  # what `slowness` takes where nothing else runs
 SLOW: Final = frozenset({"live", "spark", "slow", "proof"})
 DURATIONS: Final = Path(__file__).parent / "durations.json"
 _SPENT_S: Final = pytest.StashKey[float]()
@@ -64,6 +65,13 @@ def waited_for_a_core_s(counted: Path = _OF_THIS_THREAD) -> float:
         return 0.0
 
 
+def slowness() -> float:
+    """How many times longer than on a quiet machine of our own a fixed sum takes now; 1 at least."""
+    begun = time.monotonic()
+    sum(number * number for number in range(500_000))
+    return max(1.0, (time.monotonic() - begun) / _SUM_S)
+
+
 def too_slow(name: str, seconds: float, marks: Iterable[str]) -> str | None:
     """What to do about a test, or None where it may take as long."""
     if seconds <= LIMIT_S or not SLOW.isdisjoint(marks):
@@ -88,8 +96,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if call.when == "call" and report.passed:
-        seconds = item.stash[_SPENT_S]
-        text = too_slow(item.nodeid, seconds, (mark.name for mark in item.iter_markers()))
+        seconds, marks = item.stash[_SPENT_S], [mark.name for mark in item.iter_markers()]
+        text = too_slow(item.nodeid, seconds, marks)
+        if text is not None:
+            text = too_slow(item.nodeid, seconds / slowness(), marks)
         if text is not None:
             report.outcome, report.longrepr = "failed", text
     return report

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from neaptide.checkers.pipeline.given import given_settings
 from neaptide.checkers.pipeline.limits import SEES_FILES, TASK_MEMORY
 from neaptide.checkers.pipeline.own_code import send_code
-from neaptide.checkers.pipeline.session import local_session
+from neaptide.checkers.pipeline.session import forget_connect, local_session
 from neaptide.results.errors import MissingToolError, SparkUnreachableError
 
 CONNECT_WITHIN_S: Final = 5.0
@@ -145,6 +145,7 @@ def leave(spark: SparkSession) -> None:
     if isinstance(spark, ConnectSession):
         spark.release_session_on_close = False
     spark.stop()
+    forget_connect()
 
 
 def first_that_listens(kind: str, name: str, addresses: Sequence[Address]) -> Address:

@@ -33,5 +33,5 @@ def kept(rows: DataFrame) -> DataFrame:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether a check failed because what was kept has left with its executors."""
+    """Whether a check failed because executors have left, and with them what they kept."""
     return any(sign in str(error) for sign in _LOST)

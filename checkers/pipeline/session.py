@@ -32,11 +32,11 @@ _PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 # They lead to another Spark or another Python; a local check has its own. Where it reads from (jars
 # and keys of an object store) is in SPARK_CONF_DIR, HADOOP_CONF_DIR and PYSPARK_SUBMIT_ARGS.
 _OF_OTHER_SPARKS: Final = (
-    *("SPARK_HOME", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
-    *("SPARK_LOCAL_REMOTE", "SPARK_API_MODE", "SPARK_CLASSPATH", "SPARK_DIST_CLASSPATH"),
+    *("SPARK_HOME", "SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CLASSPATH", "SPARK_DIST_CLASSPATH"),
     *("SPARK_SUBMIT_OPTS", "SPARK_LOCAL_DIRS", "SPARK_LOCAL_IP", "SPARK_DRIVER_MEMORY"),
     *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "YARN_CONF_DIR", *_PYTHONS),
 )
+_OF_CONNECT: Final = ("SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
 _SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 _NEEDS_JAVA: Final = (
     "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
@@ -94,6 +94,7 @@ def local_session(
     if running is not None:
         return running
     _require_java()
+    forget_connect()
     is_local = master.startswith("local")
     if not is_local:
         _require_usable_variables()
@@ -121,6 +122,13 @@ def local_session(
                 raise MissingToolError(
                     f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
                 ) from error
+
+
+def forget_connect() -> None:
+    """That a session of Spark Connect was in this process, or in the one that started it: PySpark
+    writes it into the environment, and takes all later sessions for such."""
+    for name in _OF_CONNECT:
+        os.environ.pop(name, None)
 
 
 @contextmanager

@@ -42,6 +42,12 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(autouse=True)
+def python_of_executors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are on this machine, and have what this Python has."""
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> tuple[str, str]:
     return str(write_losing_run(tmp_path / "losing")), str(HELD.write(tmp_path / "held"))

@@ -32,6 +32,8 @@ from neaptide.nemesis.search.targets import Target, target_of
 from tests.simulation.searches import searched, target
 from tests.simulation.worlds import SETTINGS, A, B, C
 
+pytestmark = pytest.mark.slow
+
 
 def side_by_side(
     aimed: Target, bounds: Counts, workers: int = 2, states_max: int = 5_000

@@ -18,6 +18,8 @@ from neaptide.nemesis.search.words import signature
 from neaptide.nemesis.search.worlds import ready_world
 from tests.simulation.searches import SETTINGS, search
 
+pytestmark = pytest.mark.slow
+
 KIP_101 = (
     steps.Produce(("m1",)),
     steps.Kill("A", "discarded"),
