@@ -66,7 +66,7 @@ def waited_for_a_core_s(counted: Path = _OF_THIS_THREAD) -> float:
 
 
 def slowness() -> float:
-    """How many times longer than on a quiet machine of our own a fixed sum takes now; 1 at least."""
+    """How many times longer a fixed sum takes now than on a quiet machine; 1 at least."""
     begun = time.monotonic()
     sum(number * number for number in range(500_000))
     return max(1.0, (time.monotonic() - begun) / _SUM_S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -130,6 +131,7 @@ def connect_server(directory: Path, *, master: str = "local[1]") -> Iterator[str
 def _daemon(log: Path, *arguments: str, hidden: Path | None = None) -> Iterator[Daemon]:
     env = {
         **os.environ,
+        "PYSPARK_PYTHON": sys.executable,  # what this Python has, tasks have
         "SPARK_HOME": str(_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(log.parent),

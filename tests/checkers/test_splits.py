@@ -280,6 +280,7 @@ UNASSIGNED = (
 DROPPED = [("seek", 5), ("seek", 9), ("seek", 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [":process {}", ":process  {}", ":process +{}"])
 def test_what_was_polled_before_a_cut_begins_anew_behind_it(tmp_path: Path, named: str) -> None:
     """Also what its process was not assigned to: a subscription names topics, not partitions."""
