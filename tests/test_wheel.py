@@ -12,12 +12,12 @@ import pytest
 
 from tests.wheel import FOLDERS, REPOSITORY, build_wheel, copy_sources, install, run
 
+pytestmark = pytest.mark.slow
+
 # Endings of files that are read at run time.
 DATA = (".sql", ".toml", ".j2", ".html", ".css", ".js", ".svg", ".txt")
 IMPORTS = f"""
 import importlib, json
-
-pytestmark = pytest.mark.slow
 print(json.dumps({{
     name: importlib.import_module(name).__file__
     for each in {FOLDERS!r} for name in (each, "neaptide." + each)
