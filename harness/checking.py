@@ -140,6 +140,7 @@ class SparkStart:
             self._session.stop()
         except Exception as error:  # of a process that is gone, perhaps for want of memory
             output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
+        _forget_connect()
         if self._home is not None:
             self._home.close()
 
@@ -163,6 +164,13 @@ class SparkStart:
                 self._session.stop()
             except Exception as error:  # what ended the check may have ended Spark, too
                 output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
+            _forget_connect()
+
+
+def _forget_connect() -> None:
+    from neaptide.checkers.pipeline.session import forget_connect
+
+    forget_connect()
 
 
 def remote_of_environment() -> str | None:
@@ -172,7 +180,7 @@ def remote_of_environment() -> str | None:
     remote = os.environ.get(SPARK_REMOTE) or None
     if remote is not None and not is_remote(remote):
         raise UsageError(
-            f"{SPARK_REMOTE}={remote} must be of the form sc://HOST:PORT, or not be set."
+            f"{SPARK_REMOTE} must be of the form sc://HOST:PORT, or not be set."  # may have a token
         )
     return remote
 

@@ -88,7 +88,8 @@ class Use:
     """How much a server is used."""
 
     leased: int  # sessions
-    unused_s: float  # since a session was last taken or given back
+    changed_s: float  # of the wall clock: when a session was last taken or given back; 0: never
+    unused_s: float  # since then, or since the start: for people, for a clock may be set
 
 
 class Lease:
@@ -172,7 +173,7 @@ def _use_of(of: Path) -> Use:
             leased += not _try_lock(file)
         last_s = max(last_s, path.stat().st_mtime)
     record = kept(of)
-    return Use(leased, time.time() - max(last_s, record.since_s if record else 0.0))
+    return Use(leased, last_s, time.time() - max(last_s, record.since_s if record else 0.0))
 
 
 # --- leasing -------------------------------------------------------------------------------------
@@ -315,6 +316,8 @@ class _Keeper:
         self._port = reserve_port()
         self._token = secrets.token_hex(32)
         self._since_s = time.time()
+        self._changed_s = 0.0  # as of the last look
+        self._used = time.monotonic()  # no step of the clock makes it idle
 
     def __enter__(self) -> Self:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -376,7 +379,10 @@ class _Keeper:
     def _is_needed(self) -> bool:
         with _locked(self._of, fcntl.LOCK_EX):
             use = _use_of(self._of)
-            needed = use.leased > 0 or (use.unused_s < self._idle_s and self._answers())
+            if use.leased > 0 or use.changed_s != self._changed_s:
+                self._changed_s, self._used = use.changed_s, time.monotonic()
+            is_idle = time.monotonic() - self._used >= self._idle_s
+            needed = use.leased > 0 or (not is_idle and self._answers())
             if not needed or not (self._of / _RECORD).exists():
                 (self._of / _RECORD).unlink(missing_ok=True)
                 return False

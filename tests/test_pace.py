@@ -58,6 +58,15 @@ def test_of_a_process_that_a_test_waits_for_its_work_counts() -> None:
     assert pace.Clocks(110.0, 11.0, 31.0, 2.5).since(before) == 1.5
 
 
+def test_the_limit_grows_with_what_a_fixed_sum_takes_and_never_shrinks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pace, "_SUM_S", 1e-6)
+    assert pace.slowness() > 100
+    monkeypatch.setattr(pace, "_SUM_S", 1e6)
+    assert pace.slowness() == 1.0
+
+
 # --- in which order files come -------------------------------------------------------------------
 
 
