@@ -22,6 +22,7 @@ from neaptide.results.errors import SparkUnreachableError
 from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers.histories import Story, final, poll, send
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
+from tests.proof import proof_but
 from tests.results.losing_run import write_losing_run
 from tests.standalone import Cluster, another_worker, connect_server, standalone_cluster
 
@@ -70,6 +71,7 @@ def test_a_standalone_cluster_judges(
     cluster.wait_for_executors(some=False)
 
 
+@pytest.mark.proof
 def test_spark_connect_judges(connect: str, runs: tuple[str, str], tmp_path: Path) -> None:
     options = ("--plots", "--thorough", "--json")
     done, reported = neaptide(tmp_path, "check", *runs, "--remote", connect, *options)
@@ -123,15 +125,17 @@ spark.stop()
 """
 
 
-def test_executors_have_the_code_of_who_asks(cluster: Cluster, connect: str) -> None:
+@pytest.mark.parametrize("where", proof_but(["cluster", "connect"], "cluster"))
+def test_executors_have_the_code_of_who_asks(request: pytest.FixtureRequest, where: str) -> None:
     """Not the one that the Python there may have installed."""
-    for address in (cluster.url, connect):
-        done = subprocess.run(
-            [sys.executable, "-c", WHERE_THE_CODE_IS, address],
-            capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
-        )  # fmt: skip
-        archive = r"neaptide-checkers-results-[0-9a-f]+\.zip/neaptide/checkers"
-        assert re.search(f"{archive}$", done.stdout.strip()), done.stdout
+    found: Cluster | str = request.getfixturevalue(where)
+    address = found if isinstance(found, str) else found.url
+    done = subprocess.run(
+        [sys.executable, "-c", WHERE_THE_CODE_IS, address],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
+    archive = r"neaptide-checkers-results-[0-9a-f]+\.zip/neaptide/checkers"
+    assert re.search(f"{archive}$", done.stdout.strip()), done.stdout
 
 
 def test_ctrl_c_leaves_no_executor(cluster: Cluster, runs: tuple[str, str], tmp_path: Path) -> None:

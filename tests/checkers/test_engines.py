@@ -26,7 +26,7 @@ from tests.proof import proof_but
 pytestmark = pytest.mark.spark
 
 GENERATED = 12
-FEW = 12  # every so many stories in `make test`; `make proof` takes all
+FEW = 30  # every so many stories in `make test`; `make proof` takes all
 ENGINES: tuple[EngineName, ...] = ("duckdb", "spark")
 
 

@@ -91,8 +91,8 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     "numbers",
     [
         (signal.SIGINT,),
-        (signal.SIGTERM,),
-        (signal.SIGHUP,),  # a closed terminal
+        pytest.param((signal.SIGTERM,), marks=pytest.mark.proof),
+        pytest.param((signal.SIGHUP,), marks=pytest.mark.proof),  # a closed terminal
         (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP),  # a lost connection, then a shutdown
     ],
 )
@@ -181,7 +181,12 @@ def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "mode", [("--swarm",), ("--mutants",), ("--exhaustive", "--produces", "2")]
+    "mode",
+    [
+        ("--swarm",),
+        pytest.param(("--mutants",), marks=pytest.mark.proof),
+        pytest.param(("--exhaustive", "--produces", "2"), marks=pytest.mark.proof),
+    ],
 )
 def test_the_processes_of_a_search_end_with_it(tmp_path: Path, mode: tuple[str, ...]) -> None:
     """Even where it is killed."""

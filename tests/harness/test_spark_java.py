@@ -47,6 +47,7 @@ def test_an_archive_is_used_also_where_none_could_be_written(java: SparkJava) ->
     assert not java.records
 
 
+@pytest.mark.proof
 @pytest.mark.live
 def test_a_first_check_writes_it_and_one_that_is_broken_changes_nothing(tmp_path: Path) -> None:
     plant(tmp_path / "run", 100, {"lost-write": 1}, partitions=1, seed=1)

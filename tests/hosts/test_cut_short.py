@@ -28,6 +28,7 @@ LOAD = ("run", "append", "--time", "100", "--rate", "200", "--partitions", "1", 
 DEADLINE_S = 90.0
 UNKNOWN = 2
 NETNS = pytest.param("netns", marks=pytest.mark.needs("netns"))
+NETNS_PROOF = pytest.param("netns", marks=[pytest.mark.needs("netns"), pytest.mark.proof])
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
         harness.neaptide("list")
 
 
-@pytest.mark.parametrize("host", [NETNS, "docker"])
+@pytest.mark.parametrize("host", [NETNS_PROOF, "docker"])
 def test_sigkill_leaves_nothing_after_the_next_command(
     host: str, begin: Callable[..., Harness]
 ) -> None:
@@ -130,7 +131,7 @@ def test_sigkill_leaves_nothing_after_the_next_command(
     assert harness.resources() == []
 
 
-@pytest.mark.parametrize("host", [NETNS, "docker"])
+@pytest.mark.parametrize("host", [NETNS, pytest.param("docker", marks=pytest.mark.proof)])
 def test_ctrl_c_leaves_nothing(host: str, begin: Callable[..., Harness]) -> None:
     harness = begin(host)
     made = harness.resources()

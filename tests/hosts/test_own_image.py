@@ -67,6 +67,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         docker("rmi", "--force", name, base, check=False)
 
 
+@pytest.mark.proof
 def test_neaptide_in_a_container_plays_a_scenario(image: str, tmp_path: Path) -> None:
     site = sysconfig.get_path("purelib")
     run = ("run", "--rm", "--init", "--volume", f"{tmp_path}:/work/runs")

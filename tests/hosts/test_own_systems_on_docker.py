@@ -24,7 +24,6 @@ from tests.own.kafka import (
     write_scripts,
     write_zookeeper_files,
 )
-from tests.proof import proof_but
 
 pytestmark = [
     pytest.mark.live,
@@ -162,7 +161,8 @@ def test_kafka_of_this_machine_is_mounted_and_shut_down_by_a_command_of_its_own(
     assert containers(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", proof_but([signal.SIGINT, signal.SIGKILL], signal.SIGKILL))
+@pytest.mark.proof
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_is_left_however_the_harness_ends(
     tmp_path: Path, image: str, number: signal.Signals
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_run_is_valid_and_every_link_leads_through_the_gate(tmp_path: Path, sy
     assert f"{tmp_path}/ca.pem" not in json.dumps(kept["own"]["client"])
 
 
+@pytest.mark.proof
 def test_a_scenario_about_brokers_is_played(tmp_path: Path, system: Path) -> None:
     """The gate holds messages between brokers, which it reads."""
     done, document = neaptide(
@@ -129,6 +130,7 @@ def test_a_scenario_about_brokers_is_played(tmp_path: Path, system: Path) -> Non
     assert (result["observed"], result["reasons"]) == ("held", [])
 
 
+@pytest.mark.proof
 def test_clients_that_do_not_trust_the_brokers_do_not_come_in(tmp_path: Path, system: Path) -> None:
     """The twins are the tests before."""
     write_certificate(tmp_path, "127.0.0.1")
