@@ -142,7 +142,9 @@ def _has_aim(seen: Seen) -> bool:
 
 def _enough_acknowledged(seen: Seen) -> Iterator[str]:
     acked = seen.counts.acked
-    if acked == 0 and any(ANOMALIES[name].counts for name in seen.counts.anomalies):
+    if acked == 0 and any(
+        name in ANOMALIES and ANOMALIES[name].counts for name in seen.counts.anomalies
+    ):
         yield "No acknowledgement came back: what was found is proved by what was read."
     elif acked == 0:
         yield "Nothing was acknowledged, so nothing could be lost."

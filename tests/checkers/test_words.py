@@ -17,7 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_runs
-from neaptide.checkers.verdict import EngineName, Options
+from neaptide.checkers.material import unreadable
+from neaptide.checkers.proofs import Counts
+from neaptide.checkers.verdict import EngineName, Options, judge
 from neaptide.results.run import Assigned, Converged, FinalRead
 from tests.checkers.conftest import Writable
 from tests.checkers.histories import (
@@ -450,3 +452,13 @@ def test_what_is_allowed_is_counted_apart(verdicts: dict[str, Judged]) -> None:
     counted = verdicts["twice-where-producers-are-idempotent"].verdict.to_json()
     assert (allowed["anomalies"], allowed["allowed"]) == ({}, {"duplicate": 1})
     assert (counted["anomalies"], counted["allowed"]) == ({"duplicate": 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("found", "says_so"), [({}, True), ({"availability": 1, "G0": 1}, True), ({"G1a": 1}, False)]
+)
+def test_that_nothing_could_be_lost_is_said_where_nothing_is(
+    found: dict[str, int], says_so: bool
+) -> None:
+    verdict = judge(unreadable(Path("x"), "."), Counts(found), Options())
+    assert any("nothing could be lost" in one for one in verdict.reasons) is says_so
