@@ -59,8 +59,14 @@ _ALL: Final = (
     ),
     Anomaly(
         "replica-hole",
-        "A replica that was level lacks a record that another one has, or all lack one that was "
-        "read.",
+        "A replica that was level lacks a record that another one has, or all end before one that"
+        " was read, or begin above 0 although nothing deletes.",
+        "diverged",
+    ),
+    Anomaly(
+        "log-mismatch",
+        "The final reads found a record, and the logs of the replicas, which were level, have"
+        " another one at its offset, a control record, or nothing.",
         "diverged",
     ),
     Anomaly(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from neaptide.checkers.pipeline.kept import is_lost
 from neaptide.checkers.pipeline.limits import TimeLimit
 from neaptide.checkers.proofs import Counts
 from neaptide.checkers.verdict import Options, RunVerdict, judge, unchecked
+from neaptide.results.errors import StoreError
 from neaptide.results.store import write_json
 from neaptide.results.verdicts import VERDICT_FILE
 
@@ -62,10 +63,19 @@ def check_materials(
     verdicts: Verdicts = {}
     for batch in without_namesakes(materials):
         verdicts |= checking.check(batch)
-    for directory, verdict in verdicts.items():
+    return {directory: _written(directory, verdict) for directory, verdict in verdicts.items()}
+
+
+def _written(directory: Path, verdict: RunVerdict) -> RunVerdict:
+    """A verdict that cannot be written is none: the run is unknown, and no other is disturbed."""
+    try:
         if directory.is_dir():
             write_json(directory / VERDICT_FILE, verdict.to_json())
-    return verdicts
+    except (OSError, StoreError) as error:
+        why = f"Its verdict cannot be written: {str(error).rstrip('.')}."
+        reasons = (*verdict.reasons, why)
+        return replace(verdict, verdict="unknown", outcome="unknown", reasons=reasons)
+    return verdict
 
 
 def without_namesakes(materials: Sequence[Material]) -> list[list[Material]]:
@@ -109,7 +119,7 @@ class _Checking:
         }
 
     def _concluded(
-        self, material: Material, counts: Counts, written: Mapping[str, int]
+        self, material: Material, counts: Counts, written: Mapping[str, int] | str
     ) -> RunVerdict:
         """An anomaly without its evidence is no verdict."""
         reason = difference(counts.anomalies, written)
@@ -136,7 +146,7 @@ class _Checking:
         counted.again = None  # it would fail again
         try:
             write_evidence(self.spark, counted, materials)
-        except OSError as error:
+        except (OSError, StoreError) as error:
             logging.getLogger(__name__).info("no evidence is written: %s", _first_line(error))
         return {
             m.directory: unchecked(m, counted.of_run(number), self.options, reason)

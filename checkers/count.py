@@ -52,6 +52,7 @@ class Counted:
     anomalies: dict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     partitions: dict[int, list[PartitionCounts]] = field(default_factory=lambda: defaultdict(list))
     logs: dict[int, set[tuple[str, int, int]]] = field(default_factory=lambda: defaultdict(set))
+    misfits: dict[int, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     rows: list[dict[str, Any]] = field(default_factory=list)  # anomalies, as in output.OUTPUT
     replicas: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
     rounds: dict[Place, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -65,6 +66,7 @@ class Counted:
             self.anomalies.get(run, {}),
             tuple(self.partitions.get(run, ())),
             frozenset(self.logs.get(run, ())),
+            tuple(sorted(self.misfits.get(run, ()))),
         )
 
     @property
@@ -182,8 +184,7 @@ class Check:
             yield self._searched(rows, None).where(F.col("what") == output.ANOMALY)
 
 
-def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:
-    failures = []
+def _take(counted: Counted, rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         run = row["run"]
         match row["what"]:
@@ -201,10 +202,14 @@ def _take(counted: Counted, rows: Iterable[dict[str, Any]]) -> None:
                 counted.rounds[_place(row)].append(json.loads(row["text"]))
             case output.LOG:
                 counted.logs[run].add((row["topic"], row["partition"], row["number"]))
+            case output.MISFIT:
+                counted.misfits[run].append((row["text"], row["number"]))
             case output.MANY:
                 counted.many_edges.append(run)
-            case output.FAILED:
-                failures.append(row["text"])
+    _raise_first(row["text"] for row in rows if row["what"] == output.FAILED)
+
+
+def _raise_first(failures: Iterable[str]) -> None:
     for reason in failures:
         if reason == output.EXPIRED:
             raise TimeoutError(reason)

@@ -28,6 +28,7 @@ from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline.brought import parquet_files
 from neaptide.checkers.pipeline.tables import small
 from neaptide.checkers.rules.conditions import MEASURES
+from neaptide.results.errors import StoreError
 from neaptide.results.schema import ANOMALIES
 from neaptide.results.tables import Row, write_table
 
@@ -36,7 +37,8 @@ WITNESSED_MAX: Final = 50  # offsets of a partition; as `witnessed.sql` has it
 ROUNDS_MAX: Final = 24
 
 
-Written = Mapping[int, Counter[str]]  # rows by the number of the run and the name of the anomaly
+# By the number of the run: rows by the name of the anomaly, or why they cannot be written.
+Written = Mapping[int, Counter[str] | str]
 
 
 def write_evidence(spark: SparkSession, counted: Counted, materials: Sequence[Material]) -> Written:
@@ -49,8 +51,10 @@ def write_evidence(spark: SparkSession, counted: Counted, materials: Sequence[Ma
         return _write_brought(rows, counted.total, materials)
 
 
-def difference(counted: Mapping[str, int], written: Mapping[str, int]) -> str | None:
+def difference(counted: Mapping[str, int], written: Mapping[str, int] | str) -> str | None:
     """A sentence where not every anomaly that was counted has its row of evidence."""
+    if isinstance(written, str):
+        return f"Its evidence cannot be written: {written}."
     names = sorted({*counted, *written})
     differ = [name for name in names if counted.get(name, 0) != written.get(name, 0)]
     if not differ:
@@ -105,13 +109,17 @@ def _write_from_here(
                 row["log_offset"], row["value"], row["operation"], _json(evidence),
             )
         )  # fmt: skip
-    for number, material in enumerate(materials):
-        for table in TABLES:
-            with replacement(material.directory, table) as directory:
-                write_table(directory, ANOMALIES, sorted(rows[number, table], key=repr))
-    written: dict[int, Counter[str]] = defaultdict(Counter)
+    names: dict[int, Counter[str]] = defaultdict(Counter)
     for row in counted.rows:
-        written[row["run"]][row["name"]] += 1
+        names[row["run"]][row["name"]] += 1
+    written: dict[int, Counter[str] | str] = {**names}
+    for number, material in enumerate(materials):
+        try:
+            for table in TABLES:
+                with replacement(material.directory, table) as directory:
+                    write_table(directory, ANOMALIES, sorted(rows[number, table], key=repr))
+        except (OSError, StoreError) as error:  # of this run alone
+            written[number] = str(error).rstrip(".")
     return written
 
 

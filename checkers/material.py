@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.run import RUN_FILE, FinalRead, Run, Written, read_run
 from neaptide.results.schema import OPERATIONS_OPTIONAL, TABLES
-from neaptide.results.tables import table_files
+from neaptide.results.tables import named_files
 
 EDN_SYSTEM: Final = "jepsen"  # of a history that Jepsen recorded: it has no replicas' logs
 PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -73,6 +73,12 @@ class Material:
         return self.run is not None and not self.run.logs_readable
 
     @property
+    def is_foreign(self) -> bool:
+        """Its brokers were set up by its user: what they delete or compact by default is not said
+        here."""
+        return self.run is not None and (self.hidden or self.run.own is not None)
+
+    @property
     def final_reads(self) -> Mapping[tuple[str, int], FinalRead]:
         """The reads after healing, by partition."""
         reads = self.run.final_reads if self.run is not None else ()
@@ -83,7 +89,7 @@ def open_run(directory: Path) -> Material:
     """Look at a run directory; one that cannot be looked at is no reason to fail."""
     try:
         return _open_run(directory.resolve())
-    except (OSError, RuntimeError, RecursionError) as error:
+    except Exception as error:  # whatever is wrong with its files
         return unreadable(directory, f"{directory} cannot be opened: {_first_line(error)}.")
 
 
@@ -155,8 +161,11 @@ def _open_table(directory: Path, table: str) -> _Table:
     good: dict[Path, int] = {}
     bad: list[str] = []
     transactions = False
-    for path in table_files(directory / table):
+    for path in named_files(directory / table):
         try:
+            if not path.is_file():
+                bad.append(f"{path} is no file, or a link to none.")
+                continue
             footer = pq.read_metadata(path)
         except (OSError, pa.ArrowException) as error:
             bad.append(f"{path} is not a whole Parquet file ({_first_line(error)}).")

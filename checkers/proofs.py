@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from neaptide.checkers.anomalies import ANOMALIES
 from neaptide.checkers.material import EDN_SYSTEM, Material
 from neaptide.results.run import Written
 
@@ -41,6 +42,8 @@ class Counts:
     anomalies: Mapping[str, int] = field(default_factory=dict)
     partitions: tuple[PartitionCounts, ...] = ()
     logs: frozenset[tuple[str, int, int]] = frozenset()  # topic, partition, broker: were read
+    # Rows that are not in the words of the schema: what is wrong with the first, and how many.
+    misfits: tuple[tuple[str, int], ...] = ()
 
     @property
     def acked(self) -> int:
@@ -139,7 +142,11 @@ def _has_aim(seen: Seen) -> bool:
 
 def _enough_acknowledged(seen: Seen) -> Iterator[str]:
     acked = seen.counts.acked
-    if acked == 0:
+    if acked == 0 and any(
+        name in ANOMALIES and ANOMALIES[name].counts for name in seen.counts.anomalies
+    ):
+        yield "No acknowledgement came back: what was found is proved by what was read."
+    elif acked == 0:
         yield "Nothing was acknowledged, so nothing could be lost."
     elif acked < seen.min_acked:
         yield f"Only {acked} records were acknowledged, fewer than --min-acked {seen.min_acked}."
@@ -166,6 +173,15 @@ def _rows_there(seen: Seen) -> Iterator[str]:
                     f" {writer!r}, which wrote {said[writer].rows} rows in {said[writer].files}"
                     " files."
                 )
+
+
+def _understood(seen: Seen) -> Iterator[str]:
+    for first, number in seen.counts.misfits[:_NAMED_MAX]:
+        rows = "A row is" if number == 1 else f"{number} rows are"
+        yield f"{rows} not in the words of the schema: {first}."
+    more = sum(number for _, number in seen.counts.misfits[_NAMED_MAX:])
+    if more:
+        yield f"{more} more rows are not in the words of the schema."
 
 
 def _read_to_the_end(seen: Seen) -> Iterator[str]:
@@ -212,6 +228,12 @@ def _replicas_read(seen: Seen) -> Iterator[str]:
     if not run.assigned:
         yield "run.json does not say which brokers hold which partition: logs may be missing."
         return
+    assigned = {(one.topic, one.partition) for one in run.assigned if one.brokers}
+    unsaid = sorted(_used(seen) - assigned)
+    if unsaid:
+        named = ", ".join(f"{topic}-{partition}" for topic, partition in unsaid[:_NAMED_MAX])
+        more = f" and {len(unsaid) - _NAMED_MAX} more" if len(unsaid) > _NAMED_MAX else ""
+        yield f"run.json does not say which brokers hold {named}{more}: logs may be missing."
     missing = [
         f"{one.topic}-{one.partition} of broker {broker}"
         for one in run.assigned
@@ -221,6 +243,16 @@ def _replicas_read(seen: Seen) -> Iterator[str]:
     if missing:
         more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
         yield f"The logs of these replicas were not read: {', '.join(missing[:_NAMED_MAX])}{more}."
+
+
+def _used(seen: Seen) -> set[tuple[str, int]]:
+    """The partitions that a run has to do with."""
+    counted = {
+        (p.topic, p.partition)
+        for p in seen.counts.partitions
+        if (p.sends or p.polled) and p.topic is not None and p.partition is not None
+    }
+    return counted | set(seen.material.final_reads)
 
 
 def _replicas_level(seen: Seen) -> Iterator[str]:
@@ -303,6 +335,12 @@ PROOFS: Final = (
         blocks=_never,
     ),
     Proof("rows", "Every row that a writer wrote is there, and no other row.", _rows_there),
+    Proof(
+        "understood",
+        "Every row is in the words of [the schema](columns.md): nothing is unknown, out of its"
+        " range, or null where it may not be.",
+        _understood,
+    ),
     Proof("placed", "Every send names its partition.", _placed),
     Proof(
         "final-reads",

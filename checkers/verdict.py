@@ -11,10 +11,10 @@ found in an unknown run is listed as found so far.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from neaptide.checkers.anomalies import ANOMALIES, counting, worst
+from neaptide.checkers.anomalies import ANOMALIES, Anomaly, counting, worst
 from neaptide.checkers.material import Material
 from neaptide.checkers.proofs import Counts, Seen, not_looked_at, proved, went_back
 from neaptide.results.outcomes import RULES_VERSION, Outcome
@@ -39,13 +39,15 @@ class RunVerdict:
     run: str  # name of its directory
     verdict: Verdict
     outcome: Outcome
-    anomalies: Mapping[str, int]  # all that were proved, those that do not count included
+    anomalies: Mapping[str, int]  # that were proved, and count against the run
     operations: int
     reasons: tuple[str, ...]  # what could not be proved
     proofs: Mapping[str, bool | None]
     acknowledged: int = 0
     rows: Mapping[str, int] | None = None  # read, by table
     options: Options = Options()
+    # Found, too, but normal in Kafka, or what the clients of this run have asked for.
+    allowed: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,6 +55,7 @@ class RunVerdict:
             "verdict": self.verdict,
             "outcome": self.outcome,
             "anomalies": dict(self.anomalies),
+            "allowed": dict(self.allowed),
             "found_so_far": self.verdict == "unknown" and bool(self.anomalies),
             "operations": self.operations,
             "acknowledged": self.acknowledged,
@@ -74,12 +77,7 @@ def judge(material: Material, counts: Counts, options: Options) -> RunVerdict:
     if least is None:
         least = run.min_acked if run is not None else 1
     what = proved(Seen(material, counts, least))
-    anomalies = _proved_anomalies(counts)
-    found = counting(
-        anomalies,
-        subscribed=run is not None and run.subscribes,
-        at_least_once=run is not None and run.at_least_once,
-    )
+    found, anomalies, allowed = _proved_anomalies(material, counts)
     available = counts.acked > 0 or counts.sends == 0
     verdict: Verdict = "valid"
     if found and not what.blocked:
@@ -100,16 +98,19 @@ def judge(material: Material, counts: Counts, options: Options) -> RunVerdict:
         acknowledged=counts.acked,
         rows=material.rows_by_table,
         options=options,
+        allowed=allowed,
     )
 
 
 def unchecked(material: Material, counts: Counts, options: Options, reason: str) -> RunVerdict:
     """Of a run that was not read to its end, with what was proved before; nothing else is said."""
+    _, anomalies, allowed = _proved_anomalies(material, counts)
     return RunVerdict(
         run=material.name,
         verdict="unknown",
         outcome="unknown",
-        anomalies=_proved_anomalies(counts),
+        anomalies=anomalies,
+        allowed=allowed,
         operations=sum(p.operations for p in counts.partitions),
         reasons=(reason,),
         proofs=not_looked_at(),
@@ -118,13 +119,27 @@ def unchecked(material: Material, counts: Counts, options: Options, reason: str)
     )
 
 
-def _proved_anomalies(counts: Counts) -> dict[str, int]:
-    """Not what leaves a doubt, nor, where the clock went back, what rests on the order of time."""
+def _proved_anomalies(
+    material: Material, counts: Counts
+) -> tuple[list[Anomaly], dict[str, int], dict[str, int]]:
+    """Those that count in this run, and how many of each there are; then the others.
+
+    Not what leaves a doubt, nor, where the clock went back, what rests on the order of time.
+    """
+    run = material.run
     in_order = went_back(counts) is None
-    return {
+    proved = {
         name: number
         for name, number in sorted(counts.anomalies.items())
         if (anomaly := ANOMALIES.get(name)) is not None
         and not anomaly.doubt
         and (in_order or not anomaly.by_time)
     }
+    found = counting(
+        proved,
+        subscribed=run is not None and run.subscribes,
+        at_least_once=run is not None and run.at_least_once,
+    )
+    names = {anomaly.name for anomaly in found}
+    counted = {name: number for name, number in proved.items() if name in names}
+    return found, counted, {name: number for name, number in proved.items() if name not in names}

@@ -29,6 +29,26 @@ class TopicSpec:
     assignment: Mapping[int, tuple[int, ...]]
     settings: Mapping[str, str]
 
+    def deleting(self, brokers: Mapping[str, str]) -> dict[str, str]:
+        """What is said of retention and compaction, here or else for all topics of the brokers."""
+        said = {}
+        for name, of_brokers in _DELETING.items():
+            value = self.settings.get(name)
+            named = (brokers[one] for one in of_brokers if one in brokers)
+            value = next(named, None) if value is None else value
+            if value is not None:
+                said[name] = value
+        return said
+
+
+# A topic's settings that have records deleted, and those of brokers that stand for them. A limit
+# that is below 0 is none, in whatever unit.
+_DELETING: Final[Mapping[str, tuple[str, ...]]] = {
+    "cleanup.policy": ("log.cleanup.policy",),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:

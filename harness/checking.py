@@ -220,8 +220,15 @@ def rows_of(names: Sequence[str]) -> int:
             files = find_run(name).glob("*/*.parquet") if "://" not in name else []
         except NeaptideError:
             continue  # whoever opens it says so
-        rows += sum(file.stat().st_size for file in files) // _PARQUET_ROW_BYTES
+        rows += sum(map(_size, files)) // _PARQUET_ROW_BYTES
     return rows
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # a link to nowhere, or to itself: whoever opens it says so
+        return 0
 
 
 def find_runs(names: Sequence[str]) -> dict[str, Path]:
@@ -249,7 +256,7 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     from neaptide.checkers.histories.reader import import_history
     from neaptide.checkers.material import open_run, unreadable
     from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
-    from neaptide.results.errors import RunUnreadableError
+    from neaptide.results.errors import NeaptideError, RunUnreadableError, StoreError
     from neaptide.results.store import runs_directory
 
     known = find_runs(names)
@@ -265,8 +272,13 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     def opened_or_why(name: str) -> Material:
         try:
             return opened(name)
-        except RunUnreadableError as error:
+        except (RunUnreadableError, StoreError) as error:
             return unreadable(Path(name).absolute(), f"{str(error).rstrip('.')}.")
+        except NeaptideError:  # nothing of the kind can be opened
+            raise
+        except Exception as error:  # whatever is wrong with its files
+            why = f"{name} cannot be opened ({type(error).__name__}: {_first_line(error)})."
+            return unreadable(Path(name).absolute(), why)
 
     return [opened_or_why(name) for name in names]
 
@@ -314,6 +326,8 @@ def check_and_report(
             write_report(material.directory)
         except NeaptideError:
             continue  # its verdict says why it cannot be read
+        except Exception as error:  # what a stranger has put into its files: the verdict stands
+            _say(f"{material.name} has no report ({type(error).__name__}: {_first_line(error)}).")
     return [verdicts[material.directory] for material in opened]
 
 

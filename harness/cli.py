@@ -437,6 +437,9 @@ def _finish_run(
         found = output.anomalies_text(verdict.anomalies)
         row = (verdict.verdict, verdict.outcome, str(verdict.operations), found)
         output.print_table(columns, [row])
+        if verdict.allowed:
+            allowed = output.anomalies_text(verdict.allowed)
+            output.out.print(f"  allowed in this run: {allowed}", markup=False)
         for reason in (*verdict.reasons, *disagreements):
             output.out.print(f"  {reason}", markup=False)
         record = read_run(run)

@@ -149,8 +149,8 @@ def check(
         if to_edn is not None and opened[0].files["operations"]:
             write_history(spark, directories[0], to_edn)
     seconds = round(time.monotonic() - begun, 3)
-    write_pages(directories, verdicts, html, junit)
     print_verdicts(directories, verdicts, seconds, json, early)
+    write_pages(directories, verdicts, html, junit)
     raise typer.Exit(verdict_status(verdicts, words))
 
 
@@ -220,5 +220,8 @@ def print_verdicts(
     ]
     output.print_table(("run", "verdict", "outcome", "operations", "anomalies"), rows)
     for verdict in verdicts:
+        if verdict.allowed:
+            allowed = output.anomalies_text(verdict.allowed)
+            output.out.print(f"  {verdict.run}: allowed in this run: {allowed}", markup=False)
         for reason in verdict.reasons:
             output.out.print(f"  {verdict.run}: {reason}", markup=False)

@@ -74,7 +74,7 @@ def verdict_status(verdicts: Iterable[RunVerdict], words: Sequence[str] = DEFAUL
         {
             "verdict": one.verdict,
             "outcome": observed(one.verdict, one.outcome),
-            "anomalies": json.dumps(dict(one.anomalies)),
+            "anomalies": json.dumps({**one.anomalies, **one.allowed}),
             "news": "",
         }
         for one in verdicts

@@ -11,7 +11,7 @@ from neaptide.clusters.cluster import TopicSpec
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.ending import READ_WITHIN_S
 from neaptide.harness.random_asked import RandomRun
-from neaptide.harness.stage import NEMESIS_PROCESS, Stage
+from neaptide.harness.stage import Stage
 from neaptide.results.run import Incident
 from neaptide.workloads.catalog import Clients, find_workload
 from neaptide.workloads.clients import Clients as ClientsProcess
@@ -162,23 +162,7 @@ class RandomLoad:
 
 
 def _say_settings(stage: Stage, settings: Mapping[str, str]) -> None:
-    """What rules have to know of each partition is in the history."""
     for topic in stage.spec.topics:
-        for partition in sorted(topic.assignment):
-            for name, value in settings.items():
-                of_topic, _, key = name.rpartition(":")
-                if of_topic not in ("", topic.name):
-                    continue
-                now_ns = stage.recorder.now_ns()
-                stage.recorder.write(
-                    operation=stage.recorder.new_operation(),
-                    process=NEMESIS_PROCESS,
-                    f="setting",
-                    type="info",
-                    invoked_ns=now_ns,
-                    completed_ns=now_ns,
-                    topic=topic.name,
-                    partition=partition,
-                    key=key,
-                    value=value,
-                )
+        named = ((*name.rpartition(":")[::2], value) for name, value in settings.items())
+        of_topic = {key: value for of, key, value in named if of in ("", topic.name)}
+        stage.note_settings(topic, of_topic)

@@ -147,6 +147,8 @@ def _entered_in_ledger() -> Iterator[Callable[[Path], None]]:
     finally:
         if all(_says_its_end(directory) for directory in runs):
             ledger.close()
+        else:
+            ledger.leave()
 
 
 def _says_its_end(directory: Path) -> bool:

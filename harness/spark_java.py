@@ -99,6 +99,7 @@ class SparkHome:
             if tempfile.tempdir == str(self._scratch):
                 tempfile.tempdir = None
             if not remove_scratch(str(self._scratch)):
+                ledger.leave()
                 return
         ledger.close()
 

@@ -338,6 +338,9 @@ class Stage:
         config = self._clients_config(1, options)
         secret = secret_settings(self.system)
         self.clients = await Clients.start(self.host, config, self._on_client_event, secret)
+        for topic in (*self.spec.topics, self.spec.offsets):
+            if topic is not None:
+                self.note_settings(topic, topic.deleting(self.spec.settings))
         self.account.started(self._assigned)
 
     async def start_more_clients(
@@ -673,6 +676,24 @@ class Stage:
         self._isrs[view.partition] = isr
         if before is not None and before != isr:
             self.isr_changes[view.partition] = self.isr_changes.get(view.partition, 0) + 1
+
+    def note_settings(self, topic: TopicSpec, settings: Mapping[str, str]) -> None:
+        """What rules have to know of each partition is in the history."""
+        for partition in sorted(topic.assignment):
+            for name, value in settings.items():
+                now_ns = self.recorder.now_ns()
+                self.recorder.write(
+                    operation=self.recorder.new_operation(),
+                    process=NEMESIS_PROCESS,
+                    f="setting",
+                    type="info",
+                    invoked_ns=now_ns,
+                    completed_ns=now_ns,
+                    topic=topic.name,
+                    partition=partition,
+                    key=name,
+                    value=value,
+                )
 
     def note_nemesis(self, value: Mapping[str, Any], invoked_ns: int) -> None:
         """A fault is an operation of the history too."""

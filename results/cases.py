@@ -19,6 +19,7 @@ from neaptide.results.errors import RunUnreadableError
 from neaptide.results.outcomes import WORST_FIRST
 from neaptide.results.report.rows import Row, load_anomalies
 from neaptide.results.run import Run, read_run
+from neaptide.results.verdicts import allowed_in
 
 _EVIDENCE_ROWS: Final = 200
 _LISTED: Final = 4  # of a list in a sentence; all of it is in `anomalies/`
@@ -35,6 +36,7 @@ class Case:
     anomalies: Mapping[str, int]
     operations: int
     reasons: tuple[str, ...]
+    allowed: Mapping[str, int]  # found, too, but no reason against this run
 
     @property
     def name(self) -> str:
@@ -71,6 +73,7 @@ def cases(judged: Iterable[tuple[Path, Mapping[str, Any]]]) -> list[Case]:
             dict(verdict["anomalies"]),
             int(verdict["operations"]),
             tuple(verdict["reasons"]),
+            allowed_in(verdict),
         )
         for directory, verdict in judged
     ]
@@ -89,7 +92,7 @@ def _run(directory: Path) -> Run | None:
 
 def evidence(case: Case, sentences_max: int) -> list[str]:
     """Its first anomalies, those of the kinds that are few first, one sentence each."""
-    rows = load_anomalies(case.directory, _EVIDENCE_ROWS)
+    rows = load_anomalies(case.directory, _EVIDENCE_ROWS, case.allowed)
     few_first = sorted(rows, key=lambda row: case.anomalies.get(row["anomaly"], 0))
     return [sentence(row) for row in few_first[:sentences_max]]
 

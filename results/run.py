@@ -191,8 +191,20 @@ def _of(kind: type) -> Callable[[object], Any]:
     return read
 
 
+def _within(least: int, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        number = int(_of(int)(value))
+        if not least <= number <= most:
+            raise ValueError(f"must be from {least} to {most}, found {number}")
+        return number
+
+    return read
+
+
 _text: Final = _of(str)
-_number: Final = _of(int)
+_number: Final = _within(-(2**63), 2**63 - 1)
+_count: Final = _within(0, 2**63 - 1)
+_place: Final = _within(0, 2**31 - 1)  # a partition, a broker
 _flag: Final = _of(bool)
 _object: Final = _of(dict)
 
@@ -226,10 +238,10 @@ def _final_read(value: object) -> FinalRead:
     item = _object(value)
     return FinalRead(
         topic=_text(item["topic"]),
-        partition=_number(item["partition"]),
-        end_offset=_or_null(_number)(item.get("end_offset")),
+        partition=_place(item["partition"]),
+        end_offset=_or_null(_count)(item.get("end_offset")),
         reached=_flag(item["reached"]),
-        start_offset=_number(item.get("start_offset", 0)),
+        start_offset=_count(item.get("start_offset", 0)),
     )
 
 
@@ -245,13 +257,13 @@ def _converged(value: object) -> Converged:
 
 def _written(value: object) -> Written:
     item = _object(value)
-    return Written(_number(item["files"]), _number(item["rows"]))
+    return Written(_count(item["files"]), _count(item["rows"]))
 
 
 def _assigned(value: object) -> Assigned:
     item = _object(value)
-    brokers = tuple(_number(broker) for broker in _list(item["brokers"]))
-    return Assigned(_text(item["topic"]), _number(item["partition"]), brokers)
+    brokers = tuple(_place(broker) for broker in _list(item["brokers"]))
+    return Assigned(_text(item["topic"]), _place(item["partition"]), brokers)
 
 
 def _missed(value: object) -> MissedFault:

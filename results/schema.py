@@ -17,24 +17,55 @@ import pyarrow as pa
 _text = pa.dictionary(pa.int32(), pa.string())
 
 
+OFFSET_MAX: Final = 2**63 - 2  # the log end behind it is a number, too
+# 146 years: what lies between two times is a number, too. A clock that went back may be below 0.
+TIME_MAX: Final = 2**62
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. `meaning`: one or two sentences for readers, with the unit and what null says."""
+    """One column. `meaning`: one or two sentences for readers, with the unit and what null says.
+
+    `words`, `least` and `most`: what may be in it. A row with anything else makes a run unknown.
+    """
 
     name: str
     type: pa.DataType
     meaning: str
     nullable: bool = True
+    words: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
 
 
 def _schema(columns: tuple[Column, ...]) -> pa.Schema:
     return pa.schema([pa.field(c.name, c.type, nullable=c.nullable) for c in columns])
 
 
+# `f` of operations: of every run, of workloads, and of histories of Jepsen (other clients than ours
+# may say no more of an operation than its name).
+OF_PARTITIONS: Final = (  # always about one
+    "seek", "commit", "committed", "reset", "leader", "setting", "delete-records",
+    "stable", "sum", "source", "process", "assigned", "revoked", "lost",
+)  # fmt: skip
+_F: Final = (
+    "send", "poll", "nemesis", *OF_PARTITIONS,
+    "txn", "assign", "subscribe", "crash", "debug-topic-partitions",
+)  # fmt: skip
+_FATES: Final = ("passed", "held", "discarded", "dropped")
+
 _OPERATIONS: Final = (
-    Column("operation", pa.int64(), "The operation. Unique in the run.", False),
-    Column("row", pa.int32(), "The position of the row inside its operation, from 0.", False),
-    Column("process", pa.int32(), "The logical client, which has one thread. -1: nemesis.", False),
+    Column("operation", pa.int64(), "The operation. Unique in the run.", False, least=0),
+    Column(
+        "row", pa.int32(), "The position of the row inside its operation, from 0.", False, least=0
+    ),
+    Column(
+        "process",
+        pa.int32(),
+        "The logical client, which has one thread. -1: nemesis. -2: who observes the leaders.",
+        False,
+        least=-2,
+    ),
     Column(
         "f",
         _text,
@@ -42,8 +73,12 @@ _OPERATIONS: Final = (
         " word of a workload. `commit`: a group's position was committed. `committed`: the"
         " position was asked for. Of both, `offset` is the position (null: the group has none),"
         " and `key` is the group (null: the process alone). `reset`: the position of the group"
-        " `key` was reset on purpose, to `offset`.",
+        " `key` was reset on purpose, to `offset`. `setting`: the partition's topic has the setting"
+        " `key`, with this value; without one that lets something delete (`retention.ms`,"
+        " `retention.bytes`, `cleanup.policy`), nothing does. `delete-records`: records below"
+        " `offset` were deleted on purpose (DeleteRecords).",
         False,
+        _F,
     ),
     Column(
         "type",
@@ -51,12 +86,27 @@ _OPERATIONS: Final = (
         "`ok`: it surely happened. `fail`: it surely did not happen. `info`: nobody knows"
         " (Jepsen's words). `invoke`: no completion was recorded.",
         False,
+        ("ok", "fail", "info", "invoke"),
     ),
-    Column("invoked_ns", pa.int64(), "When the operation began.", False),
-    Column("completed_ns", pa.int64(), "When it ended. Null: it never ended."),
+    Column(
+        "invoked_ns", pa.int64(), "When the operation began.", False, least=-TIME_MAX, most=TIME_MAX
+    ),
+    Column(
+        "completed_ns",
+        pa.int64(),
+        "When it ended. Null: it never ended.",
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
     Column("topic", _text, "Null: not about a partition, or a poll that returned nothing."),
-    Column("partition", pa.int32(), "The partition."),
-    Column("offset", pa.int64(), "Of a send: the acknowledged offset. Null: none came back."),
+    Column("partition", pa.int32(), "The partition.", least=0),
+    Column(
+        "offset",
+        pa.int64(),
+        "Of a send: the acknowledged offset. Null (or -1, as Kafka says it): none came back.",
+        least=-1,
+        most=OFFSET_MAX,
+    ),
     Column("key", pa.string(), "The record's key, or the group."),
     Column(
         "value",
@@ -65,17 +115,19 @@ _OPERATIONS: Final = (
         ' `{"kill": {"broker": "C"}}`. Of `leader`: what the coordination service reported,'
         ' `{"leader": 1, "isr": [0, 1]}`. Of `reset`: the position before, null if there was none.',
     ),
-    Column("acks", _text, 'Of a send: "0", "1" or "all".'),
+    Column("acks", _text, 'Of a send: "0", "1" or "all".', words=("0", "1", "all")),
     Column(
         "leader_epoch",
         pa.int32(),
         "Of a poll: as the client reported it. Of `leader`: the new one.",
+        least=-1,
     ),
     Column(
         "phase",
         _text,
         "Of a poll: `final` for the reads to the log end after healing. Otherwise `main`.",
         False,
+        ("main", "final"),
     ),
     Column("error", pa.string(), "Kafka's name of the error, or a sentence. Null: no error."),
 )
@@ -89,6 +141,7 @@ _OPERATIONS_OPTIONAL: Final = (
         "The position of the micro-operation in its transaction, from 0. Rows of one transaction"
         " have the same `operation`, process, type and times, and are `send` or `poll` like any"
         " other. Null: the operation is no transaction. The column may be absent.",
+        least=0,
     ),
     Column(
         "rebalanced",
@@ -100,50 +153,122 @@ OPERATIONS_OPTIONAL: Final = _schema(_OPERATIONS_OPTIONAL)
 OPERATIONS_READ: Final = _schema((*_OPERATIONS, *_OPERATIONS_OPTIONAL))
 
 _FETCH_ROUNDS: Final = (
-    Column("follower", pa.int32(), "The broker that fetches.", False),
-    Column("leader", pa.int32(), "The broker that answers.", False),
+    Column("follower", pa.int32(), "The broker that fetches.", False, least=0),
+    Column("leader", pa.int32(), "The broker that answers.", False, least=0),
     Column("topic", _text, "The topic.", False),
-    Column("partition", pa.int32(), "The partition.", False),
-    Column("leader_epoch", pa.int32(), "Null: the gate does not know it yet."),
-    Column("round", pa.int64(), "Counted from 1 for each follower and leader epoch.", False),
-    Column("requested_ns", pa.int64(), "When the request reached the gate.", False),
-    Column("forwarded_ns", pa.int64(), "When it left for the leader. Null: never."),
-    Column("responded_ns", pa.int64(), "When the response reached the gate. Null: never."),
-    Column("delivered_ns", pa.int64(), "When it left for the follower. Null: never."),
-    Column("fetch_offset", pa.int64(), "The follower's log end offset.", False),
-    Column("high_watermark", pa.int64(), "Of the response. Null: no response."),
-    Column("log_start_offset", pa.int64(), "Of the response. Null before Fetch v5."),
-    Column("records_bytes", pa.int32(), "The size of the records in the response, in bytes."),
+    Column("partition", pa.int32(), "The partition.", False, least=0),
+    Column("leader_epoch", pa.int32(), "Null: the gate does not know it yet.", least=-1),
+    Column(
+        "round", pa.int64(), "Counted from 1 for each follower and leader epoch.", False, least=1
+    ),
+    Column(
+        "requested_ns",
+        pa.int64(),
+        "When the request reached the gate.",
+        False,
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
+    Column(
+        "forwarded_ns",
+        pa.int64(),
+        "When it left for the leader. Null: never.",
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
+    Column(
+        "responded_ns",
+        pa.int64(),
+        "When the response reached the gate. Null: never.",
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
+    Column(
+        "delivered_ns",
+        pa.int64(),
+        "When it left for the follower. Null: never.",
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
+    Column("fetch_offset", pa.int64(), "The follower's log end offset.", False, least=-1),
+    Column(
+        "high_watermark",
+        pa.int64(),
+        "Of the response. Null: no response. -1: the response has an error.",
+        least=-1,
+    ),
+    Column("log_start_offset", pa.int64(), "Of the response. Null before Fetch v5.", least=-1),
+    Column(
+        "records_bytes",
+        pa.int32(),
+        "The size of the records in the response, in bytes.",
+        least=-1,
+    ),
     Column("error", pa.int16(), "Kafka's error code of the partition. Null: no response."),
     Column(
         "request_fate",
         _text,
         "`passed`, `held` (it passed later), `discarded`, or `dropped`.",
         False,
+        _FATES,
     ),
-    Column("response_fate", _text, "The same words. Null: no response."),
-    Column("held_ns", pa.int64(), "How long the gate held the two messages; 0: not at all.", False),
+    Column("response_fate", _text, "The same words. Null: no response.", words=_FATES),
+    Column(
+        "held_ns",
+        pa.int64(),
+        "How long the gate held the two messages; 0: not at all.",
+        False,
+        least=-TIME_MAX,
+        most=TIME_MAX,
+    ),
 )
 FETCH_ROUNDS: Final = _schema(_FETCH_ROUNDS)
 
 _REPLICAS: Final = (
-    Column("broker", pa.int32(), "The broker.", False),
+    Column("broker", pa.int32(), "The broker.", False, least=0),
     Column("topic", _text, "The topic.", False),
-    Column("partition", pa.int32(), "The partition.", False),
-    Column("offset", pa.int64(), "The record's offset. Null: the log is empty."),
-    Column("leader_epoch", pa.int32(), "Null: record formats v0 and v1 have none."),
-    Column("batch_base_offset", pa.int64(), "The offset of the first record of its batch."),
+    Column("partition", pa.int32(), "The partition.", False, least=0),
+    Column(
+        "offset",
+        pa.int64(),
+        "The record's offset. Null: the log is empty.",
+        least=0,
+        most=OFFSET_MAX,
+    ),
+    Column("leader_epoch", pa.int32(), "Null: record formats v0 and v1 have none.", least=-1),
+    Column(
+        "batch_base_offset",
+        pa.int64(),
+        "The offset of the first record of its batch.",
+        least=0,
+        most=OFFSET_MAX,
+    ),
     Column("timestamp_ms", pa.int64(), "The record's timestamp."),
-    Column("key", pa.string(), "The record's key."),
-    Column("value", pa.string(), "The record's value. Null also for a control record."),
+    Column(
+        "key",
+        pa.string(),
+        "The record's key. Of a control record: whose marker it is, as `producer 7 epoch 0`.",
+    ),
+    Column(
+        "value",
+        pa.string(),
+        "The record's value. Of a control record: `commit` or `abort`, or the number of its type.",
+    ),
     Column("control", pa.bool_(), "Whether it is a control record, of a transaction.", False),
-    Column("log_start_offset", pa.int64(), "Of the replica's log.", False),
-    Column("log_end_offset", pa.int64(), "Of the replica's log.", False),
-    Column("high_watermark", pa.int64(), "As the broker checkpointed it. Null: it did not."),
+    Column("log_start_offset", pa.int64(), "Of the replica's log.", False, least=0),
+    Column("log_end_offset", pa.int64(), "Of the replica's log.", False, least=0),
+    Column(
+        "high_watermark", pa.int64(), "As the broker checkpointed it. Null: it did not.", least=-1
+    ),
 )
 REPLICAS: Final = _schema(_REPLICAS)
 
-# What a run records, by the name of the folder.
+# What a run records, by the name of the folder: the columns, and how they are read.
+RECORDED: Final[Mapping[str, tuple[Column, ...]]] = {
+    "operations": (*_OPERATIONS, *_OPERATIONS_OPTIONAL),
+    "fetch_rounds": _FETCH_ROUNDS,
+    "replicas": _REPLICAS,
+}
 TABLES: Final[Mapping[str, pa.Schema]] = {
     "operations": OPERATIONS_READ,
     "fetch_rounds": FETCH_ROUNDS,

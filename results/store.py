@@ -148,14 +148,22 @@ def list_runs(runs: Path | None = None) -> list[Path]:
     return sorted(
         path
         for path in runs.iterdir()
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
+        if _is_directory(path) and not path.is_symlink() and not path.name.startswith(".")
     )
+
+
+def _is_directory(path: Path) -> bool:
+    """Not one that may not be looked at, nor a name that is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def find_run(text: str) -> Path:
     """Find a run by its path, its name, a part of its name that only it has, or `latest`."""
     for path in (Path(text), runs_directory() / text):
-        if path.is_dir():
+        if _is_directory(path):
             return path.resolve()
     matches = [path for path in list_runs() if text in path.name]
     if len(matches) == 1:

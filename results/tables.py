@@ -216,6 +216,11 @@ def files_of(directory: Path, writer: str) -> list[Path]:
 
 def table_files(directory: Path) -> list[Path]:
     """The finished files of a table, in the order of their names."""
+    return [path for path in named_files(directory) if path.is_file()]
+
+
+def named_files(directory: Path) -> list[Path]:
+    """The same, with what only has such a name: a directory, a FIFO, a link to nowhere."""
     return sorted(p for p in directory.glob("*.parquet") if not p.name.startswith((".", "_")))
 
 

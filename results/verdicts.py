@@ -31,6 +31,13 @@ def read_verdict(directory: Path) -> dict[str, Any] | None:
     return verdict
 
 
+def allowed_in(verdict: Mapping[str, Any]) -> dict[str, int]:
+    """What was found in a run and does not count there, by name; whoever has made the file."""
+    allowed = verdict.get("allowed")
+    named = allowed.items() if isinstance(allowed, dict) else ()
+    return {str(name): number for name, number in named if type(number) is int}
+
+
 def why_not_believed(directory: Path, verdict: Mapping[str, Any] | None) -> str | None:
     """None: it is believed."""
     if verdict is None:

@@ -1,8 +1,8 @@
 """What a check brings out of the rows: one typed frame, whichever engine ran the rules.
 
 A row is one of these (`what`): what was counted of a partition, how often an anomaly was found, an
-anomaly with its evidence, what a replica or a fetch round bears witness of, edges or vertices of
-the graph of transactions, or why a task could not go on.
+anomaly with its evidence, rows that are not understood, what a replica or a fetch round bears
+witness of, edges or vertices of the graph of transactions, or why a task could not go on.
 
 Edges and vertices are many: a row has lists of them, whose elements belong together by their place.
 """
@@ -21,6 +21,7 @@ from neaptide.checkers.rules.dialects import Dialect
 
 PARTITION, COUNT, ANOMALY, REPLICA, ROUND = "partition", "count", "anomaly", "replica", "round"
 EDGES, VERTICES, LOG, FAILED = "edges", "vertices", "log", "failed"
+MISFIT = "misfit"  # rows that are not in the words of the schema
 MANY = "many"  # edges: more than a task may hold
 EXPIRED: Final = "the time is over"  # as the reason of a failure
 
@@ -67,6 +68,7 @@ class Asked:
         yield _select(dialect, PARTITION, "partitions", text=of_partition)
         logs = "SELECT DISTINCT run, topic, partition, broker FROM replicas"
         yield _select(dialect, LOG, f"({logs})", number="broker")
+        yield _select(dialect, MISFIT, f"({text_of('misfits')})", number="number", text="misfit")
         counts = "SELECT run, name, count(*) AS number FROM found GROUP BY run, name"
         yield _select(dialect, COUNT, f"({counts})", ("run", "name", "number"))
         columns = ("run", "topic", "partition", "name", "log_offset", "value", "operation")

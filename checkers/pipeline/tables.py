@@ -5,7 +5,8 @@ row's run is known from the path of its file, so that one scan reads all runs. C
 and filtered by Spark: `explain()` shows what is read.
 
 The rule: columns come from `neaptide.results.schema` alone. Long keys and values are shortened here
-as `neaptide.results.long_texts` does it, so that no later step carries them.
+as `neaptide.results.long_texts` does it, so that no later step carries them. A row that is not in
+the words of the schema is not dropped: it comes with what is wrong with it (`misfit`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline.limits import sees_files
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
-from neaptide.results.schema import TABLES
+from neaptide.results.schema import OF_PARTITIONS, TABLES
+from neaptide.results.schema import RECORDED as COLUMNS
+from neaptide.results.schema import Column as Described
 
 # What rules see of each table: its own columns under the names of `neaptide.results.schema`, but
 # for words that SQL has taken.
@@ -41,6 +44,8 @@ RUNS: Final = pa.schema(
         pa.field("whole", pa.bool_()),  # all operations were recorded and are readable
         pa.field("level", pa.bool_()),  # all replicas were level when their logs were read
         pa.field("transactions", pa.bool_()),  # some of its operations are transactions
+        # Others have set up its brokers: what these delete or compact by default nobody knows here.
+        pa.field("is_foreign", pa.bool_()),
     ]
 )
 NEMESIS_STEPS: Final = pa.schema(
@@ -120,7 +125,8 @@ OF_TRANSACTIONS: Final[Mapping[str, str]] = {
 
 def operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     """The operations as the rules see them: renamed, and with `committed`."""
-    rows = _renamed(read(spark, "operations", materials), _NOT_READ)
+    rows = _renamed("operations", read(spark, "operations", materials), _NOT_READ)
+    rows = rows.withColumn("log_offset", F.expr("nullif(log_offset, -1)"))
     if not any(material.has_open_sends for material in materials):
         return rows.drop(*OF_TRANSACTIONS)
     committed = F.broadcast(_committed(spark, rows)).withColumn("is_open", F.lit(True))
@@ -155,11 +161,13 @@ def _committed(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 
 def replicas(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
-    return _renamed(read(spark, "replicas", materials), {"batch_base_offset", "timestamp_ms"})
+    rows = read(spark, "replicas", materials)
+    return _renamed("replicas", rows, {"batch_base_offset", "timestamp_ms"})
 
 
 def fetch_rounds(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     return _renamed(
+        "fetch_rounds",
         read(spark, "fetch_rounds", materials),
         {"requested_ns", "forwarded_ns", "log_start_offset", "records_bytes", "request_fate",
          "response_fate", "held_ns"},
@@ -186,9 +194,10 @@ def final_reads(spark: SparkSession, materials: Sequence[Material]) -> DataFrame
 def runs(materials: Sequence[Material]) -> pa.Table:
     """What a run says of itself."""
     rows = [
-        {"run": number, "whole": m.whole, "level": m.level, "transactions": m.transactions}
+        {"run": number, "whole": m.whole, "level": m.level, "transactions": m.transactions,
+         "is_foreign": m.is_foreign}
         for number, m in enumerate(materials)
-    ]
+    ]  # fmt: skip
     return pa.Table.from_pylist(rows, schema=RUNS)
 
 
@@ -206,8 +215,8 @@ def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table)
 
 
-def _renamed(rows: DataFrame, left_out: set[str]) -> DataFrame:
-    columns = []
+def _renamed(table: str, rows: DataFrame, left_out: set[str]) -> DataFrame:
+    columns = [F.expr(misfit(table)).alias("misfit")]
     for name in rows.columns:
         if name in left_out:
             continue
@@ -216,5 +225,76 @@ def _renamed(rows: DataFrame, left_out: set[str]) -> DataFrame:
             column = F.expr(f"IF(octet_length({name}) > {LONG_BYTES}, {shortened}, {name})")
             columns.append(column.alias(name))
         else:
-            columns.append(F.col(f"`{name}`").alias(RENAMED.get(name, name)))
+            columns.append(F.expr(_bounded(table, name)).alias(RENAMED.get(name, name)))
     return rows.select(*columns)
+
+
+def _bounded(table: str, name: str) -> str:
+    """A column of numbers without those that cannot be (their rows are misfits), so that rules
+    calculate with whatever there is."""
+    for column in COLUMNS[table]:
+        if column.name == name and column.type == pa.int64() and column.least is not None:
+            most = column.most if column.most is not None else 2**63 - 1
+            if name.endswith("_ns"):  # it is still before, or behind, all others
+                bounded = f"least(greatest(`{name}`, {column.least}), {most})"
+                return f"CASE WHEN `{name}` IS NOT NULL THEN {bounded} END"
+            return f"CASE WHEN `{name}` BETWEEN {column.least} AND {most} THEN `{name}` END"
+    return f"`{name}`"
+
+
+# What is wrong although each column by itself is right: which column is named, and when.
+_WRONG: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "operations": (
+        ("topic", "topic IS NULL AND (partition IS NOT NULL OR f = 'send')"),
+        ("process", "process < 0 AND f IN ('send', 'poll')"),
+        (
+            "partition",
+            "partition IS NULL AND f = 'poll' AND (offset IS NOT NULL OR value IS NOT NULL)",
+        ),
+        ("partition", f"partition IS NULL AND f IN {OF_PARTITIONS}"),
+        ("offset", "offset = -1 AND f NOT IN ('send', 'committed')"),
+        ("completed_ns", "completed_ns IS NULL AND type = 'ok'"),
+        ("value", "f = 'leader' AND (try_parse_json(value) IS NULL OR value NOT LIKE '{%')"),
+    ),
+    "replicas": (
+        ("offset", "offset < log_start_offset OR offset >= log_end_offset"),
+        ("log_start_offset", "log_start_offset > log_end_offset"),
+    ),
+    "fetch_rounds": (),
+}
+_WHERE: Final[Mapping[str, Sequence[str]]] = {
+    "operations": ("operation", "row"),
+    "replicas": ("broker", "offset"),
+    "fetch_rounds": ("leader", "follower", "round"),
+}
+
+
+def misfit(table: str) -> str:
+    """SQL: what of a row is not in the words of the schema, and which row it is; null: nothing."""
+    wrong = [(c.name, f"NOT ({_fits(c)})") for c in COLUMNS[table]] + [*_WRONG[table]]
+    where = ", ', ', ".join(f"'{name} ', {_shown(name)}" for name in _WHERE[table])
+    whens = "".join(
+        f" WHEN {condition} THEN concat('{table}: {name} is ', {_shown(name)}, ' (', {where}, ')')"
+        for name, condition in wrong
+    )
+    return f"CASE{whens} END"
+
+
+def _fits(column: Described) -> str:
+    name = f"`{column.name}`"
+    conditions = []
+    if column.words:
+        words = ", ".join(f"'{word}'" for word in column.words)
+        conditions.append(f"{name} IN ({words})")
+    if column.least is not None:
+        conditions.append(f"{name} >= {column.least}")
+    if column.most is not None:
+        conditions.append(f"{name} <= {column.most}")
+    fits = " AND ".join(conditions)
+    if not column.nullable:
+        return f"{name} IS NOT NULL AND {fits}" if fits else f"{name} IS NOT NULL"
+    return f"{name} IS NULL OR ({fits})" if fits else "true"
+
+
+def _shown(name: str) -> str:
+    return f"coalesce(left(CAST(`{name}` AS STRING), 80), 'null')"

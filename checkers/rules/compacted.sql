@@ -1,10 +1,11 @@
--- compacted: values that compaction may have removed: behind each lies another one of its key, or
--- nobody knows where it lies.
+-- compacted: values that compaction may have removed: behind each lies another record of its key,
+-- which may delete the key (it has no value), or nobody knows where it lies, or it has deleted its
+-- key itself.
 WITH placed AS (
     SELECT run, topic, partition, key, value, max(log_offset) AS place
     FROM operations
     SEMI JOIN compacting USING (run, topic, partition)
-    WHERE key IS NOT NULL AND value IS NOT NULL AND (f = 'poll' OR (f = 'send' AND committed))
+    WHERE key IS NOT NULL AND (f = 'poll' OR (f = 'send' AND committed))
     GROUP BY run, topic, partition, key, value
 ),
 ranked AS (
@@ -13,4 +14,4 @@ ranked AS (
 )
 SELECT DISTINCT run, topic, partition, value
 FROM ranked
-WHERE place IS NULL OR place < newest
+WHERE value IS NOT NULL AND (place IS NULL OR place < newest OR value LIKE '⟨null%')

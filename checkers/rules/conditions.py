@@ -57,8 +57,9 @@ class Rule:
 
 # In an order in which each needs only what stands before it.
 RELATIONS: Final = (
-    Relation("partitions", kept=True),
     Relation("said", kept=True),
+    Relation("deleting", kept=True),
+    Relation("partitions", kept=True),
     Relation("compacting", kept=True),
     Relation("compacted", kept=True),
     Relation("records"),
@@ -87,6 +88,7 @@ RELATIONS: Final = (
     Relation("owners"),
     Relation("copies"),
     Relation("holes"),
+    Relation("unlike"),
     Relation("responses", kept=True),
     Relation("elections"),
     Relation("windows"),
@@ -269,7 +271,7 @@ RULES: Final = (
     Rule(
         "newest-lost",
         over="newest",
-        when="complete AND acked_offset >= start_offset"
+        when="complete AND NOT deletes AND acked_offset >= start_offset"
         " AND coalesce(final_offset < acked_offset, true)",
         at="acked_offset",
         evidence=("key", "final_offset", "final_value", "end_offset"),
@@ -284,7 +286,7 @@ RULES: Final = (
     Rule(
         "wrong-sum",
         over="sums",
-        when="total <> 0",
+        when="is_off",
         at="place",
         value="NULL",
         evidence=("process", "total", "transfer_off"),
@@ -384,6 +386,12 @@ RULES: Final = (
         value="NULL",
         operation="NULL",
         evidence=("broker", "offsets", "last_offset", ("log_end_offset", "log_end")),
+    ),
+    Rule(
+        "log-mismatch",
+        over="unlike",
+        when="differs IS NOT NULL",
+        evidence=("differs", "value_on_disk", "key", "key_on_disk"),
     ),
     Rule(
         "high-watermark-regression",
@@ -492,6 +500,7 @@ def plan(*, thorough: bool, transactions: bool, tables: Collection[str]) -> Plan
 _MUST_HAVE: Final = {
     "copies": "replicas",
     "holes": "replicas",
+    "unlike": "replicas",
     "responses": "fetch_rounds",
     "elections": "fetch_rounds",
 }

@@ -1,8 +1,9 @@
 -- gone: acknowledged values that no final read found, although the final reads are all there is,
 -- and which compaction may not have removed.
 --
--- `above_all_reads`: nobody read it, nor anything behind it. `deleted`: retention took it;
--- `may_be_deleted`: it has no offset, and retention took something. `on_disk`: replicas that have the
+-- `above_all_reads`: nobody read it, nor anything behind it. `deleted`: retention or
+-- DeleteRecords took it; `may_be_deleted`: it has no offset, and these took something, or nobody
+-- knows whether there is retention. `on_disk`: replicas that have the
 -- record at its offset.
 WITH reach AS (
     SELECT run, topic, partition, max(least) AS highest_read
@@ -12,10 +13,11 @@ WITH reach AS (
 ),
 missing AS (
     SELECT
-        profiles.*, highest_read, start_offset, end_offset,
+        profiles.*, highest_read, end_offset,
         coalesce(greatest > coalesce(highest_read, -1), false) AS above_all_reads,
-        coalesce(greatest < start_offset, false) AS deleted,
-        greatest IS NULL AND start_offset > 0 AS may_be_deleted
+        coalesce(greatest < start_offset, false) AND start_is_sure AS deleted,
+        CASE WHEN greatest IS NULL THEN start_offset > 0
+            ELSE greatest < start_offset AND NOT start_is_sure END AS may_be_deleted
     FROM profiles
     JOIN partitions USING (run, topic, partition)
     LEFT JOIN reach USING (run, topic, partition)
@@ -26,7 +28,7 @@ copies AS (
     SELECT run, topic, partition, value, count(*) AS on_disk
     FROM missing
     JOIN replicas USING (run, topic, partition, value)
-    WHERE replicas.log_offset = missing.acked_offset
+    WHERE replicas.log_offset = missing.acked_offset AND NOT control
     GROUP BY run, topic, partition, value
 )
 SELECT missing.*, coalesce(on_disk, 0) AS on_disk

@@ -12,7 +12,10 @@ found AS (
     SELECT
         run, topic, partition, log_offset, min(value) AS value, min(operation) AS operation,
         min(split_part(key, '@', 1)) AS source,
-        min(TRY_CAST(split_part(key, '@', 2) AS BIGINT)) AS source_offset
+        min(
+            CASE WHEN TRY_CAST(split_part(key, '@', 2) AS BIGINT) BETWEEN 0 AND 9223372036854775806
+            THEN TRY_CAST(split_part(key, '@', 2) AS BIGINT) END
+        ) AS source_offset
     FROM operations
     SEMI JOIN ends USING (run, topic, partition)
     WHERE f = 'poll' AND type = 'ok' AND phase = 'final' AND log_offset IS NOT NULL

@@ -1,5 +1,5 @@
 -- said: what a run says of its partitions and its clients' state, beside what was sent and read:
--- settings, log ends, what was processed, who owns what. Few runs have any of it.
+-- settings, log ends, what was deleted or processed, who owns what. Few runs have any of it.
 -- What is not known to be so (an assignment that a member learned too late) says nothing.
 SELECT
     run, topic, partition, f, operation, process, invoked_ns, completed_ns, log_offset, key, value,
@@ -7,5 +7,6 @@ SELECT
 FROM operations
 WHERE partition IS NOT NULL AND (
     f = 'setting'
+    OR (f = 'delete-records' AND type <> 'fail')
     OR (f IN ('stable', 'sum', 'source', 'process', 'assigned', 'revoked', 'lost') AND type = 'ok')
 )

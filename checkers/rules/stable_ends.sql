@@ -11,7 +11,9 @@ WITH looks AS (
     WHERE f = 'stable' AND is_final
 ),
 timeouts AS (
-    SELECT run, topic, partition, max(TRY_CAST(value AS BIGINT)) * 1000000 AS timeout_ns
+    SELECT
+        run, topic, partition,
+        least(max(TRY_CAST(value AS BIGINT)), 9000000000000) * 1000000 AS timeout_ns
     FROM said
     WHERE f = 'setting' AND key = 'transaction.timeout.ms'
     GROUP BY run, topic, partition

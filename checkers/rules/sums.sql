@@ -16,7 +16,7 @@ transfers AS (
 seen AS (
     SELECT
         run, topic, partition, process, log_offset, send_operation, last_place,
-        min(TRY_CAST(split_part(value, '/', 1) AS BIGINT)) AS amount,
+        min(TRY_CAST(split_part(value, '/', 1) AS DECIMAL(19, 0))) AS amount,
         max(CASE WHEN is_final THEN operation END) AS final_operation
     FROM records
     JOIN transfers USING (run, topic, partition, value)
@@ -53,6 +53,7 @@ added AS (
     )
 )
 SELECT
-    run, topic, partition, process, place, operation, CAST(total AS BIGINT) AS total, transfer_off
+    run, topic, partition, process, place, operation, total <> 0 AS is_off,
+    TRY_CAST(total AS BIGINT) AS total, transfer_off
 FROM added
 WHERE operation IS NOT NULL

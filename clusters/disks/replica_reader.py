@@ -7,6 +7,7 @@ middle of a batch, as a kill or a power failure leaves it: reading stops there a
 from __future__ import annotations
 
 import os
+import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from neaptide.clusters.broker.storage.segment import LOG_SUFFIX
 from neaptide.clusters.disks.log_entries import LogEntry, entry_records, parse_entry
 
 HEX_PREFIX: Final = "hex:"
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_MARKERS: Final[Mapping[int, str]] = {0: "abort", 1: "commit"}
 
 
 class ReplicaRow(TypedDict):
@@ -171,6 +174,10 @@ def _replica_rows(
 
     def row(entry: LogEntry | None, base_offset: int | None, record: Record | None) -> ReplicaRow:
         control = entry is not None and entry.is_control
+        if entry is not None and record is not None and control:
+            key, value = _marker(entry, record)
+        else:
+            key, value = (as_text(record.key), as_text(record.value)) if record else (None, None)
         return {
             "broker": broker_id,
             "topic": tp.topic,
@@ -179,8 +186,8 @@ def _replica_rows(
             "leader_epoch": entry.leader_epoch if entry else None,
             "batch_base_offset": base_offset,
             "timestamp_ms": record.timestamp_ms if record and record.timestamp_ms >= 0 else None,
-            "key": None if control or not record else as_text(record.key),
-            "value": None if control or not record else as_text(record.value),
+            "key": key,
+            "value": value,
             "control": control,
             "log_start_offset": log_start_offset,
             "log_end_offset": end_offset,
@@ -197,6 +204,18 @@ def _replica_rows(
                 yield row(entry, base_offset, record)
     if is_empty:
         yield row(None, None, None)
+
+
+def _marker(entry: LogEntry, record: Record) -> tuple[str | None, str | None]:
+    """Whose marker a control record is, and which. Source: KIP-98 (the key of a control record is
+    its version and its type, two numbers of 16 bits)."""
+    header = entry.header
+    whose = f"producer {header.producer_id} epoch {header.producer_epoch}" if header else None
+    key = record.key or b""
+    if len(key) < _CONTROL_KEY.size:
+        return whose, as_text(key)
+    _, kind = _CONTROL_KEY.unpack_from(key)
+    return whose, _MARKERS.get(kind, str(kind))
 
 
 def as_text(data: bytes | None) -> str | None:

@@ -104,6 +104,11 @@ class Ledger:
         if not self._file.closed:
             _forget(self._file, self.path)
 
+    def leave(self) -> None:
+        """Write no more: what it names is for the next command to end."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+
     def _create_file(self, first: dict[str, Any]) -> tuple[Path, IO[str]]:
         """It gets its name when its first line is on disk: nobody finds it without its owner."""
         number = 0

@@ -235,7 +235,19 @@ class RunRecorder:
 
     def write(self, run: Path) -> dict[str, dict[str, Written]]:
         """Sends have their rows last: how they ended is known only now."""
-        clients = self._world.clients
+        clients, spec = self._world.clients, self._world.spec
+        limit = spec.configuration.settings.get("retention.bytes")
+        for partition in sorted(spec.configuration.assignment) if limit is not None else ():
+            self._write(
+                NEMESIS,
+                "setting",
+                "info",
+                self.now_ns(),
+                topic=spec.topic,
+                partition=partition,
+                key="retention.bytes",
+                value=limit,
+            )
         outcomes: list[tuple[Send, Outcome | None]] = list(clients.sends.values())
         outcomes += [(send, None) for send in clients.unsettled]
         fresh = 1 + max((row["process"] for row in self._rows), default=PRODUCER)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ class Judged:
     anomalies: Mapping[str, int]
     reasons: tuple[str, ...]
     own: tuple[str, ...] = ()
+    allowed: Mapping[str, int] = field(default_factory=dict)  # found, too, but no reason against it
 
     @property
     def valid(self) -> bool:
@@ -87,6 +88,7 @@ def _verdict(judged: Judged) -> Mapping[str, Any]:
         "verdict": judged.verdict,
         "outcome": judged.outcome,
         "anomalies": judged.anomalies,
+        "allowed": judged.allowed,
         "operations": 0,
         "reasons": judged.reasons,
     }

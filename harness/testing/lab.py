@@ -51,6 +51,7 @@ class Judge:
                 dict(verdict.anomalies),
                 verdict.reasons,
                 tuple(self._own_checks(run)),
+                dict(verdict.allowed),
             )
             for run, verdict in zip(runs, verdicts, strict=True)
         ]

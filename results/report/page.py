@@ -21,6 +21,7 @@ from neaptide.results.report.layout import Drawing, lay_out
 from neaptide.results.report.rounds import first_drawn, rounds_about
 from neaptide.results.report.rows import Row, RunData, fault_of
 from neaptide.results.report.story import Arrow, Badge, Line, Moment, Story
+from neaptide.results.verdicts import allowed_in
 
 _STORY_OPERATIONS_MAX: Final = 400
 _STORY_ROUNDS_MAX: Final = 5_000
@@ -136,6 +137,7 @@ def page_of(
         "operations": data.verdict.get("operations", data.operation_rows),
         "is_cut": data.is_cut,
         "counts": evidence.anomaly_counts(data),
+        "allowed": list(allowed_in(data.verdict).items()),
         "records": _found_rows(shown, rounds, closeup or drawing, link_to),
         "more_records": more,
         "fates": [str(fate) for fate in fates(data, _FATES_MAX)],

@@ -22,7 +22,7 @@ from neaptide.results.left_out import StepsLeftOut, read_left_out
 from neaptide.results.long_texts import shortened
 from neaptide.results.run import Run, read_run
 from neaptide.results.tables import table_files
-from neaptide.results.verdicts import read_verdict, why_not_believed
+from neaptide.results.verdicts import allowed_in, read_verdict, why_not_believed
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 # Of a longer table the first so many rows are looked at: a report takes bounded memory.
@@ -77,14 +77,14 @@ def fault_of(row: Row) -> tuple[str, Mapping[str, Any]]:
 
 def load(directory: Path) -> RunData:
     """Raises RunUnreadableError where there is no readable run.json."""
-    run = read_run(directory)
-    anomalies = load_anomalies(directory, ANOMALIES_MAX)
+    run, verdict = read_run(directory), _verdict(directory)
+    anomalies = load_anomalies(directory, ANOMALIES_MAX, allowed_in(verdict))
     # Of a run under load only what happened to it, and to the records in question, is shown.
     values = None if run.kind == "scenario" else {row["value"] for row in anomalies if row["value"]}
     operations = _table(directory / "operations", schema.OPERATIONS, values=values)
     return RunData(
         run=run,
-        verdict=_verdict(directory),
+        verdict=verdict,
         operations=operations,
         operation_rows=_rows_in(directory / "operations"),
         fetch_rounds=_table(directory / "fetch_rounds", schema.FETCH_ROUNDS),
@@ -95,11 +95,12 @@ def load(directory: Path) -> RunData:
     )
 
 
-def load_anomalies(directory: Path, rows_max: int) -> list[Row]:
-    """The first anomalies of a run, whether it can be read otherwise or not."""
-    rows: list[Row] = _table(
-        directory / "anomalies", schema.ANOMALIES, rows_max=rows_max
-    ).to_pylist()
+def load_anomalies(directory: Path, rows_max: int, allowed: Collection[str] = ()) -> list[Row]:
+    """The first anomalies of a run, whether it can be read otherwise or not; none that is allowed
+    there."""
+    table = _table(directory / "anomalies", schema.ANOMALIES)
+    is_allowed = pc.is_in(table["anomaly"], pa.array(sorted(allowed), pa.string()))
+    rows: list[Row] = table.filter(pc.invert(is_allowed)).slice(0, rows_max).to_pylist()
     return rows
 
 

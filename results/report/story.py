@@ -222,10 +222,9 @@ class Story:
         end = row["next_offset"]
         if row["records_bytes"] and end is None:
             end = source.log_end_offset
-        brought = [
-            source.values.get(offset, f"offset {offset}")
-            for offset in range(row["fetch_offset"], end or row["fetch_offset"])
-        ]
+        last = min(end or row["fetch_offset"], row["fetch_offset"] + _BROUGHT_MAX)
+        offsets = range(row["fetch_offset"], last)
+        brought = [source.values.get(offset, f"offset {offset}") for offset in offsets]
         records = ", ".join(brought[:3]) + (" …" if len(brought) > 3 else "")
         text = ", ".join(part for part in (records, f"HW {mark}") if part)
         if mark is not None and mark > source.high_watermark:
@@ -239,10 +238,7 @@ class Story:
         if row["response_fate"] == "held":
             text, tone = f"{text}: {_fate('held', row['held_ns'])}", "bad"
         self.moments.append(Arrow(at_ns, leader, follower, text, tone, False, *message))
-        for offset, value in zip(
-            range(row["fetch_offset"], end or row["fetch_offset"]), brought, strict=False
-        ):
-            replica.values[offset] = value
+        replica.values.update(zip(offsets, brought, strict=True))
         replica.log_end_offset = max(replica.log_end_offset, end or 0)
         if mark is not None:
             replica.high_watermark = min(mark, replica.log_end_offset)
@@ -301,6 +297,7 @@ class Story:
         self.moments.append(Cells(at_ns, name, self._replicas[name].state()))
 
 
+_BROUGHT_MAX: Final = 10_000  # records of one response that are looked at
 _UNDOING: Final = ("restart", "resume", "add_voter")
 _BADGES: Final = {
     "kill": "SIGKILL",

@@ -97,6 +97,14 @@ def reset(
     return Op("reset", process, type, (row,))
 
 
+def setting(key: str, value: str) -> Op:
+    return Op("setting", -1, "info", ({"topic": "t", "partition": 0, "key": key, "value": value},))
+
+
+RETENTION = setting("retention.bytes", "100")
+COMPACT = setting("cleanup.policy", "compact")
+
+
 def nemesis(step: str) -> Op:
     return Op("nemesis", -1, "info", ({"value": step},))
 

@@ -42,6 +42,7 @@ def reported(history: History) -> list[Reported]:
         *cycles(history),
         *commit_regression(history),
         *holes(history),
+        *unlike(history),
         *divergence(history),
     ]
 
@@ -446,10 +447,11 @@ def _counts_from(row: Mapping[str, Any]) -> int:
 def holes(history: History) -> Iterator[Reported]:
     """`replica-hole`: of replicas that call themselves level, one lacks what another holds.
 
-    An offset that another replica holds and that is not below its own log start: the least one is
-    named, once for each replica. (Not where compaction may have taken it: a control record, one
-    that deletes a key, one whose key the replica has again further on.) Or: all logs end at or
-    before an offset that a final read found, or, where these are not complete, acknowledged.
+    An offset that another replica holds, and that is not below its own log start where the part
+    deletes or is compacted: the least one is named, once for each replica. (Not what may have been
+    taken in a compacted part: a control record, one that deletes a key, one whose key any replica
+    has again further on.) Or: all logs end at or before an offset that a final read found, or,
+    where these are not complete, acknowledged. Or all begin above 0, in a part that does neither.
     """
     if not history.level:
         return
@@ -461,7 +463,12 @@ def holes(history: History) -> Iterator[Reported]:
             b: {int(r["offset"]) for r in rows if r.get("offset") is not None}
             for b, rows in logs.items()
         }
+        kept = not (history.log(part).deletes or history.log(part).compacts)
         start = {b: max(r["log_start_offset"] for r in rows) for b, rows in logs.items()}
+        if kept and min(start.values()) > 0:
+            yield "replica-hole", part, 0, None
+        start = dict.fromkeys(logs, 0) if kept else start
+        every = [row for rows in logs.values() for row in rows]
         for broker in sorted(logs):
             lacking = {
                 int(row["offset"])
@@ -470,7 +477,7 @@ def holes(history: History) -> Iterator[Reported]:
                 if row.get("offset") is not None
                 and start[broker] <= row["offset"]
                 and row["offset"] not in held[broker]
-                and not _may_be_compacted(row, logs[broker])
+                and not (history.log(part).compacts and _may_be_compacted(row, every))
             }
             if lacking:
                 yield "replica-hole", part, min(lacking), None
@@ -504,6 +511,46 @@ def _greatest_known(history: History, part: Part) -> int:
             if p == part and op.type == "ok" and row.offset is not None
         }
     return max(known, default=-1)
+
+
+def unlike(history: History) -> Iterator[Reported]:
+    """`log-mismatch`: replicas that call themselves level agree on another record, or a control
+    record, where a final read found one; or none has anything there, although it lies before a log
+    end, is not below a log start where the part deletes, and cannot have been compacted."""
+    if not history.level:
+        return
+    at: dict[tuple[Part, int], list[Mapping[str, Any]]] = defaultdict(list)
+    starts: dict[Part, int] = {}
+    ends: dict[Part, int] = {}
+    for row in history.replicas:
+        part = row["topic"], row["partition"]
+        starts[part] = max(starts.get(part, 0), row["log_start_offset"])
+        ends[part] = max(ends.get(part, 0), row["log_end_offset"])
+        if row.get("offset") is not None:
+            at[part, row["offset"]].append(row)
+    found: dict[tuple[Part, int], set[str]] = defaultdict(set)
+    for (part, value), reads in history.readers.items():
+        for op, read in reads:
+            if op.type == "ok" and read.phase == "final" and read.offset is not None:
+                found[part, read.offset].add(value)
+    for (part, offset), values in found.items():
+        if part not in ends:
+            continue
+        on_disk = {_contents(row)[::2] for row in at[part, offset]}  # control, value
+        is_gone = not on_disk and offset < ends[part]
+        if offset < starts[part] and history.log(part).deletes:
+            is_gone = False
+        if is_gone or _are_other(on_disk, values):
+            yield "log-mismatch", part, offset, min(values)
+
+
+def _are_other(on_disk: set[tuple[Any, ...]], read: set[str]) -> bool:
+    if on_disk and all(control for control, _ in on_disk):
+        return True
+    if len(on_disk) != 1 or len(read) != 1:
+        return False
+    [(_, (is_there, value))] = on_disk
+    return not (is_there and value in read)
 
 
 def divergence(history: History) -> Iterator[Reported]:

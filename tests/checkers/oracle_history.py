@@ -12,7 +12,10 @@ Words that all rules use:
   consumer what is not in the log. `least` and `greatest` are the ends of the offsets of one value.
 - A *final* read is one of phase "final" by an ok operation. A part is *complete* where final reads
   are said to have reached its end, and there are some, or the log is empty or its end was never
-  said (a history of Jepsen's, of which all polls are final: what they do not hold is gone).
+  said (a history of Jepsen's, of which all polls are final: what they do not hold is gone), or all
+  that was sent to it was sent in transactions that failed (or of which only aborts are on disks),
+  and nothing was read.
+- A part *deletes* if its topic has a limit of retention, or records were deleted by request.
 - Before: an operation is before another when it is ok and its completion comes before the other's
   invocation; where both have the same time, the one with the lower number is the earlier.
 
@@ -92,8 +95,10 @@ class Log:
     """What the run says of one part beside its operations."""
 
     complete: bool
-    start: int = 0  # what is below was deleted on purpose
+    start: int = 0  # what is below was deleted on purpose; 0 where nothing deletes
     end: int | None = None
+    compacts: bool = False
+    deletes: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,16 +236,20 @@ def of_rows(
     final = {
         row.part for op in operations for row in op.rows if row.f == "poll" and row.phase == "final"
     }
-    logs = {
-        (r.topic, r.partition): Log(
-            r.reached
-            and ((r.topic, r.partition) in final or (r.end_offset or 0) <= r.start_offset),
-            r.start_offset,
-            r.end_offset,
-        )
-        for r in run.final_reads
-    }
     every = [row for mine in grouped.values() for row in mine]
+    logs = {}
+    for r in run.final_reads:
+        part = r.topic, r.partition
+        of_part = [row for row in every if (row.get("topic"), row.get("partition")) == part]
+        empty = (r.end_offset or 0) <= r.start_offset
+        below = _deleted_below(of_part)
+        logs[part] = Log(
+            r.reached and (part in final or empty or _all_aborted(part, of_part, replicas)),
+            min(r.start_offset, below),
+            r.end_offset,
+            any("compact" in value for value in _settings(of_part, "cleanup.policy")),
+            below > 0,
+        )
     return History(
         operations,
         logs,
@@ -250,6 +259,39 @@ def of_rows(
         run.converged is None or run.converged.level,
         reading=reading,
     )
+
+
+def _settings(rows: Iterable[Mapping[str, Any]], key: str) -> list[str]:
+    return [str(row["value"]) for row in rows if row["f"] == "setting" and row["key"] == key]
+
+
+def _deleted_below(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Below which offset records may have been deleted on purpose."""
+    policy = max(_settings(rows, "cleanup.policy"), default="delete")
+    limits = [*_settings(rows, "retention.ms"), *_settings(rows, "retention.bytes")]
+    if "delete" in policy and any(not limit.startswith("-") for limit in limits):
+        return 2**63 - 1
+    asked = (row for row in rows if row["f"] == "delete-records" and row["type"] != "fail")
+    return max((int(row["offset"]) for row in asked), default=0)
+
+
+def _all_aborted(
+    part: Part, rows: Iterable[Mapping[str, Any]], replicas: Iterable[Mapping[str, Any]]
+) -> bool:
+    sent = [row for row in rows if row["f"] == "send"]
+    if any(row["f"] == "poll" and row.get("offset") is not None for row in rows):
+        return False
+    in_transactions = [row for row in sent if row.get("mop") is not None]
+    unsure = [row for row in sent if row["type"] != "fail"]
+    markers = {
+        row.get("value")
+        for row in replicas
+        if (row["topic"], row["partition"]) == part and row.get("control")
+    }
+    is_aborted = markers == {"abort"} and all(
+        row in in_transactions and row["type"] != "ok" for row in unsure
+    )
+    return bool(in_transactions) and (not unsure or is_aborted)
 
 
 def _operation(number: int, rows: list[Mapping[str, Any]]) -> Operation:

@@ -65,7 +65,8 @@ def newest_lost(history: History, part: Part, rows: Rows) -> Iterator[Found]:
     for key in {r["key"] for r in acked}:
         newest = max((r for r in acked if r["key"] == key), key=lambda r: int(r["offset"]))
         behind = [r for r in _finals(rows) if r.get("key") == key]
-        if not any(r["offset"] >= newest["offset"] for r in behind):
+        is_there = any(r["offset"] >= newest["offset"] for r in behind)
+        if newest["value"] is not None and not is_there:
             yield "newest-lost", newest["offset"], newest["value"]
 
 

@@ -12,7 +12,18 @@ import pytest
 
 from neaptide.results.run import Converged, FinalRead
 from tests.checkers.conftest import Judge
-from tests.checkers.histories import Op, Story, answered, final, held, poll, reached, seek, send
+from tests.checkers.histories import (
+    RETENTION,
+    Op,
+    Story,
+    answered,
+    final,
+    held,
+    poll,
+    reached,
+    seek,
+    send,
+)
 from tests.checkers.reading import Judged
 
 pytestmark = pytest.mark.spark
@@ -65,6 +76,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             send("a", 0),
             send("b", 1),
             final((1, "b")),
+            RETENTION,
             run={"final_reads": (FinalRead("t", 0, 2, True, start_offset=1),)},
         ),
         "held",
@@ -76,6 +88,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             poll((0, "a")),
             poll((2, "c")),
             final((2, "c")),
+            RETENTION,
             run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=2),)},
         ),
         "held",
@@ -87,6 +100,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             poll((0, "a")),
             poll((2, "c")),
             final((1, "b"), (2, "c")),
+            RETENTION,
             run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=1),)},
         ),
         "skipped",
@@ -96,6 +110,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         story(
             *(send(value, offset) for offset, value in enumerate("abc")),
             final((2, "c")),
+            RETENTION,
             run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=1),)},
         ),
         "lost",

@@ -31,6 +31,8 @@ from neaptide.results.tables import TableWriter
 from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers.conftest import Judge, Writable
 from tests.checkers.histories import (
+    COMPACT,
+    RETENTION,
     Op,
     Story,
     commit,
@@ -162,7 +164,7 @@ LEVEL = [held(0, A, B), held(1, A, B)]
 NEVER_LEVEL = Converged(False, "broker 1 stayed behind")
 ON_THREE = (Assigned("t", 0, (0, 1, 2)),)
 LOST_IN_FILES = (send("a", 0), send("b", 1), send("c", 2), final(A, (2, "c")))
-RETENTION = (FinalRead("t", 0, 2, True, start_offset=1),)
+DELETED = (FinalRead("t", 0, 2, True, start_offset=1),)
 TWO = (reached(), reached(partition=1))
 INCIDENTS = (
     Incident("client", "The clients' process 3 was killed"),
@@ -198,16 +200,16 @@ STORIES: dict[str, Writable] = {
         send("a", 0), final(), replicas=[held(0), held(1)], final_reads=(reached(5, yes=False),)
     ),
     "begins-later": story(
-        *ABC, replicas=[held(0, A, B, (2, "c")), held(1, (2, "c"), start=2)]
+        *ABC, RETENTION, replicas=[held(0, A, B, (2, "c")), held(1, (2, "c"), start=2)]
     ),
     "was-compacted": story(
-        *ABC,
+        *ABC, COMPACT,
         replicas=[
             keyed("k", held(0, A, B, (2, "c"))), keyed("k", held(1, A, (2, "c"))),
         ],
     ),
     "lacks-a-marker": story(
-        send("a", 0), send("c", 2), final(A, (2, "c")),
+        send("a", 0), send("c", 2), final(A, (2, "c")), COMPACT,
         replicas=[
             [*held(0, A, (2, "c")), held(0, (1, ""))[0] | {
                 "value": None, "control": True, "log_end_offset": 3, "high_watermark": 3,
@@ -276,10 +278,12 @@ STORIES: dict[str, Writable] = {
     ),
     # lost, moved, duplicated
     "acks-0-gone-where-some-was-deleted": story(
-        send("a", acks="0"), send("b", 1), final(B), final_reads=RETENTION
+        send("a", acks="0"), send("b", 1), final(B), RETENTION, final_reads=DELETED
     ),
     "acks-0-gone": story(send("a", acks="0"), send("b", 1), final(B)),
-    "acks-0-there": story(send("a", acks="0"), send("b", 1), final(A, B), final_reads=RETENTION),
+    "acks-0-there": story(
+        send("a", acks="0"), send("b", 1), final(A, B), RETENTION, final_reads=DELETED
+    ),
     "found-elsewhere": story(send("a", 5), final((1, "a"))),
     "found-twice": story(send("a", 1), final((1, "a"), (5, "a"))),
     "found-where-it-was-sent": story(send("a", 5), final((5, "a"))),
@@ -468,7 +472,7 @@ def test_rows_or_files_are_missing(looking: Looking) -> None:
 
 
 def test_one_bad_run_disturbs_no_other(looking: Looking) -> None:
-    looking.unknown("looping-link", "part-1-00000.parquet is not a whole Parquet file")
+    looking.unknown("looping-link", "part-1-00000.parquet is no file")
     looking.unknown("deep-run-json", "nested too deeply")
     looking.valid("beside-them")
 

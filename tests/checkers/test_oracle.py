@@ -13,6 +13,7 @@ import pytest
 from neaptide.results.run import Converged, FinalRead
 from tests.checkers import oracle
 from tests.checkers.histories import (
+    RETENTION,
     Op,
     Story,
     commit,
@@ -77,13 +78,13 @@ STORIES: dict[str, tuple[Story, Found]] = {
         {("lost-write", None, "a")},
     ),
     "acks-0-and-gone-where-records-were-deleted": (
-        story(send("a", None, acks="0"), send("b", 1), final((1, "b")), run=DELETED),
+        story(send("a", None, acks="0"), send("b", 1), final((1, "b")), RETENTION, run=DELETED),
         {("unproven-loss", None, "a")},
     ),
     "acks-0-and-gone-above-what-was-deleted": (
         story(
             send("a", None, acks="0"), send("b", 2), poll((1, "a")), final((2, "b")),
-            run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=1),)},
+            RETENTION, run={"final_reads": (FinalRead("t", 0, 3, True, start_offset=1),)},
         ),
         {("lost-write", None, "a"), ("committed-then-lost", 1, "a")},
     ),
@@ -156,7 +157,7 @@ STORIES: dict[str, tuple[Story, Found]] = {
     ),
     "one-replica-lacks-what-lies-below-its-start": (
         story(
-            send("a", 0), send("b", 1), AB,
+            send("a", 0), send("b", 1), AB, RETENTION,
             replicas=[held(0, (0, "a"), (1, "b")), held(1, (1, "b"), start=1)],
         ),
         SILENT,

@@ -16,6 +16,7 @@ import pytest
 from tests.checkers import oracle_workloads
 from tests.checkers.conftest import Judge
 from tests.checkers.histories import (
+    COMPACT,
     Op,
     Story,
     commit,
@@ -25,6 +26,7 @@ from tests.checkers.histories import (
     reached,
     reset,
     send,
+    setting,
     txn,
 )
 from tests.checkers.reading import Judged
@@ -50,13 +52,6 @@ def in_one_moment(ops: Sequence[Op]) -> tuple[Op, ...]:
 
 def row(f: str, *, process: int = 1, phase: str = "main", **fields: Any) -> Op:
     return Op(f, process, "ok", ({"topic": "t", "partition": 0, **fields},), phase)
-
-
-def setting(key: str, value: str) -> Op:
-    return Op("setting", -1, "info", ({"topic": "t", "partition": 0, "key": key, "value": value},))
-
-
-COMPACT = setting("cleanup.policy", "compact")
 
 
 def keyed(op: Op, *keys: str) -> Op:

@@ -42,7 +42,9 @@ def check(paths: Sequence[Path], runs: Path) -> list[Checked]:
     if len(answers) != len(paths):
         raise RuntimeError(f"{len(paths)} histories, {len(answers)} verdicts: {done.stderr}")
     return [
-        Checked(one["verdict"], one["anomalies"], one["proofs"]["cycles"] is not None)
+        Checked(
+            one["verdict"], one["anomalies"] | one["allowed"], one["proofs"]["cycles"] is not None
+        )
         for one in answers
     ]
 

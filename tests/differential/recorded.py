@@ -68,11 +68,12 @@ def line(name: str, ours: RunVerdict, theirs: Said) -> dict[str, Any]:
     bad = set(theirs.bad)
     if theirs.sets.get("unseen", frozenset()) <= theirs.sets.get("lost-write", frozenset()):
         bad.discard("unseen")
-    found = {anomaly for anomaly, count in ours.anomalies.items() if count} & _JUDGED_BY_JEPSEN
+    said = {**ours.anomalies, **ours.allowed}
+    found = {anomaly for anomaly, count in said.items() if count} & _JUDGED_BY_JEPSEN
     return {
         "run": name,
         "ours": ours.verdict,
-        "anomalies": dict(ours.anomalies),
+        "anomalies": said,
         "jepsen": theirs.throws or ("valid" if theirs.valid else "invalid"),
         "errors": sorted(theirs.bad),
         "agree": not theirs.throws and found == bad,

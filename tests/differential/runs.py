@@ -92,6 +92,8 @@ def generated(seed: int) -> Generated:
     if ends and chance.random() < 0.5:
         made += _leaders(chance, made, ends)
         replicas = [row for key in sorted(ends) for row in _logs(chance, made, key, ends[key])]
+    if Random(-seed).random() < 0.5:  # otherwise nothing deletes, wherever a log starts
+        made += [_retention(made, key) for key in sorted(ends)]
     run = run_of(
         final_reads=tuple(_final_read(chance, key, ends[key]) for key in sorted(ends)),
         replicas_written=bool(replicas),
@@ -99,6 +101,12 @@ def generated(seed: int) -> Generated:
         clients={"subscribe": any(row["f"] == "subscribe" for row in made)},
     )
     return Generated(tuple(made), tuple(replicas), run)
+
+
+def _retention(made: Sequence[Row], key: int) -> Row:
+    number = 5_000 + key + max((row["operation"] for row in made), default=0)
+    said = {"key": "retention.bytes", "value": "100", "type": "info"}
+    return _extra(number, -1, "setting", 0, 0, partition=key) | said
 
 
 def _ends(made: Sequence[Row]) -> dict[int, int]:

@@ -47,10 +47,16 @@ def test_rows_have_the_columns_of_the_schema(tmp_path: Path) -> None:
     assert len(rows) == 5
 
 
-def test_control_records_are_marked_and_have_no_value(tmp_path: Path) -> None:
-    write_segment(tmp_path, "t-0", 0, batch(0, [b"\0\0\0\0\0\1"], attributes=0x30))
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"\0\0\0\0", "abort"), (b"\0\0\0\1", "commit"), (b"\0\0\0\2", "2")]
+)
+def test_control_records_say_whose_marker_they_are_and_which(
+    tmp_path: Path, key: bytes, value: str
+) -> None:
+    control = batch(0, [b"\0\0\0\0\0\1"], attributes=0x30, key=key)
+    write_segment(tmp_path, "t-0", 0, control)
     (row,) = read_replicas([tmp_path], 1)
-    assert (row["control"], row["key"], row["value"]) == (True, None, None)
+    assert (row["control"], row["key"], row["value"]) == (True, "producer -1 epoch -1", value)
 
 
 def test_records_below_the_log_start_offset_are_gone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,17 @@ def test_a_lost_record_is_followed_from_its_ack_to_its_absence(run: Path) -> Non
         "4.853 s at offset 1",
         "nowhere",
     ]
+
+
+@pytest.mark.parametrize("allowed", [{"committed-then-lost": 1}, 5, {"committed-then-lost": []}])
+def test_what_is_allowed_is_shown_apart_whoever_has_made_the_file(run: Path, allowed: Any) -> None:
+    verdict = json.loads((run / "verdict.json").read_text())
+    write_json(run / "verdict.json", verdict | {"allowed": allowed})
+    texts = page(run).texts
+    is_allowed = allowed == {"committed-then-lost": 1}
+    assert ("lost-write, committed-then-lost" in texts) is not is_allowed
+    said = [text for text in texts if "allowed in this run" in text]
+    assert ["committed-then-lost 1" in text for text in said] == [True] * is_allowed
 
 
 def test_the_diagram_shows_the_loss_in_order(run: Path) -> None:
