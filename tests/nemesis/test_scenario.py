@@ -116,6 +116,36 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\nkill = { broker = 'A' }", "mine.toml:6: step 1: kill: 'in_flight' is missing"),
         ("[[step]]\nkill = { broker = 'X', in_flight = 'discarded' }", "'X' is no broker; there"),
         ("[[step]]\nkill = { broker = 'A', in_flight = 'lost' }", "must be one of discarded, del"),
+        ("[[step]]\nkil = { broker = 'A' }", "did you mean 'kill'?"),
+        ("[[stp]]\nuntil = 'level'", "'step' is missing; is 'stp' there in its place?"),
+        (
+            "[[step]]\nkill = { brokre = 'A', in_flight = 'discarded' }",
+            "'broker' is missing; is 'brokre' there",
+        ),
+        ("[[step]]\nuntil = 'level'\n[expects]\nlost = []", "known here; did you mean 'expect'?"),
+        ("[[step]]\nuntil = 'level'\n[expect]\nlsot = []", "did you mean 'lost'?"),
+        (
+            "[[step]]\nuntil = 'level'\n[expect]\nlost = ['kafak:0.8+']",
+            "expect.lost: 'kafak:0.8+' is no system: it must begin with neaptide: or kafka:; did"
+            " you mean 'kafka'?",
+        ),
+        (
+            "[[step]]\nuntil = 'level'\n[expect]\nlost = ['kafka:o.8+']",
+            "'kafka:o.8+' is no system: behind kafka: must be a version",
+        ),
+        (
+            "[[step]]\nuntil = 'level'\n[not_served]\n'kafak:0.8' = 'x'",
+            "not_served: 'kafak:0.8' is no system",
+        ),
+        (
+            "[[step]]\nuntil = 'level'\n[expect.seen]\n'level' = ['kafak:0.8']",
+            "expect.seen: 'kafak:0.8' is no system",
+        ),
+        (
+            "[cluster.settings]\n'replica.lag.max.ms' = 1\n[[step]]\nuntil = 'level'",
+            "cluster.settings: no release of Kafka has a setting 'replica.lag.max.ms'; did you"
+            " mean 'replica.lag.time.max.ms'?",
+        ),
         ("[[step]]\nkill = 'A'", "kill must be a table"),
         ("[[step]]\npause = { broker = 'A', hard = true }", "pause: 'hard' is not known here"),
         ("[[step]]\npause = { broker = 'A' }\nresume = { broker = 'A' }", "a step does one thing"),

@@ -16,6 +16,7 @@ from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
+from neaptide.workloads.libraries.deadline import within
 from neaptide.workloads.libraries.model import (
     NOT_SENT,
     ConsumerAsked,
@@ -38,6 +39,7 @@ _COMMON: Final = {
     "allow_auto_create_topics": False,
 }
 _BLOCKS_MS: Final = 10_000
+_STUCK_S: Final = 20.0
 _ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -121,17 +123,23 @@ class PythonProducer:
         with _translated():
             self._producer.begin_transaction()
 
+    # These wait for an answer of the coordinator for ever: they are given a deadline, as it is not
+    # known whether what was asked for was done, and the producer is given up.
     def send_offsets(self, offsets: Mapping[Place, int], consumer: Any) -> None:
+        positions = _positions(offsets)
         with _translated():
-            self._producer.send_offsets_to_transaction(_positions(offsets), consumer.group)
+            within(
+                _STUCK_S,
+                lambda: self._producer.send_offsets_to_transaction(positions, consumer.group),
+            )
 
     def commit(self, timeout_s: float) -> None:
         with _translated():
-            self._producer.commit_transaction()
+            within(_STUCK_S, self._producer.commit_transaction)
 
     def abort(self, timeout_s: float) -> None:
         with _translated():
-            self._producer.abort_transaction()
+            within(_STUCK_S, self._producer.abort_transaction)
 
 
 class PythonConsumer:
