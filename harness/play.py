@@ -199,19 +199,29 @@ def _clients(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
-    """Where groups commit, brokers learn how many partitions their topic has."""
+    """Of topics that brokers would make themselves they learn how many partitions they have."""
     offsets, settings = scenario.offsets, dict(scenario.settings)
+    transactions = scenario.transactions
     if offsets is not None:
         settings["offsets.topic.num.partitions"] = str(len(offsets.assignment))
+    if transactions is not None:
+        settings["transaction.state.log.num.partitions"] = str(len(transactions.assignment))
     return ClusterSpec(
         brokers=tuple(scenario.brokers[name] for name in scenario.start_order),
         settings=settings,
         topic=_topic_spec(scenario.topic, scenario.brokers),
         offsets=None if offsets is None else _topic_spec(offsets, scenario.brokers),
+        transactions=None if transactions is None else _of_transactions(transactions, scenario),
         controllers=scenario.controllers,
         clocks=any(isinstance(scheduled.step, steps.SetClock) for scheduled in scenario.steps),
         changes_voters=_changes_voters(scenario),
     )
+
+
+def _of_transactions(topic: Topic, scenario: Scenario) -> TopicSpec:
+    """Compacted, as the brokers would make it."""
+    made = _topic_spec(topic, scenario.brokers)
+    return replace(made, settings={"cleanup.policy": "compact", **made.settings})
 
 
 def _changes_voters(scenario: Scenario) -> bool:

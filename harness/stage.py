@@ -192,8 +192,8 @@ class Stage:
             await self._open_used()
         for topic in self.spec.topics:
             await self._create_topic(topic)
-        if self.spec.offsets is not None:
-            await self._create_topic(self.spec.offsets)
+        for topic in self.spec.internal:
+            await self._create_topic(topic)
         await self.until(self._all_led, _START_WITHIN_S, "every partition has a leader")
         self._assigned = [
             Assigned(topic.name, partition, brokers)
@@ -287,7 +287,7 @@ class Stage:
             await self.gate.name_topics({named: topic.name})
         await self.gate.cut(None, None, "replication")
         chosen = await self.observer.create_topic(
-            topic, named, watched=topic is not self.spec.offsets
+            topic, named, watched=topic not in self.spec.internal
         )
         if chosen is not None:
             await self.gate.name_topics({chosen: topic.name})

@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 DEFAULT_WITHIN_S: Final = 20.0
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 SUBJECTS: Final = (
     "replication",
     "durability",
@@ -108,6 +109,7 @@ class Scenario:
     brokers: Mapping[str, int]
     topic: Topic
     offsets: Topic | None  # `__consumer_offsets`; None: no consumer is of a group
+    transactions: Topic | None  # `__transaction_state`; None: where the brokers put it
     settings: Mapping[str, str]
     start_order: tuple[str, ...]
     steps: tuple[ScheduledStep, ...]
@@ -196,9 +198,11 @@ class _Reader:
         if not names or len(self.names.brokers) != len(names):
             raise self.complain("cluster.brokers must name each broker once")
         topics = dict(cluster.take("topics", dict))
-        positions = topics.pop(OFFSETS_TOPIC, None)
+        internal = {name: topics.pop(name, None) for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)}
         topic = self._topic(topics)
-        offsets = None if positions is None else self._topic({OFFSETS_TOPIC: positions})
+        offsets, transactions = (
+            None if raw is None else self._topic({name: raw}) for name, raw in internal.items()
+        )
         self.names.has_groups = offsets is not None
         self.names.partitions = len(topic.assignment)
         settings = self._settings(cluster, "cluster.settings")
@@ -222,6 +226,7 @@ class _Reader:
             brokers=self.names.brokers,
             topic=topic,
             offsets=offsets,
+            transactions=transactions,
             settings=settings,
             start_order=order,
             steps=steps,
@@ -258,7 +263,8 @@ class _Reader:
     def _topic(self, topics: dict[str, Any]) -> Topic:
         if len(topics) != 1:
             raise self.complain(
-                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC}"
+                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC} and"
+                f" {TRANSACTIONS_TOPIC}"
             )
         name, raw = next(iter(topics.items()))
         fields = Fields(dict(raw), lambda m: self.complain(f"cluster.topics.{name}: {m}"))

@@ -10,6 +10,7 @@ from neaptide.clusters.hosts.toxiproxy import Toxic
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.catalog import documented, scenario_files
 from neaptide.harness.explain import in_words
+from neaptide.harness.play import cluster_spec
 from neaptide.nemesis.scenario import (
     Scenario,
     ScenarioError,
@@ -442,3 +443,22 @@ def test_operators_ask_for_replicas_leaders_and_another_controller() -> None:
         "deletes /controller: a controller is elected again",
     ]
     assert not is_simulated(scenario)  # for its unclean election
+
+
+def test_the_topic_of_transactions_can_be_given_an_assignment() -> None:
+    placed = HEAD + 'topics.__transaction_state = { assignment = [["B"], ["A", "B"]] }\n'
+    scenario = parse("[[step]]\nuntil = 'level'", placed)
+    assert scenario.transactions is not None
+    assert scenario.transactions.assignment == (("B",), ("A", "B"))
+    assert not is_simulated(scenario)
+    spec = cluster_spec(scenario)
+    assert spec.settings["transaction.state.log.num.partitions"] == "2"
+    assert [topic.name for topic in spec.internal] == ["__transaction_state"]
+    assert spec.internal[0].settings == {"cleanup.policy": "compact"}
+    assert spec.internal[0].assignment == {0: (1,), 1: (0, 1)}
+
+
+def test_where_none_is_given_the_brokers_place_it() -> None:
+    spec = cluster_spec(parse("[[step]]\nuntil = 'level'"))
+    assert spec.internal == ()
+    assert "transaction.state.log.num.partitions" not in spec.settings
