@@ -139,7 +139,7 @@ def fault_text(value: Mapping[str, Any]) -> str:
     if not isinstance(fields, Mapping):
         return f"{verb}: {fields}"
     said = [f"{name} {one}" for name, one in fields.items() if one not in (None, "", {})]
-    return f"{verb}: {', '.join(said)}"
+    return f"{verb}: {', '.join(said)}" if said else verb
 
 
 def anomalies_text(anomalies: Mapping[str, int]) -> str:

@@ -117,6 +117,8 @@ class Waiting:
     def __init__(self, **_: Any) -> None:
         self.may_go_on = threading.Event()
 
+    def flush(self, timeout: float) -> None: ...
+
     def _wait(self, *_: Any) -> None:
         self.may_go_on.wait()
 
@@ -148,3 +150,45 @@ def test_a_coordinator_that_never_answers_is_not_waited_for(
     library.may_go_on.set()
     monkeypatch.setattr(kafka_python, "_STUCK_S", 30.0)
     call(producer)
+
+
+class Expiring:
+    """A KafkaProducer that commits whatever became of the sends."""
+
+    def __init__(self, **_: Any) -> None:
+        self.sent: list[Future] = []
+        self.did: list[str] = []
+
+    def send(self, *_: Any, **__: Any) -> Future:
+        self.sent.append(Future())
+        return self.sent[-1]
+
+    def begin_transaction(self) -> None:
+        self.did.append("begin")
+
+    def flush(self, timeout: float) -> None:
+        for future in self.sent:
+            future.failure(KafkaTimeoutError())
+        self.sent.clear()
+
+    def commit_transaction(self) -> None:
+        self.did.append("commit")
+
+
+def test_a_transaction_of_which_a_batch_has_expired_is_not_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka_python, "KafkaProducer", Expiring)
+    producer = PythonProducer(ProducerAsked("", "all", True, "id"))
+    library: Any = producer._producer
+    ends: list[str | None] = []
+    producer.begin()
+    producer.send("t", 0, None, "v", lambda _, error: ends.append(error))
+    with pytest.raises(LibraryError) as refused:
+        producer.commit(1.0)
+    assert (refused.value.name, refused.value.aborts) == ("KafkaTimeoutError", True)
+    assert ends == ["KafkaTimeoutError"]
+    assert library.did == ["begin"]
+    producer.begin()  # the next one has nothing to do with that
+    producer.commit(1.0)
+    assert library.did == ["begin", "begin", "commit"]

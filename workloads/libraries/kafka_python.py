@@ -75,6 +75,7 @@ class PythonProducer:
             settings["transaction_timeout_ms"] = asked.transaction_timeout_ms
         self._acks = asked.acks
         self._open = 0
+        self._refused: str | None = None  # why a record is not in this transaction
         self._producer = KafkaProducer(**settings)
 
     def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
@@ -86,6 +87,7 @@ class PythonProducer:
                 partition=partition,
             )
         except (KafkaError, ValueError, AssertionError):  # it took no record
+            self._refused = self._refused or NOT_SENT
             done(None, NOT_SENT)
             return
         self._open += 1
@@ -97,6 +99,7 @@ class PythonProducer:
 
         def failed(error: BaseException) -> None:
             self._open -= 1
+            self._refused = self._refused or type(error).__name__
             done(None, type(error).__name__)
 
         future.add_callback(succeeded)
@@ -120,6 +123,7 @@ class PythonProducer:
             self._producer.init_transactions()
 
     def begin(self) -> None:
+        self._refused = None
         with _translated():
             self._producer.begin_transaction()
 
@@ -134,6 +138,14 @@ class PythonProducer:
             )
 
     def commit(self, timeout_s: float) -> None:
+        """Of all that was sent, or not at all: it commits a transaction of which a batch has
+        expired. Who uses it has to look at what became of each send."""
+        try:
+            self._producer.flush(timeout=_STUCK_S)
+        except KafkaError as failed:
+            self._refused = self._refused or type(failed).__name__
+        if self._refused is not None:
+            raise LibraryError(self._refused, aborts=True)
         with _translated():
             within(_STUCK_S, self._producer.commit_transaction)
 
