@@ -68,7 +68,7 @@ def uses(steps: list[dict[str, Any]]) -> list[str]:
     return [str(step["uses"]).partition("@")[0] for step in steps if "uses" in step]
 
 
-@pytest.mark.parametrize("example", examples())
+@pytest.mark.parametrize("example", list(examples()))
 def test_each_example_installs_what_it_needs_and_runs_neaptide(
     machine: Machine, example: Mapping[str, Any]
 ) -> None:
