@@ -81,7 +81,9 @@ class SparkWatch:
 
     def _look(self) -> None:
         if self._java is None:
-            self._java = next(filter(_is_spark, self._below(self._root)), None)
+            # Its own child: what puts its command together is a Java, too, and ends before.
+            children = psutil.Process(self._root).children()
+            self._java = next(filter(_is_spark, children), None)
         if self._java is None:
             return
         if not self._java.is_running() or self._java.status() == psutil.STATUS_ZOMBIE:

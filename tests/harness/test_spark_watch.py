@@ -17,9 +17,8 @@ from neaptide.harness.spark_watch import SparkWatch
 DEADLINE_S = 60.0
 
 
-@pytest.fixture
-def java(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that looks like Spark's: named java, with SparkSubmit among its arguments."""
+def started(tmp_path: Path) -> Path:
+    """A script that becomes a process like Spark's: named java, with SparkSubmit as an argument."""
     named = tmp_path / "java"
     named.symlink_to("/bin/sleep")
     script = tmp_path / "start"
@@ -27,7 +26,12 @@ def java(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     script.chmod(0o700)
     (tmp_path / "start.d").mkdir()
     named.rename(tmp_path / "start.d" / "java")
-    process = subprocess.Popen([str(script)])
+    return script
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([str(started(tmp_path))])
     deadline = time.monotonic() + DEADLINE_S
     while Path(f"/proc/{process.pid}/comm").read_text().strip() != "java":
         assert time.monotonic() < deadline
@@ -82,3 +86,24 @@ def test_of_a_spark_that_was_stopped_in_order_nothing_is_said(
     java.wait()
     assert spark_watch.trouble() is None
     assert said == []
+
+
+def test_what_puts_the_command_of_java_together_is_not_watched(tmp_path: Path) -> None:
+    """It is a Java, too, with the same arguments, of the script; and it ends at once."""
+    script = subprocess.Popen(
+        ["bash", "-c", f"{started(tmp_path)} & echo $!; wait"], stdout=subprocess.PIPE
+    )
+    assert script.stdout is not None
+    pid = int(script.stdout.readline())
+    watch = SparkWatch(lambda _: None)
+    try:
+        deadline = time.monotonic() + DEADLINE_S
+        while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
+            assert time.monotonic() < deadline
+        watch.look()
+        assert watch.watches is None
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        script.communicate()
+        watch.close()
+    assert spark_watch.trouble() is None
