@@ -5,7 +5,7 @@ Names, and what counts, are those of Jepsen's Kafka workload where it has them (
 each is found.
 
 The rule of the outcome: the worst word among the anomalies that count. Where some count and none
-has a word, the run broke a promise that no word names, and the outcome is `unknown`: never `held`.
+has a word, the run broke a promise that no word names: the outcome is `anomalous`, never `held`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from neaptide.results.outcomes import WORST_FIRST, Outcome
+from neaptide.results.outcomes import ANOMALOUS, WORST_FIRST, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +342,7 @@ def worst(found: Iterable[Anomaly], *, available: bool) -> Outcome:
         if outcome in words:
             return outcome
     if found:
-        return "unknown"
+        return ANOMALOUS
     return "held" if available else "unavailable"
 
 

@@ -11,7 +11,7 @@ traceback, nor in a guess.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -57,9 +57,11 @@ def check_materials(
     *,
     time_limit_s: float | None = None,
     options: Options | None = None,
+    trouble: Callable[[], str | None] = lambda: None,
 ) -> Verdicts:
-    """The same for runs that were opened already; verdicts by directory."""
-    checking = _Checking(spark, TimeLimit(spark, time_limit_s), options or Options())
+    """The same for runs that were opened already; verdicts by directory. `trouble`: what is wrong
+    with Spark itself, as a sentence, once a check has failed."""
+    checking = _Checking(spark, TimeLimit(spark, time_limit_s), options or Options(), trouble)
     verdicts: Verdicts = {}
     for batch in without_namesakes(materials):
         verdicts |= checking.check(batch)
@@ -97,6 +99,7 @@ class _Checking:
     spark: SparkSession
     limit: TimeLimit
     options: Options
+    trouble: Callable[[], str | None]
 
     def check(self, materials: Sequence[Material], tries: int = TRIES) -> Verdicts:
         readable = [m for m in materials if any(m.files.values())]
@@ -133,6 +136,9 @@ class _Checking:
         if self.limit.expired or isinstance(error, TimeoutError):
             reason = f"The check ran out of its {self.limit.limit_s:g} s."
             return self._found_so_far(materials, counted, reason)
+        trouble = self.trouble()
+        if trouble is not None:  # of no run
+            return self._found_so_far(materials, counted, f"The check failed: {trouble}")
         if len(materials) == 1:
             reason = f"The check failed: {_first_line(error)}."
             return self._found_so_far(materials, counted, reason)

@@ -58,6 +58,7 @@ class ClusterSpec:
     settings: Mapping[str, str]
     topic: TopicSpec
     offsets: TopicSpec | None = None  # `__consumer_offsets`, where consumers are of groups
+    transactions: TopicSpec | None = None  # `__transaction_state`, where a scenario places it
     controllers: int = 1  # where controllers are nodes of their own
     clocks: bool = False  # the clocks of brokers can be set
     changes_voters: bool = False  # in KRaft: who is a voter of the quorum can change (KIP-853)
@@ -67,6 +68,11 @@ class ClusterSpec:
     def topics(self) -> tuple[TopicSpec, ...]:
         """All that clients write to and read from."""
         return (self.topic, *self.more)
+
+    @property
+    def internal(self) -> tuple[TopicSpec, ...]:
+        """Topics of Kafka's own that are made before it would make them."""
+        return tuple(one for one in (self.offsets, self.transactions) if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,10 @@ class Cluster(Protocol):
     async def start(self, broker: int, through: Listeners) -> None: ...
 
     def is_up(self, broker: int) -> bool: ...
+
+    def is_stopped(self, broker: int) -> bool:
+        """Whether its process stands still, whoever made it so."""
+        ...
 
     async def kill(self, broker: int) -> None: ...
 

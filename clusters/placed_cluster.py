@@ -139,6 +139,10 @@ class PlacedCluster(ABC):
         process = self._processes.get(broker)
         return process is not None and process.returncode is None
 
+    def is_stopped(self, broker: int) -> bool:
+        process = self._processes.get(broker)
+        return process is not None and process.is_stopped
+
     async def kill(self, broker: int) -> None:
         await self._processes[broker].kill()
         await self._processes[broker].wait()

@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from neaptide.clusters.errors import UsageError
+from neaptide.clusters.nearest import did_you_mean
 from neaptide.nemesis.scenario import Scenario, load_scenario
 
 
@@ -21,9 +22,9 @@ def documented(names: list[str]) -> list[tuple[Path, Scenario]]:
     for name in names or list(available):
         found = [known for known in available if known == name or known.startswith(f"{name}-")]
         if not found:
-            raise UsageError(
-                f"There is no scenario {name!r}; it must be one of {', '.join(available)}."
-            )
+            near = did_you_mean(name, available)
+            otherwise = "; `neaptide list` has all of them."
+            raise UsageError(f"There is no scenario {name!r}{near or otherwise}")
         for known in found:
             chosen[known] = available[known]
     return [(path, load_scenario(path)) for path in chosen.values()]

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from neaptide.clusters.errors import UsageError
-from neaptide.harness import output
+from neaptide.harness import output, spark_watch
 from neaptide.harness.spark_java import SparkHome, SparkJava
+from neaptide.harness.spark_watch import SparkWatch
 from neaptide.harness.version import VERSION
 from neaptide.harness.warm_spark import Lease, lease
 from neaptide.results.errors import MissingToolError, SparkUnreachableError
@@ -63,6 +64,7 @@ class SparkStart:
         self._java: SparkJava | None = None
         self._remembers = True  # what Java has loaded is what every Spark loads
         self._home: SparkHome | None = None
+        self._watch: SparkWatch | None = None
         self._error: Exception | None = None
         self._after_s = after_s
         self._is_due = threading.Event()  # it is wanted, or never will be
@@ -88,6 +90,7 @@ class SparkStart:
                 self._java = SparkJava.found()
                 archived = self._java.options if self._java is not None else ()
                 self._home = SparkHome()
+                self._watch = SparkWatch(_say)
                 with self._home.starting():
                     self._session = master_session(
                         master,
@@ -97,7 +100,8 @@ class SparkStart:
                         cores_max=self._cores_max,
                     )
         except Exception as error:
-            self._error = error
+            why = spark_watch.trouble()
+            self._error = error if why is None else SparkUnreachableError(why)
 
     def _take_warm(self) -> bool:
         """Lease a session of the Spark that is kept; False: there is none, or it does not serve."""
@@ -109,11 +113,13 @@ class SparkStart:
         self._lease = lease()
         if self._lease is None:
             return False
+        self._watch = SparkWatch(_say, self._lease.keeper)
         try:
             self._session = connect_session(self._lease.remote, has_code=True)
         except (MissingToolError, SparkUnreachableError) as error:
             _say(f"The Spark that is kept is passed over. {error}")
             self._lease = None
+            self._watch.close()
         return self._session is not None
 
     def session(self) -> SparkSession:
@@ -129,6 +135,7 @@ class SparkStart:
         self._is_called_off = True  # if it has not begun
         self._is_due.set()
         self._thread.join()
+        self._end_watch()
         if self._session is None:
             return
         if self._lease is not None:
@@ -144,6 +151,10 @@ class SparkStart:
         if self._home is not None:
             self._home.close()
 
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.close()
+
     def _give_back(self, lease: Lease, session: SparkSession) -> None:
         from neaptide.checkers.pipeline.cluster_session import leave
 
@@ -158,7 +169,11 @@ class SparkStart:
         """Whoever is interrupted does not wait for a start that may take a minute."""
         if kind is None:
             self.stop()
-        elif self._session is not None:
+            return
+        if issubclass(kind, Exception):
+            spark_watch.trouble()  # it may be why
+        self._end_watch()
+        if self._session is not None:
             try:
                 self._session.interruptAll()
                 self._session.stop()
@@ -313,7 +328,9 @@ def check_and_report(
 
     opened = [open_run(run) if isinstance(run, Path) else run for run in runs]
     once = list({material.directory: material for material in opened}.values())
-    verdicts = check_materials(spark, once, time_limit_s=time_limit_s, options=options)
+    verdicts = check_materials(
+        spark, once, time_limit_s=time_limit_s, options=options, trouble=spark_watch.trouble
+    )
     if plots:
         try:
             write_series(spark, once)

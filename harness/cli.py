@@ -31,7 +31,9 @@ from neaptide.harness import (
     cli_shrink,
     cli_spark,
     cli_steps,
+    interrupted,
     output,
+    spark_watch,
 )
 from neaptide.harness.exits import Exit, status_of
 from neaptide.harness.failing import parse_fail_on, verdict_status
@@ -78,6 +80,16 @@ _SPARK_STARTS_S = 15.0  # about as long as Spark takes to start on a busy machin
 
 def _print_line(line: str) -> None:
     output.err.print(line, markup=False)
+
+
+def _rate(usual: float, given: float | None, most: float | None) -> float:
+    """`most`: of a cluster that is somebody's own, unless he asks for another rate."""
+    if given is not None:
+        return given
+    if most is None or usual <= most:
+        return usual
+    _print_line(f"--rate {most:g}: the cluster is just used; give --rate for another")
+    return most
 
 
 def _seed(given: int | None) -> int:
@@ -188,7 +200,8 @@ def run(
         float | None,
         typer.Option(
             min=1,
-            help="Records per second, of all producers together; 5000 by default, 500 of stream.",
+            help="Records per second, of all producers together; 5000 by default, 500 of stream,"
+            " 100 on a cluster that is just used.",
             rich_help_panel=LOAD,
         ),
     ] = None,
@@ -287,6 +300,7 @@ def run(
         _run_scenario(file, workload, chosen, number, json, place, min_acked, words, master)
     else:
         from neaptide.harness.random_asked import (
+            RATE_OF_USED,
             RandomRun,
             check,
             check_acks,
@@ -296,7 +310,7 @@ def run(
 
         if ":" in workload:
             sys.path.insert(0, str(Path.cwd()))  # as with `python -m`, which finds modules here
-        found = find_workload(workload)
+        found = find_workload(workload, tuple(shipped))
         faults, saved = parse_nemesis(nemesis, chosen, place, _print_line)
         ids = brokers_of(chosen)
         if ids and brokers not in (None, len(ids)):
@@ -306,7 +320,7 @@ def run(
             chosen,
             faults,
             time_s,
-            found.rate if rate is None else rate,
+            _rate(found.rate, rate, RATE_OF_USED if chosen.used else None),
             number,
             check_acks(acks),
             len(ids) or brokers or _BROKERS,
@@ -370,8 +384,11 @@ def _run_workload(
     find_java()
     output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
 
+    last_s = 0.0
+
     def report(doing: str, elapsed_s: float, counts: Mapping[str, int]) -> None:
-        text = doing
+        nonlocal last_s
+        text, last_s = doing, elapsed_s
         if counts:
             text = (
                 f"{doing}: {counts['ok']} acknowledged, {counts['fail']} failed,"
@@ -379,11 +396,16 @@ def _run_workload(
             )
         reporter.report(text if output.err.is_terminal else doing, min(elapsed_s, asked.time_s))
 
+    def report_fault(value: Mapping[str, Any]) -> None:
+        """A bar has no room for it; a log says when it was, and to whom."""
+        if not output.err.is_terminal:
+            output.err.print(f"{last_s:6.1f} s  {output.fault_text(value)}", markup=False)
+
     # Its Java is no load for a cluster that is tested for longer than it takes to start.
     later_s = max(0.0, asked.time_s - _SPARK_STARTS_S)
     spark = None if fail_on is None else SparkStart(master, after_s=later_s)
     with output.reporting(asked.time_s) as reporter:
-        directory = asyncio.run(run_random(asked, report))
+        directory = asyncio.run(run_random(asked, report, report_fault))
         if spark is None or fail_on is None:
             _finish_unchecked(directory, json)
         reporter.report("checking with Spark", asked.time_s)
@@ -426,26 +448,36 @@ def _finish_run(
 ) -> None:
     from neaptide.harness import ci
 
-    status = verdict_status([verdict], fail_on)
+    record = read_run(run)
+    status = verdict_status([verdict], fail_on, record.expected)
     if disagreements and status is Exit.AGREES:
         status = Exit.ANOMALY
-    ci.report(ci.judged([(run, verdict.to_json())], [status is Exit.AGREES], files=[where]))
+    row = (run, verdict.to_json())
+    good = status is Exit.AGREES
+    ci.report(ci.judged([row], [good], [record.expected], files=[where]))
     if json:
-        output.print_json({**verdict.to_json(), "run": str(run)})
+        not_done = [{"fault": one.fault, "why": one.why} for one in record.missed]
+        said = {"expected": record.expected, "missed": not_done, "run": str(run)}
+        output.print_json({**verdict.to_json(), **said})
     else:
-        columns = ("verdict", "outcome", "operations", "anomalies")
-        found = output.anomalies_text(verdict.anomalies)
-        row = (verdict.verdict, verdict.outcome, str(verdict.operations), found)
-        output.print_table(columns, [row])
+        cells = {
+            "verdict": verdict.verdict,
+            **({"expected": record.expected} if record.expected else {}),
+            "outcome": verdict.outcome,
+            "operations": str(verdict.operations),
+            "anomalies": output.anomalies_text(verdict.anomalies),
+        }
+        output.print_table(list(cells), [list(cells.values())])
         if verdict.allowed:
             allowed = output.anomalies_text(verdict.allowed)
             output.out.print(f"  allowed in this run: {allowed}", markup=False)
         for reason in (*verdict.reasons, *disagreements):
             output.out.print(f"  {reason}", markup=False)
-        record = read_run(run)
+        for sight in record.confirmed:
+            output.out.print(f"  seen as predicted: {sight}", markup=False)
         for missed in record.missed:
-            what = f"  missed in phase {missed.phase}: {missed.fault}: {missed.why}"
-            output.out.print(what, markup=False)
+            where = f"missed in phase {missed.phase}" if missed.phase else "did not happen"
+            output.out.print(f"  {where}: {missed.fault}: {missed.why}", markup=False)
         if not record.logs_readable:
             output.out.print(
                 "  no replica's log was read: the verdict is about what clients saw", markup=False
@@ -562,13 +594,14 @@ def _guarded(command: Callable[[], Any]) -> int:
         error.show()  # type: ignore[attr-defined]
         return int(Exit.USAGE)
     except (KeyboardInterrupt, typer.Abort):
-        output.err.print(
-            "Interrupted. What was recorded is kept, and its verdict is unknown;"
-            " `neaptide check latest` looks at it."
-        )
+        output.err.print(interrupted.said(), markup=False)
         return int(Exit.UNKNOWN)
     except Exception as error:
         status = status_of(error)
+        why = spark_watch.trouble() if status is None else None
+        if why is not None:
+            output.err.print(f"neaptide: {why}", markup=False)
+            return int(Exit.UNKNOWN)
         if status is None:  # a bug of ours: its traceback, even while Spark has standard error
             traceback.print_exc(file=output.err.file)
             return _BUG

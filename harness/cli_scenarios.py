@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def list_(json: Json = False) -> None:
     """List scenarios, systems, workloads, faults and hosts."""
+    from neaptide.clusters.kafka.artifacts import where
     from neaptide.harness.catalog import documented, scenario_files
     from neaptide.harness.systems import KNOWN
     from neaptide.nemesis.drawn.faults import FAULTS
@@ -44,6 +45,7 @@ def list_(json: Json = False) -> None:
                     for s in by_subject(scenarios)
                 ],
                 "systems": list(KNOWN),
+                "jars": where(),
                 "workloads": list(WORKLOADS),
                 "faults": list(FAULTS),
                 "faults_explained": {name: kind.what for name, kind in FAULTS.items()},
@@ -55,6 +57,7 @@ def list_(json: Json = False) -> None:
         rows = [_row(scenario) for scenario in scenarios if scenario.teaches == subject]
         output.print_table(("scenario", "what is shown", "source", "outcome"), rows, subject)
     output.out.print(f"systems: {', '.join(KNOWN)}, kafka:VERSION, FILE.toml", markup=False)
+    output.out.print(f"jars of kafka:VERSION: {where()}", markup=False)
     output.out.print(f"workloads: {', '.join(WORKLOADS)}", markup=False)
     output.print_table(("fault", "what it does"), [(n, k.what) for n, k in FAULTS.items()])
     output.out.print(f"hosts: {', '.join(PLACES)}", markup=False)

@@ -17,6 +17,7 @@ from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.hosts.place import HOSTS, describe_place
 from neaptide.clusters.hosts.toxiproxy import find_server
 from neaptide.clusters.hosts.zookeeper import zookeeper_class_path
+from neaptide.clusters.kafka.artifacts import where
 from neaptide.results.store import runs_directory
 
 _CLIENTS = ("confluent_kafka", "pyspark", "pyarrow", "duckdb", "kazoo", "kio")
@@ -42,6 +43,7 @@ def examine() -> list[Finding]:
         _tool("kcat", "a further client in the tests", "apt-get install kcat"),
         _tool("chromium", "looking at reports as pictures", "apt-get install chromium"),
         _tool("mvn", "Apache Kafka as a system", "apt-get install maven"),
+        _kafka(),
         _tool("strace", "disks that fail under a broker", "apt-get install strace"),
         _asked("libfaketimeMT", "clocks that are set", lambda: str(find_library()), required=False),
         _asked("Toxiproxy", "toxics on links", lambda: str(find_server()), required=False),
@@ -72,6 +74,11 @@ def _host(name: NodeName) -> Finding:
 
 def _jars() -> str:
     return f"{len(zookeeper_class_path().split(':'))} jars"
+
+
+def _kafka() -> Finding:
+    """What Maven fetches once stays there, and its class paths beside."""
+    return Finding("Apache Kafka's jars", "--system kafka:VERSION", True, where(), required=False)
 
 
 def _package(name: str) -> Finding:

@@ -37,7 +37,7 @@ def _cluster(scenario: Scenario) -> Iterator[str]:
     first = scenario.start_order[0]
     names = ", ".join(scenario.brokers)
     yield f"The cluster: brokers {names}; {first} starts first, and is the controller."
-    for topic in (scenario.topic, scenario.offsets):
+    for topic in (scenario.topic, scenario.offsets, scenario.transactions):
         if topic is not None:
             yield f"  {_topic(topic)}"
     for name, value in scenario.settings.items():

@@ -167,6 +167,7 @@ def parse_search_faults(text: str) -> tuple[str, ...]:
 def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str, Any]:
     """Searches, saves, and returns the document of `--json`."""
     search = search_of(asked)
+    _check_writable(asked.save)
     until = Until(asked.seeds, asked.time_s, asked.first)
     if asked.master is not None:
         from neaptide.harness.explore_spark import run_on_spark
@@ -222,6 +223,13 @@ def explore(asked: Asked, report: Callable[[Campaign, float], None]) -> dict[str
             for loss in campaign.broken.values()
         ],
     }
+
+
+def _check_writable(directory: Path) -> None:
+    """Before anything is searched for. Raises UsageError."""
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
+        raise UsageError(f"--save {directory}: cannot write there; name another directory.")
 
 
 def save(loss: Loss, asked: Asked) -> Path:

@@ -121,8 +121,12 @@ class Faults:
 
     async def pause(self, broker: int) -> None:
         begun_ns = self._stage.recorder.now_ns()
-        await self._stage.cluster.pause(broker)
-        self._stage.paused.add(broker)
+        self._stage.paused.add(broker)  # so that it is not taken for somebody else's doing
+        try:
+            await self._stage.cluster.pause(broker)
+        except BaseException:
+            self._stage.paused.discard(broker)
+            raise
         self._note("pause", begun_ns, broker=self._name(broker))
 
     async def resume(self, broker: int) -> None:

@@ -95,7 +95,9 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    table = Table(*columns, title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left")
+    for name in columns:  # what does not fit is on the next line: two systems would look alike
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(coloured(cell) for cell in row))
     _Console(highlight=False, width=None if out.is_terminal else 160).print(table)
@@ -112,7 +114,9 @@ _STATUS_COLOURS: dict[Status, str] = {
 
 def print_matrix(matrix: Matrix) -> None:
     """Scenarios as rows, systems as columns; a sign in each cell says what its colour says."""
-    table = Table("scenario", *matrix.systems, title_justify="left")
+    table = Table(title_justify="left")
+    for name in ("scenario", *matrix.systems):
+        table.add_column(name, overflow="fold")
     for name, _ in matrix.scenarios:
         cells = [matrix.cell(name, system) for system in matrix.systems]
         texts = [f"[{_STATUS_COLOURS[c.status]}]{escape(c.text)}[/]" if c else "" for c in cells]
@@ -127,6 +131,15 @@ def shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
+
+
+def fault_text(value: Mapping[str, Any]) -> str:
+    """What was done to a cluster, as its history has it: `kill: broker 1, in_flight discarded`."""
+    [(verb, fields)] = value.items()
+    if not isinstance(fields, Mapping):
+        return f"{verb}: {fields}"
+    said = [f"{name} {one}" for name, one in fields.items() if one not in (None, "", {})]
+    return f"{verb}: {', '.join(said)}" if said else verb
 
 
 def anomalies_text(anomalies: Mapping[str, int]) -> str:
@@ -156,5 +169,6 @@ def print_results(results: Sequence[Any]) -> None:
     print_table(columns, rows)
     for result in results:
         out.print(f"report: {shown(result.run / 'report.html')}", markup=False)
-        for reason in (*result.reasons, *result.disagreements):
-            out.print(f"  {result.cell.scenario.name}: {reason}", markup=False)
+        seen = [f"seen as predicted: {sight}" for sight in result.confirmed]
+        for sentence in (*result.reasons, *result.disagreements, *seen):
+            out.print(f"  {result.cell.scenario.name}: {sentence}", markup=False)

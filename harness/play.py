@@ -23,7 +23,11 @@ from neaptide.harness.guard import guarded
 from neaptide.harness.members import MembersNemesis
 from neaptide.harness.needs import check_need
 from neaptide.harness.observed import StageObserved
-from neaptide.harness.predictions import round_disagreements, unseen_sights
+from neaptide.harness.predictions import (
+    confirmed_sights,
+    round_disagreements,
+    unseen_sights,
+)
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.simulation.play import play_simulated
 from neaptide.harness.stage import Stage
@@ -32,6 +36,7 @@ from neaptide.nemesis import steps
 from neaptide.nemesis.drawn.faults import Means
 from neaptide.nemesis.gate.model import CLIENT, COORDINATION, Action, Endpoint, Purpose, Rule
 from neaptide.nemesis.scenario import (
+    DEFAULT_WITHIN_S,
     Scenario,
     ScheduledStep,
     Topic,
@@ -44,7 +49,6 @@ from neaptide.results.run import Aim
 
 Progress = Callable[[str], None]
 _REST_WITHIN_S: Final = 60.0
-_CLIENT_WITHIN_S: Final = 20.0
 _ACTIONS: Final[Mapping[type, Action]] = {
     steps.Hold: "hold",
     steps.Drop: "drop",
@@ -64,6 +68,7 @@ class Played:
 
     run: Path
     disagreements: tuple[str, ...]
+    confirmed: tuple[str, ...] = ()  # those that did
 
 
 class _MissedError(Exception):
@@ -118,10 +123,10 @@ async def play(
         player = _Player(scenario, system, directory, progress, place, account, seed)
         done = await player.play()
         seen = (*player.disagreements, *round_disagreements(scenario, directory))
-        return replace(done, disagreements=seen)
+        return replace(done, disagreements=seen, confirmed=player.confirmed)
 
     directory, closed = await record(run, system, work)
-    return Played(directory, closed.disagreements)
+    return Played(directory, closed.disagreements, closed.confirmed)
 
 
 def refused_by_own(scenario: Scenario, system: System) -> str | None:
@@ -194,19 +199,29 @@ def _clients(scenario: Scenario) -> dict[str, Any] | None:
 
 
 def cluster_spec(scenario: Scenario) -> ClusterSpec:
-    """Where groups commit, brokers learn how many partitions their topic has."""
+    """Of topics that brokers would make themselves they learn how many partitions they have."""
     offsets, settings = scenario.offsets, dict(scenario.settings)
+    transactions = scenario.transactions
     if offsets is not None:
         settings["offsets.topic.num.partitions"] = str(len(offsets.assignment))
+    if transactions is not None:
+        settings["transaction.state.log.num.partitions"] = str(len(transactions.assignment))
     return ClusterSpec(
         brokers=tuple(scenario.brokers[name] for name in scenario.start_order),
         settings=settings,
         topic=_topic_spec(scenario.topic, scenario.brokers),
         offsets=None if offsets is None else _topic_spec(offsets, scenario.brokers),
+        transactions=None if transactions is None else _of_transactions(transactions, scenario),
         controllers=scenario.controllers,
         clocks=any(isinstance(scheduled.step, steps.SetClock) for scheduled in scenario.steps),
         changes_voters=_changes_voters(scenario),
     )
+
+
+def _of_transactions(topic: Topic, scenario: Scenario) -> TopicSpec:
+    """Compacted, as the brokers would make it."""
+    made = _topic_spec(topic, scenario.brokers)
+    return replace(made, settings={"cleanup.policy": "compact", **made.settings})
 
 
 def _changes_voters(scenario: Scenario) -> bool:
@@ -256,7 +271,9 @@ class _Player:
         self._holds: list[str] = []
         self._hitting: list[str] = []  # rules that do something to messages once and for all
         self._loading = False
+        self._within_s = DEFAULT_WITHIN_S  # of the step that is played
         self.disagreements: tuple[str, ...] = ()
+        self.confirmed: tuple[str, ...] = ()
 
     async def play(self) -> Finished:
         async with self._stage as stage:
@@ -284,20 +301,22 @@ class _Player:
             return Aim(False, str(missed))
         await self._stop_load()
         system = self._stage.system.like
-        self.disagreements += unseen_sights(self._scenario, system, StageObserved(self._stage))
-        problems = list(self._stage.problems)
-        problems += [
-            f"the rule {rule!r} never held anything"
-            for rule in self._holds
-            if rule not in self._stage.holds.ever_held
-        ]
-        problems += [
-            f"the rule {rule!r} never hit anything"
-            for rule in self._hitting
-            if not self._stage.hits[rule]
-        ]
+        observed = StageObserved(self._stage)
+        self.disagreements += unseen_sights(self._scenario, system, observed)
+        self.confirmed = confirmed_sights(self._scenario, system, observed)
+        problems = [*self._stage.problems, *self._idle_rules()]
         problems += [f"no connection had the toxic {name!r}" for name in self._faults.idle_toxics()]
         return Aim(not problems, "; ".join(problems))
+
+    def _idle_rules(self) -> list[str]:
+        """Rules that have matched no message so far."""
+        stage = self._stage
+        held = [rule for rule in self._holds if rule not in stage.holds.ever_held]
+        hit = [rule for rule in self._hitting if not stage.hits[rule]]
+        return [
+            *(f"the rule {rule!r} never held anything" for rule in held),
+            *(f"the rule {rule!r} never hit anything" for rule in hit),
+        ]
 
     async def _rest(self) -> None:
         """A leader in the coordination service is not yet one that is followed: a follower that is
@@ -314,6 +333,7 @@ class _Player:
     async def _play_step(self, number: int, scheduled: ScheduledStep) -> None:
         step = scheduled.step
         where = f"step {number} (line {scheduled.line})"
+        self._within_s = scheduled.within_s
         if not isinstance(step, steps.Measure):
             await self._do(step, where)
         if scheduled.until is not None:
@@ -330,7 +350,8 @@ class _Player:
                 lambda: condition.holds(observed), scheduled.within_s, condition.text
             )
         except TimeoutError as error:
-            raise _MissedError(f"{where}: {error}; {condition.unmet(observed)}") from None
+            why = "; ".join([str(error), condition.unmet(observed), *self._idle_rules()])
+            raise _MissedError(f"{where}: {why}") from None
 
     # --- verbs -----------------------------------------------------------------------------------
 
@@ -473,7 +494,7 @@ class _Player:
 
     async def _drive(self, step: steps.ToClient, where: str) -> None:
         """Sends the step to its client, and waits until the client has done it."""
-        common: dict[str, Any] = {"deadline_s": _CLIENT_WITHIN_S}
+        common: dict[str, Any] = {"deadline_s": self._within_s}
         if isinstance(step, steps.OpenClient):
             problem = await self._stage.clients.do(
                 "open",
@@ -555,7 +576,7 @@ class _Player:
                 group=step.group,
                 topic=self._scenario.topic.name,
                 partition=step.partition,
-                deadline_s=20.0,
+                deadline_s=self._within_s,
             )
             if result["problem"]:
                 raise _MissedError(result["problem"])
@@ -566,7 +587,7 @@ class _Player:
             partition=step.partition,
             phase="main",
             end=None,
-            deadline_s=20.0,
+            deadline_s=self._within_s,
         )
 
     async def _produce(self, step: steps.Produce) -> None:

@@ -9,18 +9,31 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from neaptide.nemesis.conditions import Observed
+from neaptide.nemesis.conditions import Condition, Observed
 from neaptide.nemesis.scenario import Scenario, matches
 
 
 def unseen_sights(scenario: Scenario, system: str, observed: Observed) -> tuple[str, ...]:
     """The conditions that should hold on this system now, and do not."""
     return tuple(
-        f"predicted {expected.condition.text}, seen {expected.condition.subject(observed)!r}"
+        f"predicted {condition.text}, seen {condition.subject(observed)!r}"
+        for condition in _predicted(scenario, system)
+        if not condition.holds(observed)
+    )
+
+
+def confirmed_sights(scenario: Scenario, system: str, observed: Observed) -> tuple[str, ...]:
+    """Those that should, and do."""
+    predicted = _predicted(scenario, system)
+    return tuple(condition.text for condition in predicted if condition.holds(observed))
+
+
+def _predicted(scenario: Scenario, system: str) -> list[Condition]:
+    return [
+        expected.condition
         for expected in scenario.expect_seen
         if any(matches(pattern, system) for pattern in expected.systems)
-        and not expected.condition.holds(observed)
-    )
+    ]
 
 
 def round_disagreements(scenario: Scenario, run: Path) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.kafka.versions import Mode, parse_release
 from neaptide.clusters.own.model import Managed
+from neaptide.clusters.settings import problem_of
 from neaptide.harness.needs import check_need
 from neaptide.harness.systems import (
     System,
@@ -82,10 +83,6 @@ class RandomRun:
     def fault_names(self) -> tuple[str, ...]:
         """What it may do: what was asked for, or what the saved schedule has."""
         return self.faults or faults_of(self.schedule())
-
-    @property
-    def kills_clients(self) -> bool:
-        return "client" in self.fault_names
 
     @property
     def coordinated(self) -> tuple[str, CoordinatorKind] | None:
@@ -172,9 +169,20 @@ def check_acks(acks: str) -> str:
     return acks
 
 
+RATE_OF_USED: Final = 100.0  # records a second, on a cluster that is just used, unless asked
+
+
 def check(asked: RandomRun) -> RandomRun:
     """Raises UsageError where something that is asked for does not go together."""
-    return check_load(check_faults(check_idempotence(check_own(asked))))
+    return check_load(check_faults(check_idempotence(check_settings(check_own(asked)))))
+
+
+def check_settings(asked: RandomRun) -> RandomRun:
+    """Raises UsageError for a setting that is misspelt."""
+    problem = problem_of(asked.settings, has_plugins=asked.system.release is not None)
+    if problem is not None:
+        raise UsageError(f"--set: {problem}{'' if problem.endswith('?') else '.'}")
+    return asked
 
 
 def check_own(asked: RandomRun) -> RandomRun:

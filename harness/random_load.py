@@ -110,8 +110,7 @@ class RandomLoad:
         _say_settings(stage, find_workload(asked.workload).said(asked.options))
 
         async def start(number: int) -> ClientsProcess:
-            journal = asked.kills_clients
-            return await stage.start_more_clients(number, options, asked.client, journal)
+            return await stage.start_more_clients(number, options, asked.client)
 
         self.pool = ClientPool(start, stage.forget_clients, stage.recorder)
         await self.pool.open(tasks_of(asked))
@@ -133,13 +132,15 @@ class RandomLoad:
         self.stage.note_nemesis({"start_client": {"client": client}}, begun_ns)
 
     async def stop_senders(self) -> None:
-        self._note_left(await self.pool.stop_senders(_STOP_WITHIN_S))
+        await self.pool.stop_senders(_STOP_WITHIN_S)
+        self._note_cut_off()
 
     async def finish(self) -> None:
         """When the cluster is healed: who reads comes to the end, and groups say where they are."""
         for client in range(len(self.pool.members)):
             await self.pool.replace(client)
-        self._note_left(await self.pool.finish(_IDLE_WITHIN_S, _IDLE_AT_MOST_S, _STOP_WITHIN_S))
+        await self.pool.finish(_IDLE_WITHIN_S, _IDLE_AT_MOST_S, _STOP_WITHIN_S)
+        self._note_cut_off()
         for problem in self.pool.problems:
             self.stage.account.note(Incident("client", f"{problem.capitalize()}."))
         group = self.asked.options.get("group")
@@ -154,11 +155,11 @@ class RandomLoad:
                 )
         await self.pool.flush()
 
-    def _note_left(self, left: int) -> None:
-        """Sends that nobody answered in time are an incident: their ends are not known."""
-        if left:
-            why = f"{left} sends were never answered, nor did they time out."
-            self.stage.account.note(Incident("client", why))
+    def _note_cut_off(self) -> None:
+        """No incident: what such a client had begun is in the history, its end as not known."""
+        for why in self.pool.cut_off:
+            self.stage.note_nemesis({"cut_off": {"why": why}}, self.stage.recorder.now_ns())
+        self.pool.cut_off.clear()
 
 
 def _say_settings(stage: Stage, settings: Mapping[str, str]) -> None:

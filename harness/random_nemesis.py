@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, assert_never
 
@@ -37,6 +37,8 @@ from neaptide.results.run import MissedFault
 from neaptide.workloads.raw_connection import CoordinatorKind, find_coordinator
 
 LOAD = "load"
+NO_PHASE: Final = 0  # phases are counted from 1
+NEVER_DRAWN: Final = "it was never drawn: the run is too short for all faults"
 _SETTLES_WITHIN_S: Final = 20.0
 
 
@@ -64,12 +66,14 @@ class RandomNemesis:
         schedule: Schedule,
         clients: KillableClients,
         coordinated: tuple[str, CoordinatorKind] | None = None,
+        never_drawn: Sequence[str] = (),
     ) -> None:
-        """`coordinated`: the group, or the transactional id, whose coordinator is a target."""
+        """`coordinated`: the group, or the transactional id, whose coordinator is a target.
+        `never_drawn`: faults that were asked for, and that the schedule has not."""
         self.doing = LOAD
         self.stopping = asyncio.Event()  # somebody asked the run to stop
         self.aimed = 0
-        self.missed: list[MissedFault] = []
+        self.missed = [MissedFault(NO_PHASE, 0.0, name, NEVER_DRAWN) for name in never_drawn]
         self._stage = stage
         self._faults = faults
         self._schedule = schedule

@@ -22,6 +22,7 @@ from neaptide.harness.random_nemesis import RandomNemesis
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of, has_voters
+from neaptide.nemesis.drawn.schedule import never_drawn
 from neaptide.results.run import Aim
 from neaptide.results.stop import asked_to_stop
 from neaptide.workloads.catalog import find_workload
@@ -52,8 +53,13 @@ def producer_options(asked: RandomRun) -> ProducerOptions:
     return ProducerOptions(True, in_flight_of(rules) if rules else MAX_IN_FLIGHT_IDEMPOTENT)
 
 
-async def run_random(asked: RandomRun, progress: Progress) -> Path:
-    """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts."""
+async def run_random(
+    asked: RandomRun,
+    progress: Progress,
+    on_nemesis: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> Path:
+    """Runs it; returns the run directory. `progress` gets a line, the seconds so far, counts;
+    `on_nemesis` what is done to the cluster, as the history has it."""
     brokers = asked.broker_ids
     schedule, names = asked.schedule(), asked.fault_names
     run = replace(
@@ -99,9 +105,17 @@ async def run_random(asked: RandomRun, progress: Progress) -> Path:
         async with Stage(
             directory, asked.system, spec, asked.place, account, toxics="slow" in names
         ) as stage:
+            stage.on_nemesis = on_nemesis
             faults = Faults(stage, {broker: str(broker) for broker in brokers})
             load = RandomLoad(stage, asked)
-            nemesis = RandomNemesis(stage, faults, schedule, load, asked.coordinated)
+            nemesis = RandomNemesis(
+                stage,
+                faults,
+                schedule,
+                load,
+                asked.coordinated,
+                never_drawn(asked.faults, schedule),
+            )
             ending = await guarded(
                 _load_and_end(stage, faults, asked, nemesis, load, progress),
                 directory,

@@ -12,7 +12,6 @@ from neaptide.harness.output import anomalies_text
 from neaptide.harness.recording import Recorded, command, recorded
 from neaptide.harness.saved_schedule import SavedSchedule
 from neaptide.harness.systems import like_of
-from neaptide.results.outcomes import observed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +107,7 @@ def _judged(
             judged[n] = Replayed(system, expected, "unknown", {}, (f"{play.why}.",), None)
             continue
         verdict = verdicts[play.run]
-        word = observed(verdict.verdict, verdict.outcome)
+        word = verdict.outcome
         found = dict(verdict.anomalies)
         judged[n] = Replayed(system, expected, word, found, verdict.reasons, play.run)
     return judged

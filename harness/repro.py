@@ -16,7 +16,6 @@ from neaptide.harness.play import Played, play, refused_by_own
 from neaptide.harness.systems import KNOWN, System, fetch, like_of, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks
 from neaptide.nemesis.search.play import is_simulated
-from neaptide.results.outcomes import observed
 from neaptide.results.run import read_run
 
 
@@ -44,6 +43,7 @@ class Result:
     reasons: tuple[str, ...]
     disagreements: tuple[str, ...]
     host: str
+    confirmed: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
@@ -206,7 +206,8 @@ def _earlier(cell: Cell, place: Place, saved: dict[tuple[str, str], list[Path]])
     if not saved[key]:
         return None
     run = saved[key].pop(0)
-    return Played(run, read_run(run).disagreements)
+    record = read_run(run)
+    return Played(run, record.disagreements, record.confirmed)
 
 
 def _results(
@@ -217,12 +218,13 @@ def _results(
             cell,
             one.run,
             seconds,
-            observed(verdict.verdict, verdict.outcome),
+            verdict.outcome,
             verdict.verdict,
             dict(verdict.anomalies),
             verdict.reasons,
             one.disagreements,
             place.name,
+            one.confirmed,
         )
         for (cell, one, seconds), verdict in zip(played, verdicts, strict=True)
     ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from neaptide.clusters.errors import MissingPartError
 from neaptide.clusters.hosts.ledger import Ledger
-from neaptide.harness import output
+from neaptide.harness import interrupted, output
 from neaptide.harness.account import Account
 from neaptide.harness.ending import Ending
 from neaptide.harness.exits import RUN_FAILURES
@@ -40,6 +40,7 @@ class Finished:
     aimed: int = 0
     missed: tuple[MissedFault, ...] = ()
     left: tuple[str, ...] = ()
+    confirmed: tuple[str, ...] = ()
 
 
 def new_run(name: str, system: System, seed: int, kind: Kind) -> Run:
@@ -72,6 +73,7 @@ async def record(
         directory = create_run(run.name, run.system, run.seed, datetime.now(UTC))
         enter(directory)
         write_run(directory, run)
+        interrupted.begun(directory)
         account = Account(lambda known: write_run(directory, known.of(run)), _report)
         try:
             check_space(directory, FREE_TO_START)
@@ -103,6 +105,7 @@ async def record(
             final_reads=done.ending.final_reads,
             replicas_written=done.ending.replicas_written,
             disagreements=done.disagreements,
+            confirmed=done.confirmed,
             stopped_early=done.stopped_early,
             aimed=done.aimed,
             missed=done.missed,

@@ -63,16 +63,18 @@ NEMESIS_PROCESS = -1
 OBSERVER_PROCESS = -2
 _HARNESS_RECORDER = 0
 _START_WITHIN_S = 90.0
-# What a broker said last that ended itself: it is ahead of its leader (ReplicaFetcherThread up to
-# 1.1, and our own broker), or it lost ZooKeeper before it was up (KafkaServer.startup).
+# Why a broker ended itself: it is ahead of its leader (ReplicaFetcherThread up to 2.0, and our own
+# broker), or it lost ZooKeeper before it was up (KafkaServer.startup). What it logs after that is
+# of its shutdown, unless it is fatal in its turn.
 _GAVE_UP = re.compile(
-    r"log truncation is not allowed[^\n]*$"
+    r"log truncation is not allowed[^\n]*(?![\s\S]*(\bFATAL\b|java\.lang\.\w+Error))"
     r"|[Ff]atal (exception|error) during (KafkaServer )?startup[^\n]*\n"
     r"[^\n]*(SessionExpired|ConnectionLoss|ClientTimeout)"
 )
 _KAFKA_STARTS = " starting (kafka.server.KafkaServer)"
 _LAST_LINES = 150  # a Kafka that shuts down after its start has failed logs some sixty
 _INCIDENT_LOOK_S = 0.25
+_STANDS_STILL_S = 1.0  # what a fault has resumed may be seen so for a moment
 _COORDINATED_WITHIN_S = 10.0
 _HITS_NOTED = 5
 _FILE_LOOK_S = 0.05  # files (checkpoints) notify nobody that they changed: looked at this often
@@ -145,7 +147,9 @@ class Stage:
         self.left: tuple[str, ...] = ()  # topics that stay on a cluster that was just used
         self._more_clients: list[Clients] = []
         self._killed_clients: list[Clients] = []
+        self.on_nemesis: Callable[[Mapping[str, Any]], None] = lambda _: None
         self._started: set[int] = set()
+        self._stands_since: dict[int, float] = {}
         self._assigned: list[Assigned] = []
         self._changed = asyncio.Event()
 
@@ -169,7 +173,7 @@ class Stage:
         """What is raised already is why the run ends; that, and what fails now, is noted."""
         if isinstance(error, IncidentError):
             self.account.note(error.incident)
-        self.account.note(self.find_incident())
+        self.find_incident()
         if not self.account.incidents and isinstance(error, ClientsError | GateError):
             kind: IncidentKind = "client" if isinstance(error, ClientsError) else "process"
             self.account.note(Incident(kind, str(error)))
@@ -188,8 +192,8 @@ class Stage:
             await self._open_used()
         for topic in self.spec.topics:
             await self._create_topic(topic)
-        if self.spec.offsets is not None:
-            await self._create_topic(self.spec.offsets)
+        for topic in self.spec.internal:
+            await self._create_topic(topic)
         await self.until(self._all_led, _START_WITHIN_S, "every partition has a leader")
         self._assigned = [
             Assigned(topic.name, partition, brokers)
@@ -283,7 +287,7 @@ class Stage:
             await self.gate.name_topics({named: topic.name})
         await self.gate.cut(None, None, "replication")
         chosen = await self.observer.create_topic(
-            topic, named, watched=topic is not self.spec.offsets
+            topic, named, watched=topic not in self.spec.internal
         )
         if chosen is not None:
             await self.gate.name_topics({chosen: topic.name})
@@ -344,10 +348,11 @@ class Stage:
         self.account.started(self._assigned)
 
     async def start_more_clients(
-        self, number: int, options: ProducerOptions, library: str, journal: bool
+        self, number: int, options: ProducerOptions, library: str
     ) -> Clients:
-        """A process beside that of `clients`; until it is forgotten its end is an incident."""
-        config = replace(self._clients_config(number, options), library=library, journal=journal)
+        """A process beside that of `clients`; until it is forgotten its end is an incident. What
+        it does it notes before: it may be killed, or cut off."""
+        config = replace(self._clients_config(number, options), library=library, journal=True)
         secret = secret_settings(self.system)
         clients = await Clients.start(self.host, config, self._on_client_event, secret)
         self._more_clients.append(clients)
@@ -487,7 +492,13 @@ class Stage:
         return self.observer.topics.get(topic or self.spec.topic.name, {}).get(partition)
 
     def find_incident(self) -> Incident | None:
-        """What failed without a fault. The clients and the cluster need the gate."""
+        """What failed without a fault, noted at once: to end what goes on may take a while."""
+        incident = self._find_incident()
+        self.account.note(incident)
+        return incident
+
+    def _find_incident(self) -> Incident | None:
+        """The clients and the cluster need the gate: what it has comes first."""
         with suppress(StoreError):  # it is kept as the recorder's failure
             self.recorder.flush_when_due()
         if self.recorder.failure is not None:
@@ -496,7 +507,7 @@ class Stage:
         clients = self._find_clients_incident() if hasattr(self, "clients") else None
         toxics = None if self.toxics is None else self.toxics.process.trouble()
         lost = self.cluster.find_lost_coordination()
-        ended = self._find_ended_node()
+        ended = self._find_ended_node() or self._find_standing_node()
         return (
             gate
             or clients
@@ -521,19 +532,32 @@ class Stage:
         """A broker or controller that ended although no fault ended it: what its log said last."""
         for broker in self.nodes:
             if self._has_ended_by_itself(broker) and not self.has_given_up(broker):
-                kind = "Controller" if broker in self.cluster.controllers else "Broker"
                 return (
-                    f"{kind} {broker} ended by itself; its log {self._log_of(broker)} says last:"
-                    f" {self.last_words(broker)}"
+                    f"{self._kind_of(broker)} {broker} ended by itself; its log"
+                    f" {self._log_of(broker)} says last: {self.last_words(broker)}"
                 )
         return None
+
+    def _find_standing_node(self) -> str | None:
+        """A broker or controller that stands still although no fault has paused it."""
+        now = time.monotonic()
+        for node in sorted(self._started):
+            by_fault = node in self.paused or node in self.severed
+            if by_fault or not self.cluster.is_stopped(node):
+                self._stands_since.pop(node, None)
+            elif now - self._stands_since.setdefault(node, now) >= _STANDS_STILL_S:
+                return f"{self._kind_of(node)} {node} stands still: somebody sent it a SIGSTOP."
+        return None
+
+    def _kind_of(self, node: int) -> str:
+        return "Controller" if node in self.cluster.controllers else "Broker"
 
     def _has_ended_by_itself(self, node: int) -> bool:
         known = node in self._started and node not in self.severed
         return known and not self.cluster.is_up(node)
 
     def has_given_up(self, node: int) -> bool:
-        """A broker ended itself, as Kafka does that is ahead of its leader (up to 1.1, with unclean
+        """A broker ended itself, as Kafka does that is ahead of its leader (up to 2.0, with unclean
         elections off), or that loses ZooKeeper while it starts. That is what the system does of
         faults, and no failure of a run that starts it again (`lets_give_up`)."""
         if not (self.lets_give_up and self._has_ended_by_itself(node)):
@@ -697,6 +721,7 @@ class Stage:
 
     def note_nemesis(self, value: Mapping[str, Any], invoked_ns: int) -> None:
         """A fault is an operation of the history too."""
+        self.on_nemesis(value)
         self.recorder.write(
             operation=self.recorder.new_operation(),
             process=NEMESIS_PROCESS,

@@ -95,8 +95,10 @@ class Use:
 class Lease:
     """A session of this command alone, until `release`."""
 
-    def __init__(self, remote: str, file: IO[str], generation: int) -> None:
+    def __init__(self, remote: str, keeper: int, file: IO[str], generation: int) -> None:
+        """`keeper`: the pid of the process whose child Spark's Java is."""
         self.remote = remote
+        self.keeper = keeper
         self._file = file
         self._generation = generation
 
@@ -203,7 +205,7 @@ def _leased(record: Kept, number: int, file: IO[str]) -> Lease:
     name = hashlib.sha256(f"{record.token} {number} {generation}".encode()).digest()
     session = uuid.UUID(bytes=name[:16], version=4)
     remote = f"{record.address}/;token={record.token};session_id={session}"
-    return Lease(remote, file, generation)
+    return Lease(remote, record.keeper.pid, file, generation)
 
 
 def _opened(path: Path) -> IO[str]:

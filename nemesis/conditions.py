@@ -155,7 +155,8 @@ FUNCTIONS: Final[Mapping[str, Function]] = {
     "LEO": Function(
         ("broker",),
         lambda o, b: o.log_end_offset(b),
-        "The log end offset that the follower's last Fetch request named.",
+        "The log end offset that the follower's last Fetch request named. Followers of the present"
+        " leader have one; the leader itself has none.",
     ),
     "HW": Function(
         ("broker",),
@@ -333,6 +334,8 @@ def _unmet(tree: ast.expr, compiler: _Compiler, observed: Observed) -> Iterable[
             for subject in filter(_is_asked, (part.left, *part.comparators)):
                 value = compiler.value(subject)(observed)
                 seen[ast.unparse(subject)] = _spelled(subject, value, compiler)
+                if value is None and ast.unparse(subject).startswith("LEO("):
+                    seen[ast.unparse(subject)] += " (of followers of the present leader it is)"
         else:
             seen[ast.unparse(part)] = "false"
     for word, value in ("leader", observed.leader()), ("isr", observed.isr()):

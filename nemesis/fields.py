@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neaptide.clusters.errors import UsageError
+from neaptide.clusters.nearest import did_you_mean, nearest
 
 
 class ScenarioError(UsageError):
@@ -19,11 +20,13 @@ class Fields:
 
     values: dict[str, Any]
     complain: Callable[[str], ScenarioError]
+    tried: list[str] = field(default_factory=list)
 
     def take(self, key: str, kind: type, default: Any = ...) -> Any:
+        self.tried.append(key)
         if key not in self.values:
             if default is ...:
-                raise self.complain(f"{key!r} is missing")
+                raise self.complain(f"{key!r} is missing{self._misspelt(key)}")
             return default
         value = self.values.pop(key)
         good = isinstance(value, kind) and (kind is not int or not isinstance(value, bool))
@@ -41,7 +44,14 @@ class Fields:
 
     def done(self) -> None:
         if self.values:
-            raise self.complain(f"{next(iter(self.values))!r} is not known here")
+            unknown = next(iter(self.values))
+            near = did_you_mean(unknown, self.tried)
+            raise self.complain(f"{unknown!r} is not known here{near}")
+
+    def _misspelt(self, key: str) -> str:
+        """What stands there in its place, if it looks like it."""
+        near = nearest(key, self.values)
+        return f"; is {near!r} there in its place?" if near else ""
 
 
 def _kind_name(kind: type) -> str:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from neaptide.clusters.broker.replication.group.committed_offsets import OFFSETS_TOPIC
+from neaptide.clusters.nearest import did_you_mean
 from neaptide.clusters.producer import ProducerOptions
+from neaptide.clusters.settings import problem_of
 from neaptide.nemesis.conditions import Condition, ConditionError, parse_condition
 from neaptide.nemesis.fields import Fields, ScenarioError
 from neaptide.nemesis.steps import (
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 DEFAULT_WITHIN_S: Final = 20.0
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 SUBJECTS: Final = (
     "replication",
     "durability",
@@ -53,6 +56,10 @@ SUBJECTS: Final = (
     "transactions",
     "operations",
 )
+_KINDS: Final = ("neaptide", "kafka")
+_VERSION: Final = r"\d+(\.\d+)*"
+# Of nothing, and of a star: any version.
+_PATTERN: Final = re.compile(rf"\*?|{_VERSION}(\.\.{_VERSION}|\+)?(-\w+)?\+?")
 _HEADER: Final = re.compile(r"^\s*\[\[\s*step\s*\]\]")
 
 
@@ -102,6 +109,7 @@ class Scenario:
     brokers: Mapping[str, int]
     topic: Topic
     offsets: Topic | None  # `__consumer_offsets`; None: no consumer is of a group
+    transactions: Topic | None  # `__transaction_state`; None: where the brokers put it
     settings: Mapping[str, str]
     start_order: tuple[str, ...]
     steps: tuple[ScheduledStep, ...]
@@ -184,17 +192,20 @@ class _Reader:
         teaches = top.choose("teaches", SUBJECTS, None)
         not_served = {str(k): str(v) for k, v in top.take("not_served", dict, {}).items()}
         top.done()
+        self._check_patterns("not_served", not_served)
         names = cluster.take("brokers", list)
         self.names.brokers = dict(zip(map(str, names), self.ids or range(len(names)), strict=False))
         if not names or len(self.names.brokers) != len(names):
             raise self.complain("cluster.brokers must name each broker once")
         topics = dict(cluster.take("topics", dict))
-        positions = topics.pop(OFFSETS_TOPIC, None)
+        internal = {name: topics.pop(name, None) for name in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)}
         topic = self._topic(topics)
-        offsets = None if positions is None else self._topic({OFFSETS_TOPIC: positions})
+        offsets, transactions = (
+            None if raw is None else self._topic({name: raw}) for name, raw in internal.items()
+        )
         self.names.has_groups = offsets is not None
         self.names.partitions = len(topic.assignment)
-        settings = _as_settings(cluster.take("settings", dict, {}))
+        settings = self._settings(cluster, "cluster.settings")
         order = tuple(cluster.take("start_order", list, list(self.names.brokers)))
         if sorted(order) != sorted(self.names.brokers):
             raise self.complain("cluster.start_order must name every broker once")
@@ -215,6 +226,7 @@ class _Reader:
             brokers=self.names.brokers,
             topic=topic,
             offsets=offsets,
+            transactions=transactions,
             settings=settings,
             start_order=order,
             steps=steps,
@@ -251,7 +263,8 @@ class _Reader:
     def _topic(self, topics: dict[str, Any]) -> Topic:
         if len(topics) != 1:
             raise self.complain(
-                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC}"
+                f"cluster.topics must have exactly one topic, beside {OFFSETS_TOPIC} and"
+                f" {TRANSACTIONS_TOPIC}"
             )
         name, raw = next(iter(topics.items()))
         fields = Fields(dict(raw), lambda m: self.complain(f"cluster.topics.{name}: {m}"))
@@ -261,9 +274,16 @@ class _Reader:
         )
         if not assignment or not all(assignment):
             raise self.complain(f"cluster.topics.{name}.assignment has a partition without replica")
-        settings = _as_settings(fields.take("settings", dict, {}))
+        settings = self._settings(fields, f"cluster.topics.{name}.settings")
         fields.done()
         return Topic(name, assignment, settings)
+
+    def _settings(self, fields: Fields, where: str) -> dict[str, str]:
+        settings = _as_settings(fields.take("settings", dict, {}))
+        problem = problem_of(settings)
+        if problem is not None:
+            raise self.complain(f"{where}: {problem}")
+        return settings
 
     def _expected_round(self, raw: Any) -> ExpectedRound:
         fields = Fields(dict(raw), lambda m: self.complain(f"expect.rounds: {m}"))
@@ -287,6 +307,7 @@ class _Reader:
                 condition = self._condition(text)
             except ConditionError as error:
                 raise self.complain(f"expect.seen: {error}") from None
+            self._check_patterns("expect.seen", systems)
             sights.append(ExpectedSight(condition, tuple(str(system) for system in systems)))
         return tuple(sights)
 
@@ -305,10 +326,30 @@ class _Reader:
     def _expect(self, raw: dict[str, Any]) -> dict[str, tuple[str, ...]]:
         for outcome, systems in raw.items():
             if outcome not in PREDICTED:
-                raise self.complain(f"expect.{outcome}: must be one of {', '.join(PREDICTED)}")
+                near = did_you_mean(outcome, PREDICTED)
+                raise self.complain(
+                    f"expect.{outcome}: must be one of {', '.join(PREDICTED)}{near}"
+                )
             if not isinstance(systems, list):
                 raise self.complain(f"expect.{outcome} must be a list of systems")
+            self._check_patterns(f"expect.{outcome}", systems)
         return {outcome: tuple(systems) for outcome, systems in raw.items()}
+
+    def _check_patterns(self, where: str, patterns: Iterable[Any]) -> None:
+        """What matches no system that there can be would be silent."""
+        for pattern in map(str, patterns):
+            kind, _, version = pattern.partition(":")
+            if kind not in _KINDS:
+                near = did_you_mean(kind, _KINDS)
+                raise self.complain(
+                    f"{where}: {pattern!r} is no system: it must begin with neaptide: or"
+                    f" kafka:{near}"
+                )
+            if not _PATTERN.fullmatch(version):
+                raise self.complain(
+                    f"{where}: {pattern!r} is no system: behind {kind}: must be a version, as"
+                    " 0.10, 0.11+ or 0.8..3.6"
+                )
 
     # --- one step --------------------------------------------------------------------------------
 
@@ -342,7 +383,8 @@ class _Reader:
 
     def _verb(self, verb: str, raw: Any, complain: Callable[[str], ScenarioError]) -> Step:
         if verb not in VERBS:
-            raise complain(f"{verb!r} is no step; must be one of {', '.join(VERBS)}")
+            near = did_you_mean(verb, VERBS)
+            raise complain(f"{verb!r} is no step; must be one of {', '.join(VERBS)}{near}")
         if not isinstance(raw, dict):
             raise complain(f"{verb} must be a table, as in {verb} = {{ … }}")
         fields = Fields(dict(raw), lambda message: complain(f"{verb}: {message}"))

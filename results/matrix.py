@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from neaptide.results.outcomes import observed
 from neaptide.results.run import Run, read_run
 from neaptide.results.verdicts import read_verdict, why_not_believed
 
@@ -167,9 +166,8 @@ def _any_repetition(directory: Path) -> Repetition:
         return _repetition(directory, run)
     except Exception as error:
         why = f"its verdict cannot be read ({type(error).__name__})"
-        seen = observed("unknown", "unknown")
         return Repetition(
-            directory, run.name, run.title, run.system, run.expected, seen, (why,), False
+            directory, run.name, run.title, run.system, run.expected, "unknown", (why,), False
         )
 
 
@@ -184,7 +182,7 @@ def _repetition(directory: Path, run: Run) -> Repetition:
         run.title,
         run.system,
         run.expected,
-        observed(str(verdict.get("verdict")), str(verdict.get("outcome", "unknown"))),
+        str(verdict.get("outcome", "unknown")),
         (*verdict.get("reasons", ()), *run.disagreements),
         bool(run.disagreements),
     )

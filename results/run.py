@@ -87,7 +87,7 @@ class Incident:
 class MissedFault:
     """A fault of a random run that missed its aim. The load went on."""
 
-    phase: int  # of the schedule, from 1
+    phase: int  # of the schedule, from 1; 0: it is in no phase
     at_s: float  # when it was to begin, since the load began
     fault: str
     why: str
@@ -122,6 +122,7 @@ class Run:
     incidents: tuple[Incident, ...] = ()
     min_acked: int = 1  # fewer acknowledged records prove nothing
     disagreements: tuple[str, ...] = ()  # predictions beyond the outcome that did not come true
+    confirmed: tuple[str, ...] = ()  # those that did
     aimed: int = 0  # faults of a random run that were aimed at fetch rounds, and begun
     missed: tuple[MissedFault, ...] = ()
     stopped_early: str = ""  # why it was asked to end before its time; empty: it was not
@@ -298,6 +299,7 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "min_acked": _number,
     "incidents": lambda value: tuple(_incident(item) for item in _list(value)),
     "disagreements": lambda value: tuple(_text(item) for item in _list(value)),
+    "confirmed": lambda value: tuple(_text(item) for item in _list(value)),
     "aimed": _number,
     "missed": lambda value: tuple(_missed(item) for item in _list(value)),
     "clients": lambda value: value,

@@ -173,6 +173,11 @@ def find_run(text: str) -> Path:
         raise RunNotFoundError(
             f"{len(matches)} runs have {text!r} in their names ({names}, …): name one in full."
         )
+    if Path(text).is_file():
+        raise RunNotFoundError(
+            f"{text} is a file, and a run is a directory; a history of Jepsen's must end in .edn:"
+            " unpack it, or give it that name."
+        )
     raise RunNotFoundError(
         f"There is no run {text!r}, neither as a path nor in {runs_directory()}: "
         "name a run directory, or set NEAPTIDE_RUNS to where they are."

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from neaptide.results.errors import RunUnreadableError
-from neaptide.results.outcomes import RULES_VERSION
+from neaptide.results.outcomes import ANOMALOUS, RULES_VERSION
 from neaptide.results.reading import read_json
 
 VERDICT_FILE: Final = "verdict.json"
@@ -28,6 +28,8 @@ def read_verdict(directory: Path) -> dict[str, Any] | None:
         return None
     if not isinstance(verdict, dict):
         raise RunUnreadableError(f"{path} must be one JSON object")
+    if (verdict.get("verdict"), verdict.get("outcome")) == (ANOMALOUS, "unknown"):
+        verdict["outcome"] = ANOMALOUS  # as earlier versions said it
     return verdict
 
 

@@ -9,12 +9,13 @@ rows.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final, Literal
 
 from neaptide.clusters.errors import UsageError
+from neaptide.clusters.nearest import did_you_mean
 from neaptide.workloads.resets import KINDS
 from neaptide.workloads.roles.groups import BEGINNINGS, CHURNS, COMMITS, NO_RESETS
 
@@ -253,16 +254,20 @@ WORKLOADS: Final[Mapping[str, Workload]] = {workload.name: workload for workload
 
 
 @cache
-def find_workload(name: str) -> Workload:
-    """One of the table, or of a module of somebody's own: `shop.load:ORDERS`. Raises UsageError."""
+def find_workload(name: str, scenarios: Iterable[str] = ()) -> Workload:
+    """One of the table, or of a module of somebody's own: `shop.load:ORDERS`. Raises UsageError.
+
+    `scenarios`: what else the name could have meant.
+    """
     if ":" in name:
         return _find_own(name)
     if name not in WORKLOADS:
-        raise UsageError(
-            f"There is no workload {name!r}; it must be one of {', '.join(WORKLOADS)},"
-            " or of a module of your own: module:NAME,"
+        otherwise = (
+            f"; it must be one of {', '.join(WORKLOADS)}, or of a module of your own: module:NAME,"
             " or a scenario: one of `neaptide list`, or a file that ends in .toml."
         )
+        near = did_you_mean(name, [*WORKLOADS, *scenarios])
+        raise UsageError(f"There is no workload {name!r}{near or otherwise}")
     return WORKLOADS[name]
 
 

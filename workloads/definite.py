@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from neaptide.workloads.libraries.model import NOT_SENT
+
 # Only with retries switched off: a retried request may have been appended by its first attempt.
 DEFINITE: Final[Mapping[str, str]] = {
     "MSG_SIZE_TOO_LARGE": "refused: larger than max.message.bytes",
@@ -22,11 +24,16 @@ DEFINITE: Final[Mapping[str, str]] = {
     "_QUEUE_FULL": "never left the client",
     "_UNKNOWN_TOPIC": "never left the client",
     "_UNKNOWN_PARTITION": "never left the client",
+    NOT_SENT: "never left the client",
 }
+# Definite for a producer with a transactional id alone: another one has taken its id, and what an
+# earlier attempt may have appended is of a transaction that was aborted for that.
+FENCED: Final = frozenset({"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "_FENCED"})
 
 
-def completion_type(error: str | None) -> str:
+def completion_type(error: str | None, *, has_transactions: bool = False) -> str:
     """`ok`, `fail` or `info`, by Jepsen's meaning."""
     if error is None:
         return "ok"
-    return "fail" if error in DEFINITE else "info"
+    is_definite = error in DEFINITE or (has_transactions and error in FENCED)
+    return "fail" if is_definite else "info"

@@ -3,7 +3,8 @@
 Not thread-safe: one event loop. Numbers of processes are never used twice.
 
 The rule: what a killed process may have done is in the history: what it had noted and recorded
-nowhere is written down, a send as one of which the end is not known (`workloads.journal`).
+nowhere is written down, a send as one of which the end is not known (`workloads.journal`). So it is
+with a client whose library does not come to an end in its time: it is cut off, and the run goes on.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ Start = Callable[[int], Awaitable[Clients]]
 
 @dataclass(slots=True)
 class Member:
-    """One client. `lives`: no fault kills it."""
+    """One client. `lives`: no fault kills it. `is_over`: it was cut off, and nobody follows it."""
 
     task: Task
     lives: bool
     clients: Clients | None = None  # None: it was killed
+    is_over: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -48,6 +50,7 @@ class ClientPool:
     recorder: Recorder
     members: list[Member] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    cut_off: list[str] = field(default_factory=list)  # who, and why
     _before: dict[str, int] = field(default_factory=dict)  # what those did that were killed
     _numbers: Any = field(default_factory=lambda: itertools.count(FIRST_NUMBER))
 
@@ -75,6 +78,11 @@ class ClientPool:
         clients = None if member.lives else member.clients
         if clients is None:
             return None
+        await self._end(member, clients, "the client was killed")
+        return clients.process.pid
+
+    async def _end(self, member: Member, clients: Clients, why: str) -> None:
+        """SIGKILL; what it had begun has no end that is known. Raises StoreError."""
         member.clients = None
         for kind, count in member.counts.items():
             self._before[kind] = self._before.get(kind, 0) + count
@@ -83,13 +91,13 @@ class ClientPool:
         await clients.kill()
         killed_ns = self.recorder.now_ns()
         for row in await asyncio.to_thread(recover, clients.run_directory, clients.number):
-            self.recorder.write(**_crashed(row, killed_ns))
-        return clients.process.pid
+            self.recorder.write(**_crashed(row, killed_ns, why))
 
     async def replace(self, number: int) -> None:
         """A new process takes the place of one that was killed."""
-        if self.members[number].clients is None:
-            await self._begin(self.members[number])
+        member = self.members[number]
+        if member.clients is None and not member.is_over:
+            await self._begin(member)
 
     # --- the way of a run ------------------------------------------------------------------------
 
@@ -115,11 +123,10 @@ class ClientPool:
         if member.clients is asked:
             member.counts = counts
 
-    async def stop_senders(self, within_s: float) -> int:
-        """Returns how many sends were never answered."""
-        return await self._stop(senders=True, within_s=within_s)
+    async def stop_senders(self, within_s: float) -> None:
+        await self._stop(senders=True, within_s=within_s)
 
-    async def finish(self, idle_within_s: float, at_most_s: float, within_s: float) -> int:
+    async def finish(self, idle_within_s: float, at_most_s: float, within_s: float) -> None:
         """The others come to the end of what there is, if they can, and stop.
 
         They have `idle_within_s` for it, again whenever they have done something, and in all no
@@ -138,17 +145,27 @@ class ClientPool:
                 )
                 break
             await asyncio.sleep(_LOOK_S)
-        return await self._stop(senders=False, within_s=within_s)
+        await self._stop(senders=False, within_s=within_s)
 
-    async def _stop(self, *, senders: bool, within_s: float) -> int:
-        living = [member.clients for member in self.members if member.clients is not None]
-        for clients in living:
+    async def _stop(self, *, senders: bool, within_s: float) -> None:
+        """Who has not stopped by then, or has sends that nobody answered, is cut off."""
+        living = [(m, m.clients) for m in self.members if m.clients is not None]
+        for _, clients in living:
             await clients.do("stop", senders=senders)
-        answers = await asyncio.gather(*(c.do("finish", deadline_s=within_s) for c in living))
-        late = sum(answer["late"] for answer in answers)
-        if late:
-            self.problems.append(f"{late} clients did not stop within {within_s:g} s")
-        return sum(answer["left"] for answer in answers)
+        answers = await asyncio.gather(*(c.do("finish", deadline_s=within_s) for _, c in living))
+        for (member, clients), answer in zip(living, answers, strict=True):
+            if answer["late"] or answer["left"]:
+                await self._cut_off(member, clients, answer, within_s)
+
+    async def _cut_off(
+        self, member: Member, clients: Clients, answer: Mapping[str, int], within_s: float
+    ) -> None:
+        await clients.do("flush")  # what is recorded already stays
+        late, left = f"did not stop within {within_s:g} s", f"{answer['left']} sends had no answer"
+        why = f"{member.task.role} {member.task.index} {late if answer['late'] else left}"
+        member.is_over = True
+        self.cut_off.append(why)
+        await self._end(member, clients, f"the client was cut off: {why}")
 
     async def flush(self) -> None:
         for member in self.members:
@@ -160,8 +177,8 @@ class ClientPool:
         return next((incident for incident in found if incident is not None), None)
 
 
-def _crashed(row: Mapping[str, Any], killed_ns: int) -> dict[str, Any]:
+def _crashed(row: Mapping[str, Any], killed_ns: int, why: str) -> dict[str, Any]:
     """A crash is the end of all that was on its way, and nobody knows which end."""
     if row["type"] != "invoke":
         return dict(row)
-    return {**row, "type": "info", "completed_ns": killed_ns, "error": "the client was killed"}
+    return {**row, "type": "info", "completed_ns": killed_ns, "error": why}

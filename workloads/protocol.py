@@ -49,7 +49,7 @@ class ClientsConfig:
     settings: dict[str, str]  # more librdkafka settings, of the user
     producer: dict[str, str] = field(default_factory=dict)  # … of producers alone
     library: str = DEFAULT  # of the clients of a workload
-    journal: bool = False  # it may be killed: what its clients are about to do is noted before
+    journal: bool = False  # it may be killed or cut off: what its clients will do is noted before
 
     @property
     def directory(self) -> Path:

@@ -31,8 +31,10 @@ if __name__ == "__main__":
 
 from confluent_kafka import OFFSET_STORED, KafkaException, TopicPartition
 
+from neaptide.clusters.hosts.local import last_line
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import consumer, producer
+from neaptide.workloads.libraries.model import NOT_SENT
 from neaptide.workloads.raw_connection import RawError
 from neaptide.workloads.raw_producer import RawProducer
 from neaptide.workloads.recorder import Recorder
@@ -125,9 +127,24 @@ class _Producer(_Client):
                     }
                 )
 
-            self._producer.produce(
-                self.config.topic, value=record, partition=partition, on_delivery=delivered
-            )
+            try:
+                self._producer.produce(
+                    self.config.topic, value=record, partition=partition, on_delivery=delivered
+                )
+            except KafkaException as refused:  # such a producer is fenced: nothing left it
+                self.notify(refused)
+                self._left -= 1
+                self.say(
+                    {
+                        "event": "sent",
+                        "value": record,
+                        "partition": partition,
+                        "offset": None,
+                        "error": NOT_SENT,
+                        "invoked_ns": invoked_ns,
+                        "completed_ns": self.now_ns(),
+                    }
+                )
         self._producer.poll(0)
         deadline = time.monotonic() + deadline_s
         while waits and self._left and time.monotonic() < deadline:
@@ -199,13 +216,14 @@ class _RawTransactions(_Client):
         return ""
 
 
-class _Consumer(_Client):
+class Consumer(_Client):
     def __init__(self, config: ClientConfig, say: Say) -> None:
         super().__init__(config, say)
         mine: dict[str, Any] = {"on_commit": self._committed}
         given = {"enable.auto.offset.store": "true", **config.settings, **mine}
         group = config.group or f"neaptide-{config.name}"
         self._consumer = consumer(config.bootstrap, group, given)
+        self._cooperates = cooperates(config.settings)
         self._parts: list[TopicPartition] = []
         self._stalled = False
         self._has_erred = False  # and nobody has asked for records since
@@ -316,14 +334,22 @@ class _Consumer(_Client):
 
     def _assigned(self, of: Any, parts: list[TopicPartition]) -> None:
         """Records come when a step asks for them, and not before."""
-        of.assign(parts)
+        if self._cooperates:  # these come to those that it has
+            of.incremental_assign(parts)
+            self._parts = [*self._parts, *parts]
+        else:
+            of.assign(parts)
+            self._parts = parts
         of.pause(parts)
-        self._parts = parts
-        self.say({"event": "assigned", "count": len(parts)})
+        self.say({"event": "assigned", "count": len(self._parts)})
 
     def _revoked(self, of: Any, parts: list[TopicPartition]) -> None:
-        self._parts = []
-        self.say({"event": "assigned", "count": 0})
+        """librdkafka lets go of them itself, all or these."""
+        gone = {(part.topic, part.partition) for part in parts} if self._cooperates else None
+        self._parts = [
+            part for part in self._parts if gone and (part.topic, part.partition) not in gone
+        ]
+        self.say({"event": "assigned", "count": len(self._parts)})
 
     def _committed(self, error: Any, parts: list[TopicPartition]) -> None:
         """Of commits that nobody waits for: those that librdkafka makes by itself, too."""
@@ -340,10 +366,17 @@ class _Consumer(_Client):
             self.notify(error)
 
 
+def cooperates(settings: Mapping[str, str]) -> bool:
+    """Whether a group with these settings takes and gives single partitions (KIP-429, KIP-848):
+    librdkafka refuses `assign` there."""
+    by_protocol = settings.get("group.protocol") == "consumer"
+    return by_protocol or "cooperative" in settings.get("partition.assignment.strategy", "")
+
+
 _KINDS: Final[Mapping[str, type[_Client]]] = {
     "producer": _Producer,
     "raw_producer": _RawTransactions,
-    "consumer": _Consumer,
+    "consumer": Consumer,
 }
 
 
@@ -409,8 +442,7 @@ class ScriptedClients:
         self._lock = threading.Lock()
 
     def open(self, config: ClientConfig, deadline_s: float) -> str:
-        log = self._directory / "logs" / f"client-{config.name}.log"
-        with log.open("w", encoding="utf-8") as errors:
+        with self._log_of(config).open("w", encoding="utf-8") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "neaptide.workloads.scripted", json.dumps(asdict(config))],
                 stdin=subprocess.PIPE,
@@ -436,17 +468,25 @@ class ScriptedClients:
             number = running.asked
             running.answers[number] = answer
         if not running.reading.is_alive():
-            return _ENDED
+            return self._how_it_ended(running)
         line = json.dumps({"id": number, "do": verb, "deadline_s": deadline_s, **arguments})
         assert running.process.stdin is not None
         try:
             running.process.stdin.write(line + "\n")
             running.process.stdin.flush()
-            return answer.get(timeout=deadline_s + _START_S)
+            said = answer.get(timeout=deadline_s + _START_S)
+            return self._how_it_ended(running) if said == _ENDED else said
         except (OSError, ValueError):
-            return _ENDED
+            return self._how_it_ended(running)
         except queue.Empty:
             return f"it did not answer to {verb}"
+
+    def _how_it_ended(self, running: _Running) -> str:
+        log = self._log_of(running.config)
+        return f"{_ENDED}; its log {log} says last: {last_line(log)}"
+
+    def _log_of(self, config: ClientConfig) -> Path:
+        return self._directory / "logs" / f"client-{config.name}.log"
 
     def die(self, client: str) -> None:
         """SIGKILL; then all that it had said is recorded."""
@@ -525,7 +565,8 @@ class ScriptedClients:
 
     def _sent(self, running: _Running, row: dict[str, Any]) -> None:
         running.sending.pop(row["value"], None)
-        kind = completion_type(row["error"])
+        transacts = running.config.transactional_id is not None
+        kind = completion_type(row["error"], has_transactions=transacts)
         if running.transaction is not None:
             running.transaction.append(row)
         else:

@@ -42,6 +42,10 @@ _NEEDS_JAVA: Final = (
     "Spark needs Java 17 or later: install one (Debian: apt-get install openjdk-17-jre-headless), "
     "or set JAVA_HOME to where it is."
 )
+_TOO_OLD: Final = "UnsupportedClassVersionError"
+_NEEDS_MEMORY: Final = (
+    "Try again; if it was ended for want of memory, give it less (neaptide check --memory 900m)."
+)
 # What Java warns of would be on its standard output, where whoever called has the answer.
 _JAVA_ALWAYS: Final = (
     "-XX:-UsePerfData -Xshare:auto"
@@ -119,8 +123,9 @@ def local_session(
                 said.seek(0)
                 lines = said.read().decode(errors="replace").strip().splitlines()
                 last = f" Its last words: {lines[-1]}" if lines else ""
+                needs = _NEEDS_JAVA if any(_TOO_OLD in line for line in lines) else _NEEDS_MEMORY
                 raise MissingToolError(
-                    f"Spark's Java process ended at once.{last} {_NEEDS_JAVA}"
+                    f"Spark's Java process ended while it started.{last} {needs}"
                 ) from error
 
 

@@ -39,6 +39,7 @@ class DockerProcess:
         self._container = container
         self._output: Iterable[bytes] = ()
         self._returncode: int | None = None
+        self._pid = 0  # of its first process, as this machine sees it; 0: it does not
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -50,11 +51,21 @@ class DockerProcess:
         """Attached before it starts: what is asked for later may miss what came first."""
         self._output = self._container.attach(stream=True, logs=False)
         self._container.start()
+        self._pid = next((one.pid for one in self._first()), 0)
         self._thread.start()
 
     @property
     def returncode(self) -> int | None:
         return self._returncode
+
+    @property
+    def is_stopped(self) -> bool:
+        """Its first process, as this machine sees it. What `pause` has done it does not show."""
+        if self._returncode is not None or not self._pid:
+            return False
+        with suppress(psutil.Error):
+            return bool(psutil.Process(self._pid).status() == psutil.STATUS_STOPPED)
+        return False
 
     async def terminate(self) -> None:
         await asyncio.to_thread(self._terminate)
@@ -72,13 +83,18 @@ class DockerProcess:
 
     def _children(self) -> list[psutil.Process]:
         """What came of the first process, as this machine sees it."""
+        with suppress(psutil.NoSuchProcess):
+            return [child for one in self._first() for child in one.children(recursive=True)]
+        return []
+
+    def _first(self) -> list[psutil.Process]:
+        """The first process, unless it has ended, or is not of this machine."""
         self._container.reload()
         pid = int(self._container.attrs["State"]["Pid"])
-        try:
-            is_ours = str(self._container.id) in Path(f"/proc/{pid}/cgroup").read_text("utf-8")
-            return psutil.Process(pid).children(recursive=True) if is_ours else []
-        except (OSError, psutil.NoSuchProcess):  # it has ended
-            return []
+        with suppress(OSError, psutil.NoSuchProcess):
+            if str(self._container.id) in Path(f"/proc/{pid}/cgroup").read_text("utf-8"):
+                return [psutil.Process(pid)]
+        return []
 
     async def run_beside(self, argv: Sequence[str], log: Path) -> int | None:
         """Runs a command in its container, with its environment; how that ended.

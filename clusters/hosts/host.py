@@ -56,6 +56,11 @@ class NodeProcess(Protocol):
         """None while it runs; minus the signal's number if a signal ended it."""
         ...
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it stands still, whoever sent it a SIGSTOP; known within a second."""
+        ...
+
     async def terminate(self) -> None:
         """Ask it to end (SIGTERM)."""
         ...
@@ -164,6 +169,10 @@ class LocalNodeProcess:
     @property
     def returncode(self) -> int | None:
         return self._process.returncode
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._process.is_stopped
 
     async def terminate(self) -> None:
         self._process.terminate()

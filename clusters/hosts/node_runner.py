@@ -28,6 +28,7 @@ from types import FrameType
 from typing import Any
 
 SILENCE_S = 60.0
+STANDS_LOOK_S = 0.5
 MARKED_WITHIN_S = 20.0  # at the end
 PORT_FIRST, PORT_LAST = 10_000, 32_000  # below the ephemeral range
 _PR_SET_PDEATHSIG = 1
@@ -104,7 +105,24 @@ def _die_with_runner() -> None:
 
 
 def _await_end(child: subprocess.Popen[bytes]) -> None:
-    say({"event": "ended", "pid": child.pid, "status": child.wait()})
+    """Says also when it begins to stand still, or goes on, whoever made it so."""
+    stands = False
+    while True:
+        try:
+            say({"event": "ended", "pid": child.pid, "status": child.wait(STANDS_LOOK_S)})
+            return
+        except subprocess.TimeoutExpired:
+            if (_state_of(child.pid) == "T") != stands:
+                stands = not stands
+                say({"event": "stands", "pid": child.pid, "stands": stands})
+
+
+def _state_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            return stat.read().rpartition(b")")[2].split()[0].decode()
+    except OSError:  # it is gone
+        return ""
 
 
 def do_signal(pid: int, number: int) -> bool:
@@ -132,10 +150,9 @@ def _marked(mark: str) -> dict[int, str]:
             with open(f"/proc/{name}/environ", "rb") as environ:
                 if mark.encode() not in environ.read().split(b"\0"):
                     continue
-            with open(f"/proc/{name}/stat", "rb") as stat:
-                state = stat.read().rpartition(b")")[2].split()[0].decode()
         except OSError:  # gone, or not ours to look into
             continue
+        state = _state_of(int(name))
         if state not in "ZX":
             found[int(name)] = state
     return found

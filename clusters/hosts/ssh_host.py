@@ -49,12 +49,17 @@ class SshProcess:
         self._connection = connection
         self._collect = collect
         self._returncode: int | None = None
+        self.stands = False  # as its machine last said
         self._ended = asyncio.Event()
         self._collecting: asyncio.Task[None] | None = None
 
     @property
     def returncode(self) -> int | None:
         return self._returncode
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._returncode is None and self.stands
 
     async def terminate(self) -> None:
         await self._signal(signal.SIGTERM)
@@ -120,7 +125,10 @@ class _Node:
 
     def _on_event(self, event: Event) -> None:
         process = self.processes.get(event["pid"])
-        if process is None:
+        if event["event"] == "stands":
+            if process is not None:
+                process.stands = event["stands"]
+        elif process is None:
             self._ended_early[event["pid"]] = event["status"]
         else:
             process.ended(event["status"])

@@ -192,3 +192,9 @@ def _locked(file: Path) -> Iterator[None]:
     with file.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+def where() -> str:
+    """Where on this machine the jars of a kafka:VERSION lie, once they were fetched."""
+    of_maven = Path.home() / ".m2" / "repository"
+    return f"{of_maven} (or where Maven's settings say); class paths in {cache_directory()}/kafka"

@@ -25,7 +25,7 @@ from neaptide.clusters.own.model import (
     OwnSystem,
     Used,
 )
-from neaptide.clusters.own.placeholders import IN_COMMANDS, MEANINGS, unknown
+from neaptide.clusters.own.placeholders import IN_COMMANDS, MEANINGS, placeholders, unknown
 from neaptide.clusters.properties import PropertiesError, read_properties, without_comments
 from neaptide.results.secrets import is_named_elsewhere, is_secret, looks_secret
 
@@ -197,6 +197,10 @@ def _managed(top: _Table, path: Path, name: str, release: Release) -> Managed:
         raise top.complain(f"the id {twice} is there twice; each node has an id of its own")
     environment = _Table(top.take("environment", dict, {}), f"{path}, [environment]", top.directory)
     for node in (*brokers, *controllers):
+        _check_own_values(top, node, len(ids))
+    for node in brokers:
+        _check_where_it_listens(top, node)
+    for node in (*brokers, *controllers):
         _check_listeners(top, node, client.get(_PROTOCOL, _PLAINTEXT))
     said = frozenset(key for node in brokers for key in read_properties(node.template))
     return Managed(
@@ -297,6 +301,36 @@ def _template(table: _Table, file: Path) -> str:
     text = without_comments(text)  # what stands there may be a secret of yesterday
     _check_placeholders(table, "properties", text, MEANINGS)
     return text
+
+
+def _check_own_values(top: _Table, node: OwnNode, nodes: int) -> None:
+    """What differs from node to node is not the same for all."""
+    settings = read_properties(node.template)
+    commands = " ".join([*node.start, *(node.prepare or ())])
+    for key in ("broker.id", "node.id"):
+        said = settings.get(key, str(node.id))
+        if said not in (str(node.id), "{id}") and key not in commands:
+            raise top.complain(
+                f"{key} is {said} in {node.properties}, and this node's id is {node.id}; write"
+                f" {key}={{id}}"
+            )
+    for key in ("log.dirs", "log.dir"):
+        said = settings.get(key, "{log_dir}")
+        if nodes > 1 and not placeholders(said) and key not in commands:
+            raise top.complain(
+                f"{key} is {said} in {node.properties}, for each of {nodes} nodes; write"
+                f" {key}={{log_dir}}"
+            )
+
+
+def _check_where_it_listens(top: _Table, node: OwnNode) -> None:
+    """neaptide chooses the ports of a run, and a broker learns them by a placeholder alone."""
+    known = placeholders(" ".join([node.template, *node.start, *(node.prepare or ())]))
+    if "client_listen" not in known:
+        raise top.complain(
+            f"broker {node.id} does not learn where it is to listen: {{client_listen}} is neither"
+            f" in {node.properties} nor in its start command; write it into listeners"
+        )
 
 
 def _check_listeners(top: _Table, node: OwnNode, of_clients: str) -> None:

@@ -37,6 +37,10 @@ def unknown(text: str, known: Mapping[str, str]) -> str | None:
     return next((name for name in _PLACEHOLDER.findall(text) if name not in known), None)
 
 
+def placeholders(text: str) -> frozenset[str]:
+    return frozenset(_PLACEHOLDER.findall(text))
+
+
 def fill(text: str, values: Mapping[str, str]) -> str:
     """Raises KeyError, by its name, for what has no value here."""
     return _PLACEHOLDER.sub(lambda found: values[found[1]], text)

@@ -34,6 +34,7 @@ MARK: Final = "NEAPTIDE_NODE"  # of one start of one node
 PID: Final = "{pid}"  # in a command, until it is run
 OUTSIDE: Final = "process of the user's own"  # in the ledger: what the ledger's own mark is not on
 _LOOK_S: Final = 0.02  # nothing reports the end or the stop of what is no child
+_STANDS_LOOK_S: Final = 0.5
 _DIES_WITHIN_S: Final = 20.0
 _EFFECT_WITHIN_S: Final = 20.0  # of a signal
 _REACHED_WITHIN_S: Final = 5.0  # what starts others faster than they can be looked for
@@ -79,6 +80,8 @@ class OwnProcess:
         self._known: list[ProcessIdentity] = [] if outside is None else [outside]
         self._is_outside = outside is not None
         self._ended: int | None = None
+        self._stands = False
+        self._look_at = 0.0
 
     @property
     def returncode(self) -> int | None:
@@ -96,6 +99,17 @@ class OwnProcess:
                 return None
         self._ended = status or 0
         return self._ended
+
+    @property
+    def is_stopped(self) -> bool:
+        """All of it. To look for it takes a while: it is looked for twice a second."""
+        if self._ended is not None:
+            return False
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _STANDS_LOOK_S
+            members = self._members()
+            self._stands = bool(members) and all(_is_stopped(one) for one in members)
+        return self._stands
 
     def _members(self) -> list[ProcessIdentity]:
         if self._is_outside:
@@ -131,6 +145,7 @@ class OwnProcess:
         await self._do(self._commands.resume, "resume", signal.SIGCONT)
         if self._commands.resume is None:
             await self._await_effect(False, signal.SIGCONT, "stands still", "resumed")
+        self._look_at = 0.0
 
     async def _await_effect(
         self, stopped: bool, number: signal.Signals, does: str, done: str
@@ -222,6 +237,10 @@ class ContainedProcess:
     def returncode(self) -> int | None:
         return self._started.returncode
 
+    @property
+    def is_stopped(self) -> bool:
+        return self._started.is_stopped
+
     async def terminate(self) -> None:
         """Raises HostError where the command fails."""
         if self.returncode is None:
@@ -261,6 +280,10 @@ class RemoteProcess:
     @property
     def returncode(self) -> int | None:
         return self._started.returncode
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._started.is_stopped
 
     async def begin(self) -> None:
         """From now on nothing of it outlives the runner of its machine."""

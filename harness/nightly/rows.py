@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from neaptide.harness.nightly.state import Ended, Play
 from neaptide.results.errors import StoreError
-from neaptide.results.outcomes import WORST_FIRST, observed
+from neaptide.results.outcomes import WORST_FIRST
 from neaptide.results.run import Run
 
 ROWS_FILE: Final = "rows.parquet"
@@ -165,7 +165,7 @@ def row_of(
 ) -> dict[str, Any]:
     """`verdict`: as verdict.json has it."""
     play = ended.play
-    word = observed(verdict["verdict"], verdict["outcome"])
+    word = verdict["outcome"]
     key = _key_of_play(play, word) if verdict["verdict"] == "anomalous" else ""
     missed = sum(one.fault == "rounds" for one in run.missed) if run is not None else 0
     return {

@@ -7,8 +7,9 @@ what a run is made of (`neaptide.harness.stage`), and not how one is judged.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,6 +20,7 @@ from neaptide.clusters.cluster import ClusterSpec, TopicSpec
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
 from neaptide.clusters.producer import ProducerOptions
+from neaptide.clusters.settings import problem_of
 from neaptide.harness.account import Account
 from neaptide.harness.ending import end, heal_all
 from neaptide.harness.faults import Faults
@@ -28,11 +30,19 @@ from neaptide.harness.random_run import AIMED_SETTINGS, SHORT_TIMES
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, client_settings
-from neaptide.harness.testing.findings import NeaptideFailure
+from neaptide.harness.testing.consumed import Notebook, RecordedConsumer
+from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
 from neaptide.harness.testing.loop import Loop
-from neaptide.harness.testing.recorded import RECORDER, History, RecordedProducer, Send
+from neaptide.harness.testing.recorded import (
+    RECORDER,
+    History,
+    RecordedProducer,
+    Send,
+    acks_text,
+)
 from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint, Rule
+from neaptide.results.report import REPORT_FILE
 from neaptide.results.run import Aim, Run
 from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.recorder import TABLE, Recorder, writer_label
@@ -40,6 +50,12 @@ from neaptide.workloads.recorder import TABLE, Recorder, writer_label
 T = TypeVar("T")
 NAMES: Final = "ABCDEFGHI"
 _WITHIN_S: Final = 60.0
+_SETTINGS: Final = {**SHORT_TIMES, **AIMED_SETTINGS}
+_OF_GROUPS: Final = {
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+SHORTENED: Final = {name: value for name, value in _SETTINGS.items() if name.endswith(".ms")}
 # librdkafka reports each connection that is refused, also when the cluster is gone with its test.
 _QUIET: Final = {"log_level": 2}
 
@@ -74,9 +90,15 @@ class ClusterAsked:
             )
             for topic, partitions in self.topics.items()
         )
-        return ClusterSpec(
-            ids, {**SHORT_TIMES, **AIMED_SETTINGS, **self.settings}, first, more=tuple(more)
-        )
+        settings = {**_SETTINGS, **self._of_groups(), **self.settings}
+        return ClusterSpec(ids, settings, first, more=tuple(more))
+
+    def _of_groups(self) -> Mapping[str, str]:
+        """So that a group of a test does not wait for others, nor for replicas that cannot be."""
+        if self.system.release is None:
+            return {}
+        replicas = {"offsets.topic.replication.factor": str(min(3, self.brokers))}
+        return {**_OF_GROUPS, **replicas}
 
     def record(self) -> Run:
         run = new_run(self.name, self.system, self.seed, "random")
@@ -96,6 +118,11 @@ def check_asked(asked: ClusterAsked) -> ClusterAsked:
         raise UsageError(f"brokers={asked.brokers} must be 1 to {len(NAMES)}.")
     if not asked.topics or any(partitions < 1 for partitions in asked.topics.values()):
         raise UsageError("topics must be a table of names and partitions, as {'orders': 3}.")
+    is_kafka = asked.system.release is not None
+    for what in ("settings", "topic_settings"):
+        problem = problem_of(getattr(asked, what), has_plugins=is_kafka)
+        if problem is not None:
+            raise UsageError(f"{what}: {problem}{'' if problem.endswith('?') else '.'}")
     return asked
 
 
@@ -116,9 +143,11 @@ class LiveCluster:
         self._stage: Stage
         self._faults: Faults
         self._history: History
+        self._notes: Notebook
         self._ready = asyncio.Event()
         self._end = asyncio.Event()
         self._is_over = False
+        self.waited_in_vain = False
         self._running: asyncio.Task[tuple[Path, Run]]
         loop.call(self._begin())
 
@@ -146,6 +175,14 @@ class LiveCluster:
             stage.names = self._names
             recorder = Recorder(directory, RECORDER, stage.origin_ns)
             self._stage, self._history = stage, History(recorder)
+            self._history.partitions = asked.topics
+            self._notes = Notebook(
+                self._history.write,
+                recorder.now_ns,
+                recorder.new_operation,
+                lambda: self._history.client().process_of("ok"),
+                asked.topics,
+            )
             self._faults = Faults(stage, self._names)
             try:
                 await stage.start_clients(ProducerOptions())
@@ -223,16 +260,31 @@ class LiveCluster:
     def producer(self, settings: Mapping[str, Any] | None = None) -> RecordedProducer:
         """A `confluent_kafka.Producer` whose sends are judged. `settings`: its configuration."""
         given = {**self.client_settings, **_QUIET, **(settings or {})}
-        acks = str(given.get("acks", given.get("request.required.acks", "all")))
-        return self.recorded(Producer(given), acks="all" if acks == "-1" else acks)
+        acks = given.get("acks", given.get("request.required.acks", "all"))
+        return self.recorded(Producer(given), acks)
 
-    def recorded(self, producer: Producer, acks: str = "all") -> RecordedProducer:
+    def recorded(self, producer: Producer, acks: str | int = "all") -> RecordedProducer:
         """The same for a producer that is there already; `acks` is what it was configured with."""
-        return RecordedProducer(producer, self._history, acks)
+        return RecordedProducer(producer, self._history, acks_text(acks))
 
-    def send(self, topic: str, value: str, key: str | None = None, acks: str = "all") -> Send:
+    def consumer(
+        self, settings: Mapping[str, Any] | None = None, delivery: str = "at-least-once"
+    ) -> RecordedConsumer:
+        """A `confluent_kafka.Consumer` whose polls and commits are judged; call its `handled` for
+        each record once you have done your work with it. `delivery`: what your group promises,
+        at-least-once or at-most-once. Raises UsageError."""
+        if self._asked.system.release is None:
+            raise UsageError(
+                f"{self._asked.system} has no groups of consumers: test with a Kafka, as"
+                " --neaptide-system kafka:3.9.1."
+            )
+        mine = {"group.id": f"neaptide-{self._asked.name}", "auto.offset.reset": "earliest"}
+        given = {**self.client_settings, **_QUIET, **mine, **(settings or {})}
+        return RecordedConsumer(given, self._notes, delivery)
+
+    def send(self, topic: str, value: str, key: str | None = None, acks: str | int = "all") -> Send:
         """For another client library: call this before a record is sent, and end it after."""
-        return self._history.begin(self._history.client(), topic, value, key, acks)
+        return self._history.begin(self._history.client(), topic, value, key, acks_text(acks))
 
     # --- faults ----------------------------------------------------------------------------------
 
@@ -332,8 +384,52 @@ class LiveCluster:
     def wait_until(
         self, condition: Callable[[], bool], within_s: float = _WITHIN_S, what: str = ""
     ) -> None:
-        """Returns as soon as the condition is true. Raises TimeoutError."""
-        self._do(self._stage.until(condition, within_s, what or "the condition holds"))
+        """Returns as soon as the condition is true. Raises WaitFailure, a TimeoutError, that says
+        what is so instead."""
+        try:
+            self._do(self._stage.until(condition, within_s, what or _source_of(condition)))
+        except TimeoutError as error:
+            self.waited_in_vain = True
+            said = [f"neaptide: {error}", *(f"  {line}" for line in self._seen())]
+            raise WaitFailure("\n".join(said), self.run, unknown=True) from None
+
+    @property
+    def run(self) -> Path:
+        return self._stage.run
+
+    def _seen(self) -> Iterator[str]:
+        """The state of the cluster, a line for each partition."""
+        for topic in self._stage.spec.topics:
+            for partition, replicas in topic.assignment.items():
+                yield self._seen_of(topic, partition, replicas)
+        held = [
+            f"{one} to {other}"
+            for one, other in itertools.permutations(self._ids, 2)
+            if self.is_held(one, other)
+        ]
+        if held:
+            yield f"held: messages from {', '.join(held)}"
+        reachable = [name for name, broker in self._ids.items() if self._stage.is_reachable(broker)]
+        if len(reachable) < len(self._ids):
+            yield f"down or paused: {', '.join(sorted(set(self._ids) - set(reachable)))}"
+        asked = self._stage.spec.settings
+        short = [f"{name}={asked[name]}" for name in SHORTENED if name in asked]
+        yield f"shorter here than Kafka's defaults: {', '.join(short)}"
+        yield f"report: {self.run / REPORT_FILE} (once the test is over)"
+
+    def _seen_of(self, topic: TopicSpec, partition: int, replicas: Sequence[int]) -> str:
+        leader = self.leader(topic.name, partition)
+        isr = " ".join(self.isr(topic.name, partition)) or "empty"
+        ends = {
+            name: self.log_end_offset(name, topic.name, partition)
+            for name in map(self._names.__getitem__, replicas)
+            if name != leader
+        }
+        known = [f"{name} {'not known' if end is None else end}" for name, end in ends.items()]
+        return (
+            f"{topic.name}-{partition}: leader {leader or 'none'}, ISR {isr};"
+            f" log ends by the last fetches: {', '.join(known) or 'none'}"
+        )
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -356,3 +452,11 @@ class LiveCluster:
 
     def _end_of(self, end: str) -> Endpoint:
         return end if end in ("client", COORDINATION) else self._id(end)
+
+
+def _source_of(condition: Callable[[], bool]) -> str:
+    """As it stands in the test."""
+    try:
+        return inspect.getsource(condition).strip()
+    except (OSError, TypeError):
+        return "the condition holds"

@@ -36,6 +36,10 @@ class NeaptideFailure(AssertionError):
         self.unknown = unknown
 
 
+class WaitFailure(NeaptideFailure, TimeoutError):
+    """What a test waited for did not come true. The text says what was seen instead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Judged:
     """One run and its verdict. `own`: what the project's own checks have found."""
@@ -58,6 +62,16 @@ class Judged:
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
+
+
+def properties(system: str, judged: Judged) -> list[tuple[str, object]]:
+    """What JUnit files have of a run."""
+    return [
+        ("neaptide_system", system),
+        ("neaptide_verdict", judged.verdict),
+        ("neaptide_outcome", judged.outcome),
+        ("neaptide_run", str(judged.run)),
+    ]
 
 
 def failure_text(judged: Judged, expected: str | None = None) -> str:

@@ -16,11 +16,10 @@ import pytest
 from neaptide.harness.ci import line_of
 from neaptide.harness.systems import KNOWN, check_system_on, like_of, parse_system
 from neaptide.harness.testing import SUFFIX
-from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text
+from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text, properties
 from neaptide.harness.testing.lab import Settings
 from neaptide.nemesis.fields import ScenarioError
 from neaptide.nemesis.scenario import Scenario, expected_outcome, lacks, parse_scenario
-from neaptide.results.outcomes import observed
 
 
 class ScenarioFile(pytest.File):
@@ -78,26 +77,16 @@ class ScenarioItem(pytest.Item):
             play_batch([self], self.settings)  # an anomaly is never tried again
             judged = self.judged
         assert judged is not None
-        self._note(judged)
+        self.user_properties += properties(self.name, judged)
         problem = self._problem(judged)
         if problem is not None:
             raise NeaptideFailure(problem, judged.run, unknown=judged.unknown)
 
     def _problem(self, judged: Judged) -> str | None:
-        seen = observed(judged.verdict, judged.outcome)
         expected = self.expected or "held"
-        if seen == expected and not judged.own:
+        if judged.outcome == expected and not judged.own:
             return None
-        return failure_text(replace(judged, outcome=seen), expected)
-
-    def _note(self, judged: Judged) -> None:
-        for name, value in (
-            ("neaptide_system", self.name),
-            ("neaptide_verdict", judged.verdict),
-            ("neaptide_outcome", judged.outcome),
-            ("neaptide_run", str(judged.run)),
-        ):
-            self.user_properties.append((name, value))
+        return failure_text(judged, expected)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """No traceback of ours where a sentence says it all."""

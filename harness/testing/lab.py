@@ -21,7 +21,11 @@ from neaptide.harness.testing.cluster import ClusterAsked, LiveCluster, check_as
 from neaptide.harness.testing.findings import Judged, NeaptideFailure, failure_text
 from neaptide.harness.testing.loop import Loop
 from neaptide.nemesis.scenario import Scenario, load_scenario
+from neaptide.results.errors import NeaptideError
+from neaptide.results.report import REPORT_FILE, write_report
+from neaptide.results.run import read_run
 
+_RATE: Final = 2000.0
 DEFAULT_SYSTEM: Final = "neaptide:2.1"
 OwnChecks = Callable[[Path], Iterable[str]]
 
@@ -82,6 +86,7 @@ class Lab:
         self._workloads = workloads or {}
         self._loop: Loop | None = None
         self._clusters: list[LiveCluster] = []
+        self.judged: list[tuple[str, Judged]] = []  # with the system of each
         self.system = system  # what --neaptide-system says
 
     def cluster(
@@ -134,7 +139,7 @@ class Lab:
 
         `asked`: fields of RandomRun, as rate, acks, partitions.
         """
-        from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
+        from neaptide.harness.random_asked import RATE_OF_USED, RandomRun, check, parse_nemesis
         from neaptide.harness.random_run import run_random
         from neaptide.workloads.catalog import find_workload
 
@@ -147,7 +152,7 @@ class Lab:
             chosen,
             faults,
             time_s,
-            asked.pop("rate", 2000),
+            asked.pop("rate", RATE_OF_USED if chosen.used else _RATE),
             asked.pop("seed", self._seed),
             place=self._place,
             saved=saved,
@@ -175,6 +180,7 @@ class Lab:
         """The verdict of a run. A cluster is ended for it: healed, read to its end, judged."""
         directory = run.finish() if isinstance(run, LiveCluster) else run
         [judged] = self._judge.judge([directory])
+        self.judged.append((read_run(directory).system, judged))
         return judged
 
     def assert_valid(self, run: Path | LiveCluster | Judged) -> Judged:
@@ -196,6 +202,9 @@ class Lab:
         finally:
             for cluster in self._clusters:
                 cluster.drop()
+                if cluster.waited_in_vain and not (cluster.run / REPORT_FILE).exists():
+                    with suppress(NeaptideError):  # it is the failure's, which stands
+                        write_report(cluster.run)
             self._clusters.clear()
             if self._loop is not None:
                 self._loop.close()

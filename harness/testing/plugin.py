@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _SETTINGS: Final = pytest.StashKey["Settings"]()
 _SEED: Final = pytest.StashKey[int]()
+_OURS: Final = str(Path(__file__).resolve().parents[2])  # the files of this package
 _FAILED: Final = pytest.StashKey[bool]()
 
 
@@ -168,7 +169,13 @@ def neaptide(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """
     lab = _settings(request.config).lab(request.node.name)
     yield lab
-    lab.close(failed=request.node.stash.get(_FAILED, True))
+    from neaptide.harness.testing.findings import properties
+
+    try:
+        lab.close(failed=request.node.stash.get(_FAILED, True))
+    finally:
+        for system, judged in lab.judged:
+            request.node.user_properties += properties(system, judged)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -180,12 +187,30 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.stash[_FAILED] = report.failed
     if call.excinfo is None or _SETTINGS not in item.config.stash:
         return
-    from neaptide.harness.testing.findings import NeaptideFailure
+    from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
 
     error = call.excinfo.value
     if isinstance(error, NeaptideFailure):
         report.longrepr = str(error)
-        report.user_properties.append(("neaptide_run", str(error.run)))
+        if isinstance(error, WaitFailure):
+            report.longrepr = f"{_where(call.excinfo)}{error}"
+    elif _is_for_the_user(call.excinfo):
+        report.longrepr = f"{_where(call.excinfo)}neaptide: {error}"
+
+
+def _is_for_the_user(raised: pytest.ExceptionInfo[BaseException]) -> bool:
+    """A sentence of ours that says what to do: nobody needs our traceback."""
+    from neaptide.harness.exits import status_of
+
+    error = raised.value
+    is_ours = str(raised.traceback[-1].path).startswith(_OURS)
+    return isinstance(error, Exception) and is_ours and status_of(error) is not None
+
+
+def _where(raised: pytest.ExceptionInfo[BaseException]) -> str:
+    """The line of the test, or of what it calls, behind which all is ours."""
+    theirs = [entry for entry in raised.traceback if not str(entry.path).startswith(_OURS)]
+    return f"{theirs[-1].path}:{theirs[-1].lineno + 1}\n" if theirs else ""
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

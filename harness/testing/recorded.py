@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from confluent_kafka import Producer
 
+from neaptide.clusters.errors import UsageError
 from neaptide.results.run import Written
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.recorder import Recorder
@@ -43,6 +44,7 @@ class History:
         self._open: dict[int, Send] = {}
         self._closed = False
         self.began = 0
+        self.partitions: Mapping[str, int] = {}  # how many each topic has, so far as is known
 
     def begin(self, client: Client, topic: str, value: str, key: str | None, acks: str) -> Send:
         with self._lock:
@@ -70,9 +72,14 @@ class History:
         kind: str,
         partition: int | None,
         offset: int | None,
-        error: str | None,
+        error: str | BaseException | None,
     ) -> None:
         """The second end of a send, and one that comes after the close, changes nothing."""
+        if partition is None and self.partitions.get(begun.topic) == 1:
+            partition = 0  # there is no other
+        for name, number in (("partition", partition), ("offset", offset)):
+            if number is not None and type(number) is not int:
+                raise TypeError(f"{name} must be a whole number, not {number!r}")
         with self._lock:
             if self._open.pop(begun.operation, None) is None:
                 return
@@ -89,8 +96,14 @@ class History:
             key=begun.key,
             value=begun.value,
             acks=begun.acks,
-            error=error,
+            error=error if error is None or isinstance(error, str) else _named(error),
         )
+
+    def write(self, **row: Any) -> None:
+        """An operation that is no send. Nothing is written any more once it is closed."""
+        with self._lock:
+            if not self._closed:
+                self._recorder.write(**row)
 
     def close(self) -> Written:
         """Ends what is open as unknown; how many rows there are. Raises StoreError."""
@@ -131,11 +144,11 @@ class Send:
         """It was acknowledged; `offset` where the client says so."""
         self._history.end(self._client, self._begun, "ok", partition, offset, None)
 
-    def failed(self, error: str, partition: int | None = None) -> None:
+    def failed(self, error: str | BaseException, partition: int | None = None) -> None:
         """It was surely not appended. Whoever is not sure calls `unknown`."""
         self._history.end(self._client, self._begun, "fail", partition, None, error)
 
-    def unknown(self, error: str, partition: int | None = None) -> None:
+    def unknown(self, error: str | BaseException, partition: int | None = None) -> None:
         """Timed out, or an error that does not say that nothing was appended."""
         self._history.end(self._client, self._begun, "info", partition, None, error)
 
@@ -186,6 +199,19 @@ class RecordedProducer:
 
     def __exit__(self, *_: object) -> None:
         self._producer.flush()
+
+
+def acks_text(acks: str | int) -> str:
+    """As one client or another writes it: 0, 1, -1, "all". Raises UsageError."""
+    text = "all" if str(acks) == "-1" else str(acks)
+    if text not in ("0", "1", "all"):
+        raise UsageError(f"acks={acks!r} must be 0, 1, -1 or 'all'.")
+    return text
+
+
+def _named(error: BaseException) -> str:
+    said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def _end(send: Send, error: Any, message: Any) -> None:

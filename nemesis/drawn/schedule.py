@@ -119,7 +119,32 @@ def draw_schedule(
             break
         phases.append(phase)
         at_s = phase.at_s + phase.lasts_s + rng.uniform(*_QUIET_S)
-    return tuple(phases)
+    return _with_each(tuple(phases), given, random.Random(f"{seed}/each"))
+
+
+def never_drawn(faults: Sequence[str], schedule: Schedule) -> tuple[str, ...]:
+    """What was asked for and is in no phase: the run is too short for it."""
+    drawn = faults_of(schedule)
+    return tuple(name for name in faults if name not in drawn)
+
+
+def _with_each(schedule: Schedule, given: Given, rng: random.Random) -> Schedule:
+    """Each fault that was asked for has a phase, if there is one of which all else is in others,
+    and which lasts as long as the fault does."""
+    for name in never_drawn(given.faults, schedule):
+        if FAULTS[name].alone:
+            continue
+        for index in rng.sample(range(len(schedule)), len(schedule)):
+            others = (*schedule[:index], *schedule[index + 1 :])
+            phase = schedule[index]
+            fits = phase.lasts_s >= FAULTS[name].lasts_s[0]
+            if fits and not set(faults_of((phase,))) - set(faults_of(others)):
+                timed = _timed(rng, given, name)
+                lasts_s = min(timed.lasts_s, phase.lasts_s)
+                only = replace(timed, after_s=0.0, lasts_s=lasts_s)
+                schedule = (*schedule[:index], Phase(phase.at_s, (only,)), *schedule[index + 1 :])
+                break
+    return schedule
 
 
 def _swarm(rng: random.Random, faults: Sequence[str]) -> dict[str, float]:
@@ -184,8 +209,12 @@ def read_schedule(file: Path) -> Schedule:
         return tuple(_read_phase(one) for one in raw)
     except OSError as error:
         raise UsageError(f"{file}: cannot be read: {error.strerror}.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{file}: has no schedule of a random run: {error!r}.") from None
+    except KeyError as missing:
+        raise UsageError(
+            f"{file}: has no schedule of a random run: {missing} is missing."
+        ) from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{file}: has no schedule of a random run: {error}.") from None
 
 
 def _read_phase(raw: Mapping[str, Any]) -> Phase:

@@ -66,7 +66,8 @@ def simulate(
 
 def is_simulated(scenario: Scenario) -> bool:
     """Whether a world can do all of its steps."""
-    return all(can_do(scheduled.step) for scheduled in scenario.steps)
+    steps = all(can_do(scheduled.step) for scheduled in scenario.steps)
+    return steps and scenario.transactions is None
 
 
 class _Player:

@@ -107,8 +107,8 @@ def _times(drawing: Drawing) -> list[str]:
         seconds = f"{row.at_ns / 1e9:.3f} s"
         if seconds != said:
             parts.append(
-                f'<text x="{drawing.width - 4}" y="{row.y + 3}" text-anchor="end" font-size="9"'
-                f' fill="#94a3b8">{seconds}</text>'
+                f'<text x="{drawing.width - 4}" y="{row.y + 3}" text-anchor="end" font-size="11"'
+                f' fill="#475569">{seconds}</text>'
             )
         said = seconds
     return parts

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from neaptide.results.report.rows import Row, RunData, fault_of
 
-_LOST: Final = ("lost-write", "committed-then-lost", "inconsistent-offsets")
+_LOST: Final = ("lost-write", "unseen", "committed-then-lost", "inconsistent-offsets")
 _LOOKED_AT: Final = 40
 _BEFORE_NS: Final = 10_000_000_000
 _AFTER_NS: Final = 60_000_000_000

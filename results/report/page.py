@@ -105,6 +105,27 @@ class FoundRow:
     link: str | None
 
 
+UNJUDGED: Final = "unjudged"  # a run that came to its end, and that nobody has judged so far
+
+# What each proof says, for readers who know no name of it.
+PROOF_WORDS: Final[Mapping[str, str]] = {
+    "readable": "every file of the run can be read",
+    "finished": "the run ended by itself",
+    "enough-acknowledged": "enough records were acknowledged",
+    "rows": "no recorded row is missing",
+    "placed": "every send names its partition",
+    "final-reads": "every partition was read to its end",
+    "replicas-read": "the log of every replica was read",
+    "replicas-level": "all replicas were level at the end",
+    "aims": "every aimed fault hit its aim",
+    "clients": "every client ended by itself, with an answer to every send",
+    "processes": "nothing else ended but by a fault",
+    "clock": "no operation completed before it was invoked",
+    "losses": "of every record that no read found it is known whether it is lost",
+    "inputs": "the inputs of the stream are known",
+    "cycles": "the graph of transactions was searched in full",
+}
+
 # Where an anomaly's round is to be seen, by record and partition: None where nowhere.
 LinkTo = Callable[[str, int], str | None]
 
@@ -121,13 +142,14 @@ def page_of(
     verdict = data.verdict.get("verdict", "unknown")
     shown, more = evidence.records(data)
     under_load = data.run.kind == "random"
+    is_waiting = data.run.status == "finished" and data.verdict.get("is_there") is False
     drawing = drawing_of(data)
     found = close_up(data) if under_load else None
     closeup = None if found is None else drawing_around(data, found)
     rounds = _story_rounds(data) if found is None else found.rounds
     return {
         "run": data.run,
-        "badge": verdict if under_load else outcome,
+        "badge": UNJUDGED if is_waiting else verdict if under_load else outcome,
         "verdict": verdict,
         "outcome": outcome,
         "agrees": data.run.expected == outcome if data.run.expected else None,
@@ -230,7 +252,7 @@ def closeup_picture(data: RunData, record: str, partition: int) -> CloseupPictur
 def _proofs(held: Mapping[str, bool | None]) -> list[tuple[str, str]]:
     """Each thing that had to hold, in words, and whether it did; those that did not come first."""
     words = {False: "no", True: "yes", None: "not needed"}
-    rows = [(name.replace("-", " "), words[held[name]]) for name in held]
+    rows = [(PROOF_WORDS.get(name, name.replace("-", " ")), words[held[name]]) for name in held]
     return sorted(rows, key=lambda row: list(words.values()).index(row[1]))
 
 

@@ -61,7 +61,7 @@ def fault_spans(faults: Sequence[Row]) -> list[tuple[float, float, str]]:
             for key in keys:
                 begun_s, name = open_.pop(key)
                 spans.append((begun_s, at_s, name))
-    return spans
+    return sorted(spans)
 
 
 def shade(axes: Axes, data: RunData) -> None:

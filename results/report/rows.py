@@ -110,8 +110,10 @@ def _verdict(directory: Path) -> Mapping[str, Any]:
         found = read_verdict(directory)
         doubt = why_not_believed(directory, found)
     except RunUnreadableError as error:
-        found, doubt = None, str(error)
-    return {"reasons": [f"Unknown: {doubt}."]} if found is None or doubt is not None else found
+        return {"reasons": [f"Unknown: {error}."]}
+    if found is not None and doubt is None:
+        return found
+    return {"reasons": [f"Unknown: {doubt}."], "is_there": found is not None}
 
 
 def _rows_in(directory: Path) -> int:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from neaptide.results.errors import NeaptideError, RunNotFoundError
+from neaptide.results.report.page import UNJUDGED
 from neaptide.results.run import RUN_FILE, Run, read_run
 from neaptide.results.serve.inside import is_plain
 from neaptide.results.verdicts import VERDICT_FILE, read_verdict, why_not_believed
@@ -257,8 +258,10 @@ def _listed(directory: Path) -> Listed:
         doubt = why_not_believed(directory, verdict)
     except NeaptideError as error:
         return Listed(directory, run, problem=str(error), state="unjudged")
-    if verdict is None or doubt is not None:
-        return Listed(directory, run, problem=doubt or "", state="unjudged")
+    if verdict is None:
+        return Listed(directory, run, problem=doubt or "", verdict=UNJUDGED, state="unjudged")
+    if doubt is not None:
+        return Listed(directory, run, problem=doubt, state="unjudged")
     return Listed(
         directory,
         run,

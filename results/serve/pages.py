@@ -28,7 +28,13 @@ from neaptide.results.serve.listing import Asked, Listed, Listing, chosen
 from neaptide.results.serve.live import Follower, began_utc
 from neaptide.results.verdicts import VERDICT_FILE
 
-WORD_SIGNS: Final = {"anomalous": "✗", "unknown": "?", "valid": "✓", "running": "…"}
+WORD_SIGNS: Final = {
+    "anomalous": "✗",
+    "unknown": "?",
+    "valid": "✓",
+    "running": "…",
+    "unjudged": "…",
+}
 _NODE_LOGS_MAX: Final = 5
 _ROUNDS_MAX: Final = 200_000
 

@@ -418,6 +418,33 @@ def test_c9_or_as_the_request_assigns_them() -> None:
     assert request == CreateTopic(9, "u", TopicConfiguration({0: (C, A), 1: (A, B)}, {}))
 
 
+@pytest.mark.parametrize(
+    ("new", "error"),
+    [
+        (events.NewTopic("x.y", 1, 1, {}, {}), None),
+        (events.NewTopic("a_b", 1, 1, {}, {}), Error.INVALID_TOPIC_EXCEPTION),  # a.b is there
+        (events.NewTopic("a-b", 1, 1, {}, {}), None),
+        (events.NewTopic("u", 2, -1, {0: (C, A), 1: (A, B)}, {}), Error.INVALID_REQUEST),
+        (events.NewTopic("u", -1, 2, {0: (C, A), 1: (A, B)}, {}), Error.INVALID_REQUEST),
+        (
+            events.NewTopic("u", -1, -1, {0: (C, A), 1: (A,)}, {}),
+            Error.INVALID_REPLICA_ASSIGNMENT,
+        ),
+    ],
+)
+def test_what_kafka_refuses_of_a_new_topic_is_refused(
+    new: events.NewTopic, error: Error | None
+) -> None:
+    one = _controller()
+    there = {**one.controller.topics, "a.b": TopicConfiguration({0: (A,)}, {})}
+    step(one, TopicsChanged(there), NOW)
+    done = step(one, events.CreateTopicsRequested(9, (new,), 1_000), NOW)
+    if error is None:
+        assert _asked(done, CreateTopic)
+    else:
+        assert _results(done) == [(new.topic, error)]
+
+
 # --- A4: requests for an earlier registration (KIP-380), leaders that fell after a decision -------
 
 

@@ -280,3 +280,21 @@ def test_g3_other_topics_are_read_by_nobody(generation: str) -> None:
     state = events.PartitionState(T, LeaderAndIsr(A, 0, (A, B, C), 1, 0), (A, B, C), {})
     done = step(one, events.LeaderAndIsrRequested(1, C, 1, (state,), LIVE), NOW)
     assert did(done, effects.ReadCommittedOffsets) == []
+
+
+def test_g3_where_the_group_has_positions_it_is_the_member_that_is_not_there() -> None:
+    one = _coordinator()
+    step(one, events.CommittedOffsetsRead(G, {("g", T): OffsetAndMetadata(3)}), NOW)
+    done = step(one, _commit(4, generation_id=5), NOW)
+    assert did(done) == [effects.RespondOffsetCommit(7, ((T, Error.UNKNOWN_MEMBER_ID),))]
+    others = step(one, _commit(4, group="h", generation_id=5), NOW)
+    assert did(others) == [effects.RespondOffsetCommit(7, ((T, Error.ILLEGAL_GENERATION),))]
+
+
+def test_g3_a_group_without_a_name_may_commit_as_kafka_lets_it() -> None:
+    one = _coordinator()
+    done = step(one, _commit(3, group=""), NOW)
+    assert _answers(done + _replicate(one, 1)) == [
+        effects.RespondOffsetCommit(7, ((T, Error.NONE),))
+    ]
+    assert _position(one, "") == _found(3)

@@ -21,7 +21,6 @@ from neaptide.clusters.hosts import zookeeper
 from neaptide.clusters.hosts.ledger import TOKEN_VARIABLE
 from neaptide.clusters.observer_zookeeper import ZooKeeperObserver
 from neaptide.clusters.producer import ProducerOptions
-from neaptide.harness import ending
 from neaptide.harness.account import Account
 from neaptide.harness.exits import Exit, status_of
 from neaptide.harness.random_asked import RandomRun
@@ -106,11 +105,13 @@ def rows_there(directory: Path, table: str, writer: str) -> Written:
             (signal.SIGTERM, CLIENTS, "client", "was ended by SIGTERM"),
             (signal.SIGSTOP, CLIENTS, "client", "sent it a SIGSTOP"),
             (signal.SIGKILL, BROKER, "process", "ended by itself"),
+            (signal.SIGSTOP, BROKER, "process", "stands still"),
         ],
         (signal.SIGKILL, ZOOKEEPER, "coordination", "zookeeper (pid"),
         (signal.SIGSTOP, GATE, "process", "sent it a SIGSTOP"),
         (signal.SIGKILL, CLIENTS, "client", "was ended by SIGKILL"),
         (signal.SIGKILL, BROKER, "process", "ended by itself"),
+        (signal.SIGSTOP, BROKER, "process", "stands still"),
     ),
 )
 def test_a_process_that_no_fault_ended_ends_the_run(
@@ -197,18 +198,6 @@ until = "acked(m1)"
     run = read_run(Path(verdict["run"]))
     assert run.status == "not started"
     assert [incident.kind for incident in run.incidents] == ["process"]
-
-
-def test_a_broker_that_stands_still_to_the_end_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ending, "LEVEL_WITHIN_S", 3.0)
-    monkeypatch.setattr(ending, "READ_WITHIN_S", 3.0)
-    _, run = played(tmp_path, sends(signal.SIGSTOP, BROKER), replace(ASKED, time_s=3))
-    assert run.status == "finished"
-    assert run.converged is not None
-    assert not run.converged.level
-    assert "lacks broker 0" in run.converged.why
 
 
 # --- a run that cannot start ---------------------------------------------------------------------

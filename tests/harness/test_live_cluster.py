@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pyarrow.dataset as ds
 import pytest
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.place import LOCAL, Place
-from neaptide.harness.testing.findings import NeaptideFailure
+from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
 from neaptide.harness.testing.lab import Judge, Lab
 from neaptide.results.run import read_run
 
@@ -79,9 +81,64 @@ def test_a_cluster_that_ends_by_itself_says_so(lab: Lab, tmp_path: Path) -> None
 def test_what_cannot_be_is_refused_before_anything_starts(lab: Lab, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="topics must be"):
         lab.cluster(topics={"orders": 0})
+    with pytest.raises(UsageError, match=r"settings: no release .* did you mean 'min.insync.rep"):
+        lab.cluster(settings={"min.insync.replica": 2})
+    with pytest.raises(UsageError, match=r"topic_settings: no release of Kafka .* mean 'retention"):
+        lab.cluster(topic_settings={"retention.mss": 2})
     with pytest.raises(UsageError, match="brokers=12 must be 1 to 9"):
         lab.cluster(brokers=12)
     simulated = Lab(NoSpark(lambda run: []), "test", "neaptide:2.1", 7, Place("simulation"))
     with pytest.raises(UsageError, match="real processes"):
         simulated.cluster()
     assert list(tmp_path.iterdir()) == []
+
+
+def sends(run: Path) -> list[dict[str, Any]]:
+    rows = ds.dataset(run / "operations").to_table().to_pylist()
+    return [row for row in rows if row["f"] == "send"]
+
+
+def test_what_an_application_says_in_its_clients_words_is_understood(lab: Lab) -> None:
+    """acks as a number, errors as exceptions, and no partition where there is one only."""
+    cluster = lab.cluster(brokers=1, topics={"orders": 1, "many": 2})
+    cluster.send("orders", "ok", acks=1).ok(0, 0)
+    cluster.send("orders", "unknown", acks=-1).unknown(TimeoutError("too late"))
+    cluster.send("orders", "failed").failed(ValueError())
+    cluster.send("orders", "open")
+    cluster.send("many", "somewhere").unknown("timed out")
+    for wrong in ({"partition": "0"}, {"partition": 0, "offset": 1.5}):
+        with pytest.raises(TypeError, match="must be a whole number"):
+            cluster.send("orders", "wrong").ok(**wrong)
+    with pytest.raises(UsageError, match="acks=2 must be 0, 1, -1 or 'all'"):
+        cluster.send("orders", "never", acks=2)
+    run = cluster.finish()
+    said = {row["value"]: (row["type"], row["acks"], row["error"]) for row in sends(run)}
+    assert said["ok"] == ("ok", "1", None)
+    assert said["unknown"] == ("info", "all", "TimeoutError: too late")
+    assert said["failed"] == ("fail", "all", "ValueError")
+    assert said["open"] == ("info", "all", "never ended")
+    assert "never" not in said
+    places = {row["value"]: row["partition"] for row in sends(run)}
+    assert {places[value] for value in ("ok", "unknown", "failed", "open")} == {0}
+    assert places["somewhere"] is None
+
+
+def test_a_wait_in_vain_says_what_is_so_instead(lab: Lab) -> None:
+    cluster = lab.cluster(topics={"orders": 1})
+    cluster.hold("A", "B")
+    cluster.wait_until(lambda: cluster.is_held("A", "B"))
+    cluster.kill("C")
+    with pytest.raises(WaitFailure) as failure:
+        cluster.wait_until(lambda: cluster.leader("orders") == "B", 0.1)
+    said = str(failure.value)
+    for part in (
+        'this is still not true: cluster.wait_until(lambda: cluster.leader("orders") == "B", 0.1)',
+        "orders-0: leader A, ISR ",
+        "log ends by the last fetches: B ",
+        "held: messages from A to B",
+        "down or paused: C",
+        "replica.lag.time.max.ms=5000",
+    ):
+        assert part in said, said
+    lab.close(failed=True)
+    assert (failure.value.run / "report.html").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -32,3 +33,30 @@ def test_a_table_shows_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) 
     assert "pip install 'neaptide[docker]'" in shown
     assert "[red]" in shown
     assert "no" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"kill": {"broker": "1", "keep": {}}}, "kill: broker 1"),
+        ({"cut": {"from": "0", "to": None, "both": False}}, "cut: from 0, both False"),
+        ({"heal": {}}, "heal"),
+        ({"note": "a text"}, "note: a text"),
+    ],
+)
+def test_what_was_done_to_a_cluster_is_one_line(value: dict[str, Any], text: str) -> None:
+    assert output.fault_text(value) == text
+
+
+def test_systems_that_do_not_fit_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At 80 columns both were neaptide:…"""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(output._Console, "is_terminal", True)
+    columns = ("scenario", "system", "expected", "observed", "agrees", "seconds", "anomalies")
+    rest = ("lost", "lost", "yes", "12.3", "committed-then-lost 1, lost-write 1")
+    systems = ("neaptide:0.10", "neaptide:0.11")
+    output.print_table(columns, [("hw-truncation-loss", system, *rest) for system in systems])
+    shown = capsys.readouterr().out
+    assert "…" not in shown

@@ -222,6 +222,7 @@ IN_STARTUP = "ERROR [KafkaServer id=2] Fatal error during KafkaServer startup. P
 SHUTDOWN = "\n".join(f"INFO part {n} shut down" for n in range(60))
 STARTS = "INFO starting (kafka.server.KafkaServer)"
 EXPIRED = "org.apache.zookeeper.KeeperException$SessionExpiredException: KeeperErrorCode = Session"
+NOISE = "[71.203s][warning][cds] Skipping kafka/Kafka: Old class has been linked"
 NO_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
 TRACE = "\tat kafka.Kafka$.main(Kafka.scala:112)\nINFO [KafkaServer id=0] shutting down"
 
@@ -230,6 +231,8 @@ TRACE = "\tat kafka.Kafka$.main(Kafka.scala:112)\nINFO [KafkaServer id=0] shutti
     ("log", "has_given_up", "last_words"),
     [
         (f"INFO started\n{GAVE_UP}\n", True, GAVE_UP),
+        (f"INFO started\n{GAVE_UP}\n{SHUTDOWN}\n{NOISE}\n", True, GAVE_UP),
+        (f"{GAVE_UP}\n{NOISE}\n{STARTS}\n{NOISE}", False, NOISE),
         (f"{AT_START}\n{EXPIRED}\n{TRACE}\n", True, AT_START),
         (f"{GAVE_UP}\nFATAL {NO_MEMORY}\n", False, f"FATAL {NO_MEMORY}"),
         (f"{AT_START}\n{NO_MEMORY}", False, NO_MEMORY),

@@ -62,7 +62,13 @@ def assert_one_sentence(done: Done, status: int, says: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("repro", "no-such-scenario"), "There is no scenario 'no-such-scenario'; it must be one"),
+        (("repro", "no-such-scenario"), "There is no scenario 'no-such-scenario'; `neaptide list`"),
+        (
+            ("repro", "hw-trunction-loss"),
+            "There is no scenario 'hw-trunction-loss'; did you mean 'hw-truncation-loss'?",
+        ),
+        (("run", "hw-trunction-loss"), "did you mean 'hw-truncation-loss'?"),
+        (("run", "apend"), "There is no workload 'apend'; did you mean 'append'?"),
         (("repro", "--system", "neaptide:9"), "There is no system 'neaptide:9'; it must be one of"),
         (("repro", "--host", "moon"), "There is no host 'moon'; it must be one of local"),
         (("run", "shop"), "There is no workload 'shop'; it must be one of append"),
@@ -101,6 +107,15 @@ def assert_one_sentence(done: Done, status: int, says: str) -> None:
             "Choose one of --mutants, --swarm, --exhaustive and --priorities",
         ),
         (("run", "append", "--set", "x"), "--set 'x' is not of the form name=value"),
+        (
+            ("run", "append", "--set", "min.insync.replica=2"),
+            "no release of Kafka has a setting 'min.insync.replica'; did you mean"
+            " 'min.insync.replicas'?",
+        ),
+        (
+            ("run", "append", "--system", "neaptide:2.1", "--set", "my.own.plugin=x"),
+            "--set: no release of Kafka has a setting 'my.own.plugin'.",
+        ),
         (("run", "missing.toml"), "missing.toml: cannot be read"),
         (("nightly", "no.toml"), "The plan no.toml cannot be read"),
         (("nightly", "--budget", "soon"), "--budget: 'soon' is no duration, as 2h, 90m or 1h30m"),
@@ -109,6 +124,11 @@ def assert_one_sentence(done: Done, status: int, says: str) -> None:
         (("nightly", "--resume", "--seed", "1"), "--resume goes on with the plan and seed"),
         (("nightly", "--resume", "--nights", "/tmp/no-nights"), "There is no night in /tmp/no-n"),
         (("check", "no-such-run"), "There is no run 'no-such-run'"),
+        (
+            ("check", __file__),
+            "is a file, and a run is a directory; a history of Jepsen's must end",
+        ),
+        (("explore", "--save", f"{__file__}/here"), "cannot write there; name another directory"),
         (("run", "append", "--time", "soon"), "Invalid value for '--time'"),
         (("frobnicate",), "No such command 'frobnicate'"),
     ],

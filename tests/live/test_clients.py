@@ -112,9 +112,9 @@ def test_c5_c9_a_topic_that_a_client_created_has_the_settings_and_the_replicas_i
     cluster: LiveCluster, topic_name: str
 ) -> None:
     settings = {"min.insync.replicas": "2", "max.message.bytes": "1000"}
-    topic = cluster.create_topic(topic_name, [[2, 0], [1, 2, 0]], settings)
+    topic = cluster.create_topic(topic_name, [[2, 0], [1, 2]], settings)
     assert cluster.znode(f"/config/topics/{topic}")["config"] == settings
-    assert cluster.znode(f"/brokers/topics/{topic}")["partitions"] == {"0": [2, 0], "1": [1, 2, 0]}
+    assert cluster.znode(f"/brokers/topics/{topic}")["partitions"] == {"0": [2, 0], "1": [1, 2]}
     assert [cluster.state(topic, number)["leader"] for number in (0, 1)] == [2, 1]
 
 

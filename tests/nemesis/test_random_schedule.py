@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from neaptide.nemesis.drawn.schedule import (
     draw_schedule,
     faults_of,
     load_schedule,
+    never_drawn,
     parse_faults,
     smaller,
 )
@@ -70,11 +72,33 @@ def test_phases_follow_each_other_with_calm_between_and_end_in_time() -> None:
         assert 0 < ends <= 60
 
 
-def test_only_the_faults_that_were_asked_for_are_drawn_and_each_seed_has_its_own() -> None:
-    sets = {faults_of(drawn(seed, ("kill", "cut", "pause"), 300)) for seed in SEEDS}
-    assert {name for names in sets for name in names} == {"kill", "cut", "pause"}
-    assert len(sets) > 3
+def test_only_the_faults_that_were_asked_for_are_drawn_and_each_seed_has_its_own_mix() -> None:
+    asked = ("kill", "cut", "pause")
+    mixes = [
+        Counter(timed.fault.kind for phase in drawn(seed, asked, 300) for timed in phase.faults)
+        for seed in SEEDS
+    ]
+    assert {name for mix in mixes for name in mix} == set(asked)
+    assert len({mix.most_common(1)[0][0] for mix in mixes}) == 3
     assert drawn(3, ()) == ()
+
+
+@pytest.mark.parametrize("asked", [("kill", "pause", "cut"), ("kill", "restart", "slow", "clock")])
+def test_a_run_that_is_long_enough_has_each_fault_that_was_asked_for(
+    asked: tuple[str, ...],
+) -> None:
+    for seed in SEEDS:
+        schedule = drawn(seed, asked, 300)
+        assert never_drawn(asked, schedule) == ()
+        assert [phase.at_s for phase in schedule] == sorted(phase.at_s for phase in schedule)
+
+
+def test_what_a_short_run_has_no_room_for_is_named() -> None:
+    schedule = drawn(1, ("kill", "pause", "cut"), 12)
+    left = never_drawn(("kill", "pause", "cut"), schedule)
+    assert left
+    assert {*left, *faults_of(schedule)} == {"kill", "pause", "cut"}
+    assert never_drawn((), schedule) == ()
 
 
 def test_every_fault_of_the_table_is_drawn_some_time_and_several_at_once() -> None:
@@ -111,7 +135,7 @@ def test_the_schedule_of_a_run_is_found_in_its_directory(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{}", "schedule"),
+        ("{}", "'schedule' is missing"),
         ("[1]", "no schedule"),
         ('[{"at_s": 1, "faults": []}]', "without faults"),
         ('[{"at_s": 1, "faults": [{"after_s": 0, "lasts_s": 1, "kind": "flood"}]}]', "flood"),

@@ -10,6 +10,7 @@ from neaptide.clusters.hosts.toxiproxy import Toxic
 from neaptide.clusters.producer import ProducerOptions
 from neaptide.harness.catalog import documented, scenario_files
 from neaptide.harness.explain import in_words
+from neaptide.harness.play import cluster_spec
 from neaptide.nemesis.scenario import (
     Scenario,
     ScenarioError,
@@ -116,6 +117,36 @@ def test_a_power_failure_names_what_survives() -> None:
         ("[[step]]\nkill = { broker = 'A' }", "mine.toml:6: step 1: kill: 'in_flight' is missing"),
         ("[[step]]\nkill = { broker = 'X', in_flight = 'discarded' }", "'X' is no broker; there"),
         ("[[step]]\nkill = { broker = 'A', in_flight = 'lost' }", "must be one of discarded, del"),
+        ("[[step]]\nkil = { broker = 'A' }", "did you mean 'kill'?"),
+        ("[[stp]]\nuntil = 'level'", "'step' is missing; is 'stp' there in its place?"),
+        (
+            "[[step]]\nkill = { brokre = 'A', in_flight = 'discarded' }",
+            "'broker' is missing; is 'brokre' there",
+        ),
+        ("[[step]]\nuntil = 'level'\n[expects]\nlost = []", "known here; did you mean 'expect'?"),
+        ("[[step]]\nuntil = 'level'\n[expect]\nlsot = []", "did you mean 'lost'?"),
+        (
+            "[[step]]\nuntil = 'level'\n[expect]\nlost = ['kafak:0.8+']",
+            "expect.lost: 'kafak:0.8+' is no system: it must begin with neaptide: or kafka:; did"
+            " you mean 'kafka'?",
+        ),
+        (
+            "[[step]]\nuntil = 'level'\n[expect]\nlost = ['kafka:o.8+']",
+            "'kafka:o.8+' is no system: behind kafka: must be a version",
+        ),
+        (
+            "[[step]]\nuntil = 'level'\n[not_served]\n'kafak:0.8' = 'x'",
+            "not_served: 'kafak:0.8' is no system",
+        ),
+        (
+            "[[step]]\nuntil = 'level'\n[expect.seen]\n'level' = ['kafak:0.8']",
+            "expect.seen: 'kafak:0.8' is no system",
+        ),
+        (
+            "[cluster.settings]\n'replica.lag.max.ms' = 1\n[[step]]\nuntil = 'level'",
+            "cluster.settings: no release of Kafka has a setting 'replica.lag.max.ms'; did you"
+            " mean 'replica.lag.time.max.ms'?",
+        ),
         ("[[step]]\nkill = 'A'", "kill must be a table"),
         ("[[step]]\npause = { broker = 'A', hard = true }", "pause: 'hard' is not known here"),
         ("[[step]]\npause = { broker = 'A' }\nresume = { broker = 'A' }", "a step does one thing"),
@@ -412,3 +443,22 @@ def test_operators_ask_for_replicas_leaders_and_another_controller() -> None:
         "deletes /controller: a controller is elected again",
     ]
     assert not is_simulated(scenario)  # for its unclean election
+
+
+def test_the_topic_of_transactions_can_be_given_an_assignment() -> None:
+    placed = HEAD + 'topics.__transaction_state = { assignment = [["B"], ["A", "B"]] }\n'
+    scenario = parse("[[step]]\nuntil = 'level'", placed)
+    assert scenario.transactions is not None
+    assert scenario.transactions.assignment == (("B",), ("A", "B"))
+    assert not is_simulated(scenario)
+    spec = cluster_spec(scenario)
+    assert spec.settings["transaction.state.log.num.partitions"] == "2"
+    assert [topic.name for topic in spec.internal] == ["__transaction_state"]
+    assert spec.internal[0].settings == {"cleanup.policy": "compact"}
+    assert spec.internal[0].assignment == {0: (1,), 1: (0, 1)}
+
+
+def test_where_none_is_given_the_brokers_place_it() -> None:
+    spec = cluster_spec(parse("[[step]]\nuntil = 'level'"))
+    assert spec.internal == ()
+    assert "transaction.state.log.num.partitions" not in spec.settings

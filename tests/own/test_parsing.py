@@ -155,6 +155,36 @@ def test_what_properties_may_not_have(directory: Path, line: str, says: str) -> 
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        (
+            "node.id={id}",
+            "node.id=1",
+            "node.id is 1 in .*, and this node's id is 2; write node.id={id}",
+        ),
+        ("node.id={id}", "broker.id=0", "broker.id is 0 in .*, and this node's id is 1; write bro"),
+        ("{client_listen}", "127.0.0.1:9092", "broker 1 does not learn where it is to listen: {cl"),
+        ("node.id={id}", "log.dirs=/var/kafka", "log.dirs is /var/kafka in .*, for each of 4 nod"),
+    ],
+)
+def test_what_would_be_the_same_for_all_nodes_is_named_before_any_starts(
+    directory: Path, right: str, wrong: str, says: str
+) -> None:
+    """The twins are BROKER as it is, and the same said by the start command."""
+    file = written(directory, MANAGED)
+    load_system(file)
+    assert right in BROKER
+    (directory / "broker.properties").write_text(BROKER.replace(right, wrong), encoding="utf-8")
+    with pytest.raises(UsageError, match=says):
+        load_system(file)
+    key = wrong.partition("=")[0]
+    override = right if "{client" in right else f"{key}={{{'log_dir' if 'log' in key else 'id'}}}"
+    start = '"{properties}", "-Dssl'
+    assert start in MANAGED
+    load_system(written(directory, MANAGED.replace(start, f'"{override}", {start}')))
+
+
 PROTOCOLS = "listener.security.protocol.map"
 IN_TLS = f"{PROTOCOLS}=CLIENT:SSL,REPLICATION:PLAINTEXT"
 CLIENT = '[client]\n"security.protocol" = "SSL"\n"ssl.key.password" = "hunter2"\n'

@@ -14,6 +14,7 @@ from neaptide.results.errors import RunUnreadableError
 from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.report import diagram_of, write_report
 from neaptide.results.report.layout import ROWS_MAX, lay_out
+from neaptide.results.report.page import PROOF_WORDS
 from neaptide.results.report.rows import load
 from neaptide.results.report.story import Line
 from neaptide.results.schema import ANOMALIES, OPERATIONS, REPLICAS
@@ -159,7 +160,8 @@ def test_it_shows_what_had_to_hold_and_what_did_not_first(run: Path) -> None:
     write_json(run / "verdict.json", verdict | {"proofs": proofs, "reasons": [reason]})
     texts = page(run).texts
     at = texts.index("proof")
-    rows = ["proof", "held", "final reads", "no", "finished", "yes", "cycles", "not needed"]
+    rows = ["proof", "held", PROOF_WORDS["final-reads"], "no", PROOF_WORDS["finished"], "yes"]
+    rows += [PROOF_WORDS["cycles"], "not needed"]
     assert texts[at : at + len(rows)] == rows
     assert texts.count(reason) == 1
     assert texts[0] == "hw-truncation-loss on neaptide:0.10: lost"
@@ -264,3 +266,26 @@ def test_a_history_of_jepsen_shows_its_faults_as_they_are_written(run: Path) -> 
     with TableWriter(run / "operations", OPERATIONS, writer="jepsen") as writer:
         writer.extend(tuples)
     assert "{:start-partition nil}" in " ".join(page(run).texts)
+
+
+def test_the_proofs_are_behind_the_diagram(run: Path) -> None:
+    proofs = {"finished": True}
+    verdict = json.loads((run / "verdict.json").read_text())
+    write_json(run / "verdict.json", verdict | {"proofs": proofs})
+    texts = page(run).texts
+    assert texts.index("Fetch rounds") < texts.index("What had to be true")
+
+
+def test_a_run_without_a_command_has_none_to_repeat_it(run: Path) -> None:
+    write_run(run, replace(RUN, repeat=""))
+    texts = page(run).texts
+    assert "Repeat it" not in texts
+    assert "How it was made" in texts
+
+
+def test_a_run_that_nobody_has_judged_yet_is_not_unknown(run: Path) -> None:
+    write_run(run, replace(RUN, status="finished"))
+    (run / "verdict.json").unlink()
+    assert page(run).texts[0].endswith(": unjudged")
+    write_run(run, replace(RUN, status="interrupted"))
+    assert page(run).texts[0].endswith(": unknown")

@@ -202,7 +202,7 @@ def test_a_run_shows_its_proofs_its_rounds_and_how_to_repeat_it(client: TestClie
     text = page(client, f"/runs/{LOST}").text
     for words in (
         "lost-write, committed-then-lost",
-        "enough acknowledged yes",
+        "enough records were acknowledged yes",
         "has truncated to its HW, 1",
         "neaptide run hw-truncation-loss --system neaptide:0.10 --seed 7",
         "12 of 20",

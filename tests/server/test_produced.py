@@ -92,3 +92,22 @@ def test_an_hour_ahead_is_the_most_from_4_0_on() -> None:
     limits = {name: rules.message_timestamp_after_max_ms for name, rules in GENERATIONS.items()}
     assert limits.pop("4.0") == HOUR_MS
     assert set(limits.values()) == {2**63 - 1}
+
+
+def test_a_batch_that_cannot_be_accepted_is_not_sent_again() -> None:
+    """CORRUPT_MESSAGE would be tried again; before INVALID_RECORD there was nothing else."""
+    cut_short = batch(0, [b"a"])[:-1]
+    assert error_of(cut_short, Accepted(NOW_MS)) is Error.INVALID_RECORD
+    assert (
+        error_of(cut_short, Accepted(NOW_MS), names_invalid_records=False) is Error.CORRUPT_MESSAGE
+    )
+    damaged = bytearray(batch(0, [b"a"]))
+    damaged[-1] ^= 1
+    assert error_of(bytes(damaged), Accepted(NOW_MS)) is Error.CORRUPT_MESSAGE
+
+
+def test_a_batch_of_a_transaction_is_refused_where_there_are_none() -> None:
+    changed = bytearray(batch(0, [b"a"]))
+    changed[22] |= 0b1_0000  # attributes: isTransactional
+    struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
+    assert error_of(bytes(changed), Accepted(NOW_MS)) is Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

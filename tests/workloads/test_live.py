@@ -14,6 +14,9 @@ import pytest
 from neaptide.harness.random_asked import RandomRun
 from neaptide.harness.random_run import run_random
 from neaptide.harness.systems import parse_systems
+from neaptide.nemesis.drawn.faults import DownFault
+from neaptide.nemesis.drawn.schedule import Phase, TimedFault
+from neaptide.nemesis.drawn.targets import Target
 from neaptide.results.run import read_run
 from neaptide.workloads.journal import JOURNALS
 from neaptide.workloads.pool import FIRST_NUMBER
@@ -64,3 +67,34 @@ def test_a_client_that_is_killed_leaves_no_phantom_and_is_replaced() -> None:
     }
     assert max(workers) >= FIRST_NUMBER + 3  # beside the three that began
     assert list((directory / JOURNALS).iterdir()) == []
+
+
+# A leader that stands still while much is sent to it: the batches of its clients are full.
+FILLS_BATCHES = Phase(1.0, (TimedFault(0.0, 4.0, DownFault("pause", Target("leader", (0,)))),))
+
+
+@pytest.mark.parametrize(
+    "client",
+    ["confluent-kafka", "kafka-python", "aiokafka", pytest.param("java", marks=pytest.mark.proof)],
+)
+def test_each_library_keeps_the_order_that_it_promises_when_batches_are_full(
+    tmp_path: Path, client: str
+) -> None:
+    file = tmp_path / "fills-batches.json"
+    file.write_text(json.dumps([FILLS_BATCHES.to_json()]))
+    asked = RandomRun(
+        "append", SYSTEM, (), 9.0, 6_000.0, seed=1, brokers=1, partitions=1, idempotence=True,
+        settings={"min.insync.replicas": "1", "zookeeper.session.timeout.ms": "10000"},
+        saved=file, client=client,
+    )  # fmt: skip
+    directory = asyncio.run(run_random(asked, lambda *_: None))
+    run = read_run(directory)
+    assert (run.status, run.incidents, run.missed) == ("finished", (), ())
+    rows = ds.dataset(directory / "operations").to_table().to_pylist()
+    sent = [row for row in rows if (row["f"], row["type"]) == ("send", "ok")]
+    by_process: dict[int, list[int]] = {}
+    for row in sorted(sent, key=lambda row: row["operation"]):
+        by_process.setdefault(row["process"], []).append(row["offset"])
+    assert sum(map(len, by_process.values())) > 1_000
+    for offsets in by_process.values():
+        assert offsets == sorted(offsets)

@@ -1,16 +1,21 @@
-"""How long clients may take to come to the end of their work, once nothing is sent any more."""
+"""How long clients may take to come to the end of their work; who does not is cut off."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from neaptide.workloads import pool as pools
-from neaptide.workloads.pool import ClientPool
+from neaptide.workloads.journal import Journal
+from neaptide.workloads.pool import ClientPool, Member
+from neaptide.workloads.recorder import Recorder
+from neaptide.workloads.roles.role import Task
 
 
 class Clock:
@@ -73,3 +78,67 @@ def test_nobody_may_go_on_for_ever(clock: Clock) -> None:
 def test_who_is_idle_at_once_is_not_waited_for(clock: Clock) -> None:
     assert finished(working(0, clock, every_s=1)).problems == []
     assert clock.now == 0
+
+
+# --- who does not stop ---------------------------------------------------------------------------
+
+TASK = Task("producer", 4, 5, {"t": 1}, 1.0, "all", False, 1, {})
+NUMBER = 7
+
+
+class Stopping:
+    """A process of clients that answers so when it is to finish."""
+
+    def __init__(self, run: Path, answer: dict[str, int]) -> None:
+        self.run_directory, self.number, self.answer = run, NUMBER, answer
+        self.process = SimpleNamespace(pid=1)
+        self.done: list[str] = []
+
+    async def do(self, verb: str, **_: Any) -> Any:
+        self.done.append(verb)
+        return self.answer
+
+    async def kill(self) -> None:
+        self.done.append("kill")
+
+
+@pytest.mark.parametrize(
+    ("late", "left", "error"),
+    [
+        (1, 0, "the client was cut off: producer 4 did not stop within 60 s"),
+        (0, 2, "the client was cut off: producer 4 2 sends had no answer"),
+        (0, 0, None),
+    ],
+)
+def test_who_does_not_stop_is_cut_off_and_what_it_had_begun_has_no_known_end(
+    tmp_path: Path, late: int, left: int, error: str | None
+) -> None:
+    Journal(tmp_path, NUMBER).note(
+        [(1, 0, 9, "send", "invoke", 5, None, "t", 0, None, None, "v", "all", None)], 1
+    )
+    clients = Stopping(tmp_path, {"late": late, "left": left})
+    ended: list[Any] = []
+
+    async def start(_: int) -> Any:
+        raise AssertionError("nobody follows one that was cut off")
+
+    recorder = Recorder(tmp_path, 0, 0)
+    pool = ClientPool(start, ended.append, recorder, [Member(TASK, True, clients)])  # type: ignore[arg-type]
+
+    async def play() -> None:
+        await pool.stop_senders(60.0)
+        await pool.replace(0)
+
+    asyncio.run(play())
+    recorder.close()
+    rows = [
+        row
+        for file in (tmp_path / "operations").glob("part-c0-*")
+        for row in pq.read_table(file).to_pylist()
+    ]
+    assert [(row["value"], row["type"], row["error"]) for row in rows] == (
+        [] if error is None else [("v", "info", error)]
+    )
+    assert ended == ([] if error is None else [clients])
+    assert clients.done == ["stop", "finish", *([] if error is None else ["flush", "kill"])]
+    assert pool.problems == []

@@ -6,16 +6,18 @@ import io
 import json
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import TopicPartition
 
 from neaptide.workloads.recorder import Recorder
-from neaptide.workloads.scripted import ClientConfig, ScriptedClients
+from neaptide.workloads.scripted import ClientConfig, Consumer, ScriptedClients, cooperates
 
 Row = dict[str, Any]
 STARTED: Row = {"id": 1, "problem": ""}
@@ -125,6 +127,103 @@ def test_a_send_of_no_transaction_is_an_operation_of_its_own(
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "transactional_id", "kind"),
+    [
+        ("INVALID_PRODUCER_EPOCH", "id", "fail"),
+        ("PRODUCER_FENCED", "id", "fail"),
+        ("_NOT_SENT", None, "fail"),
+        ("INVALID_PRODUCER_EPOCH", None, "info"),  # an earlier attempt may be in the log
+        ("REQUEST_TIMED_OUT", "id", "info"),
+    ],
+)
+def test_what_a_fenced_producer_sends_has_failed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: str,
+    transactional_id: str | None,
+    kind: str,
+) -> None:
+    named = {} if transactional_id is None else {"transactional_id": transactional_id}
+    late = client("late", "raw_producer", **named)
+    rows, reported = rows_of(tmp_path, monkeypatch, (late, [STARTED, *sent("m2", None, error)]))
+    assert [row["type"] for row in rows] == [kind]
+    assert [row["type"] for row in reported if row["event"] == "sent"] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"group.protocol": "consumer"}, True),
+        ({"partition.assignment.strategy": "cooperative-sticky"}, True),
+        ({"partition.assignment.strategy": "range,roundrobin"}, False),
+        ({"group.protocol": "classic"}, False),
+        ({}, False),
+    ],
+)
+def test_which_groups_take_and_give_single_partitions(
+    settings: dict[str, str], expected: bool
+) -> None:
+    assert cooperates(settings) is expected
+
+
+class Assigning:
+    """What a consumer was asked for, of librdkafka."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, list[int]]] = []
+
+    def _asked(self, name: str, parts: Sequence[TopicPartition]) -> None:
+        self.asked.append((name, [part.partition for part in parts]))
+
+    def assign(self, parts: Sequence[TopicPartition]) -> None:
+        self._asked("assign", parts)
+
+    def incremental_assign(self, parts: Sequence[TopicPartition]) -> None:
+        self._asked("incremental_assign", parts)
+
+    def pause(self, parts: Sequence[TopicPartition]) -> None:
+        self._asked("pause", parts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "assigns", "counts"),
+    [
+        ({"group.protocol": "consumer"}, "incremental_assign", [2, 3, 2, 0]),
+        ({}, "assign", [2, 1, 0, 0]),
+    ],
+)
+def test_a_member_has_what_it_was_given_and_what_it_gave_up(
+    settings: dict[str, str], assigns: str, counts: list[int]
+) -> None:
+    said: list[Mapping[str, Any]] = []
+    config = client("x", "consumer", group="g")
+    member = Consumer(replace(config, settings=settings), said.append)
+    of = Assigning()
+    parts = [TopicPartition("t", number) for number in range(3)]
+    member._assigned(of, parts[:2])
+    member._assigned(of, parts[2:])
+    member._revoked(of, parts[:1])
+    member._revoked(of, parts[1:])
+    assert [row["count"] for row in said if row["event"] == "assigned"] == counts
+    assert [name for name, _ in of.asked] == [assigns, "pause"] * 2
+
+
+def test_a_client_that_has_ended_is_said_with_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Said([STARTED]))
+    scripted = ScriptedClients(Recorder(tmp_path, 1, 0), count(1).__next__, tmp_path, print)
+    scripted.open(client("x", "consumer"), 5.0)
+    scripted.wait_until_silent("x")
+    log = tmp_path / "logs" / "client-x.log"
+    log.write_text("Erroneous state\n")
+    assert scripted.do("x", "poll", 5.0) == (
+        f"the client has ended; its log {log} says last: Erroneous state"
+    )
+
+
 def test_members_of_a_group_are_one_process_that_polls_what_they_handle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,5 +265,5 @@ def test_a_client_that_has_ended_answers_nothing(
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Said([]))
     recorder = Recorder(tmp_path, 1, 0)
     scripted = ScriptedClients(recorder, count(1).__next__, tmp_path, lambda _: None)
-    assert scripted.open(client("p", "producer"), 5.0) == "the client has ended"
+    assert scripted.open(client("p", "producer"), 5.0).startswith("the client has ended; its log ")
     recorder.close()

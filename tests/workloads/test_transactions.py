@@ -26,13 +26,14 @@ class FakeProducer:
     def __init__(self, commits: list[LibraryError | None], aborts: list[LibraryError | None]):
         self.commits, self.aborts = iter(commits), iter(aborts)
         self.closed = False
+        self.fails: str | None = None  # each send, whatever becomes of the commit
 
     def init_transactions(self, _: float) -> None: ...
 
     def begin(self) -> None: ...
 
     def send(self, topic: str, partition: int, key: str, value: str, done: Any) -> None:
-        done(3, None)
+        done(None if self.fails else 3, self.fails)
 
     def commit(self, _: float) -> None:
         _raise(next(self.commits))
@@ -113,3 +114,14 @@ def test_what_was_never_committed_has_failed_whatever_becomes_of_the_abort(tmp_p
     written = rows()  # aborted at its first step: what it would have sent has failed, too
     assert {row["type"] for row in written} == {"fail"}
     assert teller.counts["fail"] == len(written) > 1
+
+
+@pytest.mark.parametrize(("fails", "kind"), [(None, "ok"), ("KafkaTimeoutError", "info")])
+def test_a_commit_of_which_a_send_has_failed_promises_nothing(
+    tmp_path: Path, fails: str | None, kind: str
+) -> None:
+    producer = FakeProducer([None], [])
+    producer.fails = fails
+    teller, rows = role(tmp_path, producer, {"accounts": 3, "aborts": 0.0})
+    teller.work()
+    assert {(row["type"], row["error"]) for row in rows()} == {(kind, fails)}

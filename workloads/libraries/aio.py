@@ -1,6 +1,10 @@
 """aiokafka: its clients live on one event loop in a thread of their own.
 
 It sends again by itself until a request's time is over, whatever is asked.
+
+It keeps the order of those sends alone of which each was awaited before the next: `send` returns
+when the record has its place in a batch, and where the batch is full it waits. So sends to one
+partition take turns. One whose turn does not come in a request's time never leaves the client.
 """
 
 from __future__ import annotations
@@ -8,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -16,6 +21,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from neaptide.workloads.libraries.model import (
+    NOT_SENT,
     ConsumerAsked,
     Done,
     Library,
@@ -79,6 +85,10 @@ class AioProducer:
             settings["transaction_timeout_ms"] = asked.transaction_timeout_ms
         self._acks = asked.acks
         self._open = 0
+        self._turns: defaultdict[Place, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._placing: set[asyncio.Task[Any]] = set()  # what has no place in a batch yet
+        self._transaction = 0
+        self._refused: str | None = None  # why a record is not in this transaction
         self._transactional = asked.transactional_id is not None
         self._producer = _call(self._made(settings))
         if not self._transactional:
@@ -97,18 +107,30 @@ class AioProducer:
     async def _send(
         self, topic: str, partition: int, key: str | None, value: str, done: Done
     ) -> None:
+        placing = asyncio.ensure_future(self._place(topic, partition, key, value))
+        self._placing.add(placing)
+        placing.add_done_callback(self._placing.discard)
         try:
-            future = await self._producer.send(
-                topic, value.encode(), None if key is None else key.encode(), partition
-            )
-            metadata = await future
+            metadata = await (await placing)
         except Exception as error:  # whatever it is, the send has its end
+            name = error.name if isinstance(error, LibraryError) else type(error).__name__
+            self._refused = self._refused or name
             self._open -= 1
-            done(None, type(error).__name__)
+            done(None, name)
             return
         self._open -= 1
         offset = None if metadata is None or self._acks == "0" else metadata.offset
         done(None if offset is None or offset < 0 else offset, None)
+
+    async def _place(self, topic: str, partition: int, key: str | None, value: str) -> Any:
+        """What is awaited for its acknowledgement, once the record is in a batch."""
+        transaction, deadline = self._transaction, time.monotonic() + _REQUEST_MS / 1e3
+        async with self._turns[topic, partition]:  # first come, first served
+            if transaction != self._transaction or time.monotonic() > deadline:
+                raise LibraryError(NOT_SENT)
+            return await self._producer.send(
+                topic, value.encode(), None if key is None else key.encode(), partition
+            )
 
     def poll(self) -> None: ...
 
@@ -125,6 +147,7 @@ class AioProducer:
         _call(self._producer.start())  # which is where it fences
 
     def begin(self) -> None:
+        self._refused = None
         _call(self._producer.begin_transaction())
 
     def send_offsets(self, offsets: Mapping[Place, int], consumer: Any) -> None:
@@ -132,10 +155,27 @@ class AioProducer:
         _call(self._producer.send_offsets_to_transaction(positions, consumer.group))
 
     def commit(self, timeout_s: float) -> None:
-        _call(self._producer.commit_transaction())
+        _call(self._commit())
+
+    async def _commit(self) -> None:
+        """Of all that was sent, or not at all."""
+        await self._placed()
+        if self._refused is not None:
+            raise LibraryError(self._refused, aborts=True)
+        await self._producer.commit_transaction()
 
     def abort(self, timeout_s: float) -> None:
-        _call(self._producer.abort_transaction())
+        _call(self._abort())
+
+    async def _abort(self) -> None:
+        """What waits for its turn is of no later transaction."""
+        self._transaction += 1
+        await self._placed()
+        await self._producer.abort_transaction()
+
+    async def _placed(self) -> None:
+        while self._placing:
+            await asyncio.wait([*self._placing])
 
 
 class AioConsumer:

@@ -13,6 +13,7 @@ from confluent_kafka import Producer as RdProducer
 
 from neaptide.workloads.definite import DEFINITE
 from neaptide.workloads.kafka_clients import COMMON, MESSAGE_TIMEOUT_MS, RETRIES_MAX, ignore
+from neaptide.workloads.libraries.deadline import STUCK, within
 from neaptide.workloads.libraries.model import (
     NOT_SENT,
     ConsumerAsked,
@@ -108,25 +109,18 @@ class ConfluentProducer:
     def send_offsets(self, offsets: Mapping[Place, int], consumer: Any) -> None:
         """librdkafka may never come back from this, whatever time it is given: then this producer
         is given up, and its transaction with it."""
-        failures: list[LibraryError] = []
 
         def send() -> None:
-            try:
-                with _translated():
-                    self._producer.send_offsets_to_transaction(
-                        _positions(offsets), consumer.metadata(), _COMMIT_S
-                    )
-            except LibraryError as error:
-                failures.append(error)
+            with _translated():
+                self._producer.send_offsets_to_transaction(
+                    _positions(offsets), consumer.metadata(), _COMMIT_S
+                )
 
-        sending = threading.Thread(target=send, daemon=True)
-        sending.start()
-        sending.join(_STUCK_S)
-        self._is_stuck = sending.is_alive()
-        if self._is_stuck:
-            raise LibraryError("_STUCK")
-        if failures:
-            raise failures[0]
+        try:
+            within(_STUCK_S, send)
+        except LibraryError as error:
+            self._is_stuck = error.name == STUCK
+            raise
 
     def commit(self, timeout_s: float) -> None:
         with _translated():
@@ -134,7 +128,7 @@ class ConfluentProducer:
 
     def abort(self, timeout_s: float) -> None:
         if self._is_stuck:
-            raise LibraryError("_STUCK")
+            raise LibraryError(STUCK)
         with _translated():
             self._producer.abort_transaction(timeout_s)
 

@@ -16,6 +16,7 @@ from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
+from neaptide.workloads.libraries.deadline import within
 from neaptide.workloads.libraries.model import (
     NOT_SENT,
     ConsumerAsked,
@@ -38,6 +39,7 @@ _COMMON: Final = {
     "allow_auto_create_topics": False,
 }
 _BLOCKS_MS: Final = 10_000
+_STUCK_S: Final = 20.0
 _ASSIGNORS: Final = {
     "range": RangePartitionAssignor,
     "roundrobin": RoundRobinPartitionAssignor,
@@ -73,6 +75,7 @@ class PythonProducer:
             settings["transaction_timeout_ms"] = asked.transaction_timeout_ms
         self._acks = asked.acks
         self._open = 0
+        self._refused: str | None = None  # why a record is not in this transaction
         self._producer = KafkaProducer(**settings)
 
     def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
@@ -84,6 +87,7 @@ class PythonProducer:
                 partition=partition,
             )
         except (KafkaError, ValueError, AssertionError):  # it took no record
+            self._refused = self._refused or NOT_SENT
             done(None, NOT_SENT)
             return
         self._open += 1
@@ -95,6 +99,7 @@ class PythonProducer:
 
         def failed(error: BaseException) -> None:
             self._open -= 1
+            self._refused = self._refused or type(error).__name__
             done(None, type(error).__name__)
 
         future.add_callback(succeeded)
@@ -118,20 +123,35 @@ class PythonProducer:
             self._producer.init_transactions()
 
     def begin(self) -> None:
+        self._refused = None
         with _translated():
             self._producer.begin_transaction()
 
+    # These wait for an answer of the coordinator for ever: they are given a deadline, as it is not
+    # known whether what was asked for was done, and the producer is given up.
     def send_offsets(self, offsets: Mapping[Place, int], consumer: Any) -> None:
+        positions = _positions(offsets)
         with _translated():
-            self._producer.send_offsets_to_transaction(_positions(offsets), consumer.group)
+            within(
+                _STUCK_S,
+                lambda: self._producer.send_offsets_to_transaction(positions, consumer.group),
+            )
 
     def commit(self, timeout_s: float) -> None:
+        """Of all that was sent, or not at all: it commits a transaction of which a batch has
+        expired. Who uses it has to look at what became of each send."""
+        try:
+            self._producer.flush(timeout=_STUCK_S)
+        except KafkaError as failed:
+            self._refused = self._refused or type(failed).__name__
+        if self._refused is not None:
+            raise LibraryError(self._refused, aborts=True)
         with _translated():
-            self._producer.commit_transaction()
+            within(_STUCK_S, self._producer.commit_transaction)
 
     def abort(self, timeout_s: float) -> None:
         with _translated():
-            self._producer.abort_transaction()
+            within(_STUCK_S, self._producer.abort_transaction)
 
 
 class PythonConsumer:

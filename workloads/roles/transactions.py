@@ -185,8 +185,15 @@ class Transactor(Role):
         return Ended("fail", why, False)
 
     def close(self, made: Transaction, segment: int, ended: Ended) -> None:
-        """Records it; after an unknown end the client is another process."""
+        """Records it; after an unknown end the client is another process.
+
+        A library may say of a commit that it was done and of a send in it that it failed: then it
+        has not promised that the record is there.
+        """
         recorder = self.desk.recorder
+        failed = next((row["error"] for row in made.rows if row.get("error")), None)
+        if ended.kind == "ok" and failed is not None:
+            ended = Ended("info", failed, False)
         completed_ns = recorder.now_ns()
         sent = {row["value"] for row in made.rows if row["f"] == "send"}
         for (topic, partition), key, value in made.planned:

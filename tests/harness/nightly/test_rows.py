@@ -211,7 +211,7 @@ def test_of_runs_that_are_no_night_nothing_is_new() -> None:
     with pytest.raises(UsageError, match="--fail-on 'new' must be one of anomaly, unknown, div"):
         parse_fail_on("new")
     lost = SimpleNamespace(verdict="anomalous", outcome="lost", anomalies={"unseen": 1})
-    cycle = SimpleNamespace(verdict="anomalous", outcome="unknown", anomalies={"G1a": 1})
+    cycle = SimpleNamespace(verdict="anomalous", outcome="anomalous", anomalies={"G1a": 1})
     held: Any = SimpleNamespace(verdict="valid", outcome="held", anomalies={})
     unknown: Any = SimpleNamespace(verdict="unknown", outcome="unknown", anomalies={"unseen": 1})
     verdicts: list[Any] = [lost, cycle, held]
@@ -223,6 +223,12 @@ def test_of_runs_that_are_no_night_nothing_is_new() -> None:
     ):  # fmt: skip
         runs: list[Any] = of
         assert verdict_status(runs, words) == status, (words, of)
+    for expected, one, status in (
+        ("lost", lost, 0), ("held", lost, 1), ("lost", held, 1), ("held", held, 0),
+        ("held", unknown, 2), ("anomalous", cycle, 0),
+    ):  # fmt: skip
+        of_one: list[Any] = [one]
+        assert verdict_status(of_one, expected=expected) == status, (expected, one)
 
 
 @pytest.mark.parametrize("text", ["anomalies", "", " , ", "held", "new,old"])

@@ -7,7 +7,7 @@ CreateTopics is the controller's; topics that a client only names (auto.create.t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
@@ -107,6 +107,7 @@ def _decide(
             raise _InvalidTopicError(Error.INVALID_REQUEST, "the request names the topic twice")
         if new.topic in controller.topics:
             raise _InvalidTopicError(Error.TOPIC_ALREADY_EXISTS, f"{new.topic} exists already")
+        _check_collision(new.topic, controller.topics)
         configuration = _configuration(broker, new, controller.brokers)
     except _InvalidTopicError as invalid:
         return TopicResult(new.topic, invalid.error, str(invalid))
@@ -247,6 +248,10 @@ def _configuration(
         topic_settings(new.settings, broker.settings)
     except InvalidSettingError as invalid:
         raise _InvalidTopicError(Error.INVALID_CONFIG, str(invalid)) from None
+    if new.assignment and (new.num_partitions, new.replication_factor) != (-1, -1):
+        raise _InvalidTopicError(
+            Error.INVALID_REQUEST, "an assignment and numbers cannot be given at the same time"
+        )
     if new.assignment:
         return TopicConfiguration(_checked(new.assignment), dict(new.settings))
     partitions = broker.settings.num_partitions if new.num_partitions == -1 else new.num_partitions
@@ -268,14 +273,27 @@ def _configuration(
     )
 
 
+def _check_collision(topic: str, there: Iterable[str]) -> None:
+    """In the names of metrics a dot is an underscore."""
+    known = topic.replace(".", "_")
+    if "_" not in known:
+        return
+    collides = [other for other in there if other.replace(".", "_") == known]
+    if collides:
+        raise _InvalidTopicError(
+            Error.INVALID_TOPIC_EXCEPTION, f"{topic} collides with {', '.join(collides)}"
+        )
+
+
 def _checked(assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     complete = sorted(assignment) == list(range(len(assignment)))
     distinct = all(
         replicas and len(set(replicas)) == len(replicas) for replicas in assignment.values()
     )
-    if not complete or not distinct:
+    even = len({len(replicas) for replicas in assignment.values()}) == 1
+    if not complete or not distinct or not even:
         raise _InvalidTopicError(
             Error.INVALID_REPLICA_ASSIGNMENT,
-            "partitions are numbered from 0, and the replicas of one are different brokers",
+            "partitions are numbered from 0, each with as many replicas, on different brokers",
         )
     return {partition: tuple(replicas) for partition, replicas in assignment.items()}

@@ -1,7 +1,8 @@
 """What clients request of a group's coordinator: who it is, to commit, to read what is committed.
 
 Not membership: no group has members here (join, sync and heartbeat are not answered), so a commit
-that names a generation is refused as one of a generation that is over.
+that names a generation is refused: as one of a generation that is over, or of a member that is not
+there where the group has positions. A group may have no name, which Kafka still takes here.
 Source: Kafka's GroupCoordinator (G1, G3).
 """
 
@@ -73,7 +74,10 @@ def on_offset_commit(broker: Broker, event: OffsetCommitRequested, now_ms: int) 
     """Appends the offsets, and answers when they are as safe as is asked for."""
     topic_partition, error = _coordinated(broker, event.group)
     if error is Error.NONE and event.generation_id != NO_GENERATION:
-        error = Error.ILLEGAL_GENERATION
+        is_known = any(
+            group == event.group for group, _ in broker.committed_offsets[topic_partition]
+        )
+        error = Error.UNKNOWN_MEMBER_ID if is_known else Error.ILLEGAL_GENERATION
     if error is not Error.NONE:
         answer_commit(broker, event.request, topic_partition, event.committed, error)
         return
@@ -135,8 +139,6 @@ def on_offset_fetch(broker: Broker, event: OffsetFetchRequested, now_ms: int) ->
 
 def _coordinated(broker: Broker, group: str) -> tuple[TopicPartition, Error]:
     """The group's partition, and whether this broker may speak for it."""
-    if not group:
-        return TopicPartition(OFFSETS_TOPIC, 0), Error.INVALID_GROUP_ID
     partitions = broker.metadata.offsets_partitions
     topic_partition = partition_for(group, partitions or 1)
     if not partitions or topic_partition not in broker.committed_offsets:

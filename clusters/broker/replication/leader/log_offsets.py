@@ -74,6 +74,8 @@ def on_list_offsets(broker: Broker, event: ListOffsetsRequested, now_ms: int) ->
 
 def _list_offset(broker: Broker, asked: OffsetAsked, replica_id: int) -> OffsetResult:
     error = leader_error(broker, asked.partition, asked.current_leader_epoch)
+    if asked.timestamp < EARLIEST_TIMESTAMP:  # of versions that are not spoken here: 7 and later
+        error = Error.UNSUPPORTED_VERSION
     if error is not Error.NONE:
         return OffsetResult(asked.partition, error, UNKNOWN_OFFSET)
     partition = broker.partitions[asked.partition]

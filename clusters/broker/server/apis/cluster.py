@@ -27,7 +27,7 @@ from neaptide.clusters.broker.server.apis.row import (
     Response,
     SendResponse,
 )
-from neaptide.clusters.broker.storage.config import SettingError, log_config
+from neaptide.clusters.broker.storage.config import TOPIC_CONFIGS, SettingError, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
 from neaptide.clusters.broker.wire.topic_ids import uuid_of
@@ -221,6 +221,11 @@ def decode_create_topics(
             },
             {str(given.name): str(given.value or "") for given in topic.configs},
         )
+        null = [str(given.name) for given in topic.configs if given.value is None]
+        unknown = [name for name in new.settings if name not in TOPIC_CONFIGS]
+        if null or unknown:
+            what = "Null value not supported for topic configs" if null else "Unknown topic config"
+            return replace(new, refused=f"{what}: {', '.join(null or unknown)}")
         try:
             log_config(context.config.settings, new.settings)
         except SettingError as error:

@@ -12,6 +12,7 @@ from neaptide.clusters.broker.replication.interface import effects, events
 from neaptide.clusters.broker.replication.model import (
     UNDEFINED_EPOCH,
     UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_OFFSET,
     Batch,
     TopicPartition,
 )
@@ -165,12 +166,13 @@ def encode_fetch(
 
     def partition(answered: tuple[effects.FetchedResult, bytes]) -> Any:
         result, records = answered
+        high_watermark, log_start_offset = offsets_of(result)
         values = {
             "partition_index": result.partition.partition,
             "error_code": code(_fetch_error_of(result)),
-            "high_watermark": result.high_watermark,
-            "last_stable_offset": result.high_watermark,
-            "log_start_offset": result.log_start_offset,
+            "high_watermark": high_watermark,
+            "last_stable_offset": high_watermark,
+            "log_start_offset": log_start_offset,
             "aborted_transactions": None,
             "records": records,
         }
@@ -229,6 +231,13 @@ def _session_of(
             error = Error.NONE if is_next else Error.INVALID_FETCH_SESSION_EPOCH
             return error, session.id, session
     assert_never(fetch)
+
+
+def offsets_of(result: effects.FetchedResult) -> tuple[int, int]:
+    """High watermark and log start offset: an error says neither."""
+    if result.error is not Error.NONE:
+        return UNKNOWN_OFFSET, UNKNOWN_OFFSET
+    return result.high_watermark, result.log_start_offset
 
 
 def fetch_error(event: events.FetchRequested, error: Error) -> effects.RespondFetch:

@@ -1,8 +1,8 @@
-"""FindCoordinator, OffsetCommit and OffsetFetch."""
+"""FindCoordinator, OffsetCommit and OffsetFetch; and JoinGroup, which is refused."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
@@ -26,6 +26,8 @@ from neaptide.clusters.broker.storage.log import wall_clock_ms
 from neaptide.clusters.broker.storage.record_writer import record_batch
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import make, response_class
+
+METADATA_MAX_BYTES: Final = 4_096  # offset.metadata.max.bytes
 
 # --- FindCoordinator ------------------------------------------------------------------------------
 
@@ -74,7 +76,7 @@ def decode_offset_commit(
 ) -> events.OffsetCommitRequested:
     """The record batch of `__consumer_offsets` is made here: the core knows no bytes."""
     group = str(entity.group_id)
-    committed = tuple(
+    asked = tuple(
         OffsetCommitRecord(
             group,
             TopicPartition(str(topic.name), int(partition.partition_index)),
@@ -87,6 +89,11 @@ def decode_offset_commit(
         for topic in entity.topics
         for partition in topic.partitions
     )
+    most = int(context.config.settings.get("offset.metadata.max.bytes", METADATA_MAX_BYTES))
+    committed = tuple(one for one in asked if _metadata_bytes(one) <= most)
+    for one in asked:
+        if one not in committed:
+            request.refused[one.partition] = Error.OFFSET_METADATA_TOO_LARGE
     return events.OffsetCommitRequested(
         request.id,
         group,
@@ -94,6 +101,11 @@ def decode_offset_commit(
         committed,
         _batch(committed, wall_clock_ms(), context.config.generation.fences_leader_epochs),
     )
+
+
+def _metadata_bytes(one: OffsetCommitRecord) -> int:
+    committed = one.offset_and_metadata
+    return 0 if committed is None else len(committed.metadata.encode())
 
 
 def _batch(
@@ -117,7 +129,7 @@ def encode_offset_commit(
             response_class(Api.OFFSET_COMMIT, version),
             throttle_time=NO_THROTTLE,
             topics=by_topic(
-                effect.results,
+                (*effect.results, *request.refused.items()),
                 lambda name, partitions: topic_class(name=name, partitions=partitions),
                 lambda result: partition_class(
                     partition_index=i32(result[0].partition), error_code=code(result[1])
@@ -185,3 +197,22 @@ def offset_fetch_error(
 ) -> effects.RespondOffsetFetch:
     asked = tuple((one, OffsetAndMetadata(-1)) for one in event.partitions or ())
     return effects.RespondOffsetFetch(event.request, error, asked)
+
+
+# --- JoinGroup ------------------------------------------------------------------------------------
+
+
+def refuse_to_join(request: PendingRequest, entity: Any, context: ApiContext) -> Any:
+    """No group has members here. A client gives up after this error; one that the connection is
+    closed on asks again for ever."""
+    return make(
+        response_class(Api.JOIN_GROUP, request.header.version),
+        throttle_time=NO_THROTTLE,
+        error_code=code(Error.GROUP_AUTHORIZATION_FAILED),
+        generation_id=i32(-1),
+        protocol_type=None,
+        protocol_name="",
+        leader="",
+        member_id="",
+        members=(),
+    )

@@ -48,6 +48,8 @@ class PendingRequest:
     max_bytes: int = 0  # of a whole Fetch response
     # The times that the records of a Produce request got, where they do not keep their own.
     append_times: dict[TopicPartition, int] = field(default_factory=dict)
+    # What of an OffsetCommit request was refused before it came to the core.
+    refused: dict[TopicPartition, Error] = field(default_factory=dict)
     fetch: FetchSlot = field(default_factory=FetchSlot)
     # By which ids it names topics, where its response must do so too.
     topic_ids: dict[str, UUID] = field(default_factory=dict)

@@ -203,6 +203,16 @@ _ROWS: Final = (
         ),
     ),
     ApiRow(
+        Api.JOIN_GROUP,
+        {
+            "0.8": Versions(0, 1),
+            "0.11": Versions(0, 2),
+            "2.0": Versions(0, 3),
+            "2.1": Versions(0, 4),
+        },
+        AnsweredByServer(groups.refuse_to_join),
+    ),
+    ApiRow(
         Api.API_VERSIONS,
         {"0.8": Versions(0, 3)},
         AnsweredByServer(cluster.answer_api_versions),
