@@ -79,6 +79,7 @@ def judge(material: Material, counts: Counts, options: Options) -> RunVerdict:
         anomalies,
         subscribed=run is not None and run.subscribes,
         at_least_once=run is not None and run.at_least_once,
+        by_jepsen=material.by_jepsen,
     )
     available = counts.acked > 0 or counts.sends == 0
     verdict: Verdict = "valid"

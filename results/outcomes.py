@@ -9,7 +9,7 @@ Outcome = Literal[
 ]
 
 # What judges a run: raised when a rule or a proof changes, so that older verdicts are made anew.
-RULES_VERSION: Final = 3
+RULES_VERSION: Final = 4
 
 WORST_FIRST: Final[tuple[Outcome, ...]] = (
     "diverged",

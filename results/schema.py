@@ -57,11 +57,13 @@ _OPERATIONS: Final = (
     Column("topic", _text, "Null: not about a partition, or a poll that returned nothing."),
     Column("partition", pa.int32(), "The partition."),
     Column("offset", pa.int64(), "Of a send: the acknowledged offset. Null: none came back."),
-    Column("key", pa.string(), "The record's key, or the group."),
+    Column("key", pa.string(), "The record's key, as text, or the group."),
     Column(
         "value",
         pa.string(),
-        "Of a send: the record's value, unique in the run. Of `nemesis`: the step as JSON,"
+        "Of a send or a poll: the record's value as text; bytes that are no UTF-8 as `hex:ff`, and"
+        " of a record with the mark 3 `paid ⟨3⟩` (`results/record_texts.py`). Null: a null value."
+        " A value that is sent twice to a partition needs marks. Of `nemesis`: the step as JSON,"
         ' `{"kill": {"broker": "C"}}`. Of `leader`: what the coordination service reported,'
         ' `{"leader": 1, "isr": [0, 1]}`. Of `reset`: the position before, null if there was none.',
     ),
@@ -134,8 +136,10 @@ _REPLICAS: Final = (
     Column("leader_epoch", pa.int32(), "Null: record formats v0 and v1 have none."),
     Column("batch_base_offset", pa.int64(), "The offset of the first record of its batch."),
     Column("timestamp_ms", pa.int64(), "The record's timestamp."),
-    Column("key", pa.string(), "The record's key."),
-    Column("value", pa.string(), "The record's value. Null also for a control record."),
+    Column("key", pa.string(), "The record's key, as in operations."),
+    Column(
+        "value", pa.string(), "The record's value, as in operations. Null also: a control record."
+    ),
     Column("control", pa.bool_(), "Whether it is a control record, of a transaction.", False),
     Column("log_start_offset", pa.int64(), "Of the replica's log.", False),
     Column("log_end_offset", pa.int64(), "Of the replica's log.", False),

@@ -5,7 +5,8 @@ row's run is known from the path of its file, so that one scan reads all runs. C
 and filtered by Spark: `explain()` shows what is read.
 
 The rule: columns come from `neaptide.results.schema` alone. Long keys and values are shortened here
-as `neaptide.results.long_texts` does it, so that no later step carries them.
+as `neaptide.results.long_texts` does it, so that no later step carries them, and a record whose
+value is null gets the name by which rules know it (`neaptide.results.record_texts`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline.limits import sees_files
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
+from neaptide.results.record_texts import IDENTITY_SQL
 from neaptide.results.schema import TABLES
 
 # What rules see of each table: its own columns under the names of `neaptide.results.schema`, but
@@ -41,6 +43,7 @@ RUNS: Final = pa.schema(
         pa.field("whole", pa.bool_()),  # all operations were recorded and are readable
         pa.field("level", pa.bool_()),  # all replicas were level when their logs were read
         pa.field("transactions", pa.bool_()),  # some of its operations are transactions
+        pa.field("by_jepsen", pa.bool_()),  # a history that Jepsen recorded: judged as it does
     ]
 )
 NEMESIS_STEPS: Final = pa.schema(
@@ -120,7 +123,7 @@ OF_TRANSACTIONS: Final[Mapping[str, str]] = {
 
 def operations(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     """The operations as the rules see them: renamed, and with `committed`."""
-    rows = _renamed(read(spark, "operations", materials), _NOT_READ)
+    rows = _renamed(read(spark, "operations", materials), "operations", _NOT_READ)
     if not any(material.has_open_sends for material in materials):
         return rows.drop(*OF_TRANSACTIONS)
     committed = F.broadcast(_committed(spark, rows)).withColumn("is_open", F.lit(True))
@@ -155,12 +158,14 @@ def _committed(spark: SparkSession, rows: DataFrame) -> DataFrame:
 
 
 def replicas(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
-    return _renamed(read(spark, "replicas", materials), {"batch_base_offset", "timestamp_ms"})
+    left_out = {"batch_base_offset", "timestamp_ms"}
+    return _renamed(read(spark, "replicas", materials), "replicas", left_out)
 
 
 def fetch_rounds(spark: SparkSession, materials: Sequence[Material]) -> DataFrame:
     return _renamed(
         read(spark, "fetch_rounds", materials),
+        "fetch_rounds",
         {"requested_ns", "forwarded_ns", "log_start_offset", "records_bytes", "request_fate",
          "response_fate", "held_ns"},
     )  # fmt: skip
@@ -186,7 +191,13 @@ def final_reads(spark: SparkSession, materials: Sequence[Material]) -> DataFrame
 def runs(materials: Sequence[Material]) -> pa.Table:
     """What a run says of itself."""
     rows = [
-        {"run": number, "whole": m.whole, "level": m.level, "transactions": m.transactions}
+        {
+            "run": number,
+            "whole": m.whole,
+            "level": m.level,
+            "transactions": m.transactions,
+            "by_jepsen": m.by_jepsen,
+        }
         for number, m in enumerate(materials)
     ]
     return pa.Table.from_pylist(rows, schema=RUNS)
@@ -206,7 +217,9 @@ def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(table)
 
 
-def _renamed(rows: DataFrame, left_out: set[str]) -> DataFrame:
+def _renamed(rows: DataFrame, table: str, left_out: set[str]) -> DataFrame:
+    if table in IDENTITY_SQL:
+        rows = rows.withColumn("value", F.expr(IDENTITY_SQL[table]))
     columns = []
     for name in rows.columns:
         if name in left_out:

@@ -1,5 +1,5 @@
 -- compacted: values that compaction may have removed: behind each lies another one of its key, or
--- nobody knows where it lies.
+-- nobody knows where it lies, or it has deleted its key.
 WITH placed AS (
     SELECT run, topic, partition, key, value, max(log_offset) AS place
     FROM operations
@@ -13,4 +13,4 @@ ranked AS (
 )
 SELECT DISTINCT run, topic, partition, value
 FROM ranked
-WHERE place IS NULL OR place < newest
+WHERE place IS NULL OR place < newest OR value LIKE '⟨null%'

@@ -21,7 +21,7 @@ sizes AS (
 suspects AS (
     SELECT
         run, topic, partition, log_offset, min(value) AS value, min(key) AS key,
-        count(value) = 0 AND count(key) > 0 AS deletes, bool_or(control) AS control
+        count(CASE WHEN value NOT LIKE '⟨null%' THEN 1 END) = 0 AND count(key) > 0 AS deletes, bool_or(control) AS control
     FROM replicas
     JOIN sizes USING (run, topic, partition)
     WHERE log_offset IS NOT NULL

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TypedDict
 
 from neaptide.clusters.broker.replication.model import TopicPartition
 from neaptide.clusters.broker.storage import checkpoints
@@ -22,8 +22,7 @@ from neaptide.clusters.broker.storage.record_batch import Record
 from neaptide.clusters.broker.storage.scan import scan
 from neaptide.clusters.broker.storage.segment import LOG_SUFFIX
 from neaptide.clusters.disks.log_entries import LogEntry, entry_records, parse_entry
-
-HEX_PREFIX: Final = "hex:"
+from neaptide.results.record_texts import record_text, text_of
 
 
 class ReplicaRow(TypedDict):
@@ -179,8 +178,8 @@ def _replica_rows(
             "leader_epoch": entry.leader_epoch if entry else None,
             "batch_base_offset": base_offset,
             "timestamp_ms": record.timestamp_ms if record and record.timestamp_ms >= 0 else None,
-            "key": None if control or not record else as_text(record.key),
-            "value": None if control or not record else as_text(record.value),
+            "key": None if control or not record else text_of(record.key),
+            "value": None if control or not record else record_text(record.value, record.headers),
             "control": control,
             "log_start_offset": log_start_offset,
             "log_end_offset": end_offset,
@@ -197,13 +196,3 @@ def _replica_rows(
                 yield row(entry, base_offset, record)
     if is_empty:
         yield row(None, None, None)
-
-
-def as_text(data: bytes | None) -> str | None:
-    """UTF-8 where it is that, else hexadecimal digits behind a prefix."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return HEX_PREFIX + data.hex()

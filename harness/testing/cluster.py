@@ -27,10 +27,10 @@ from neaptide.harness.observed import StageObserved
 from neaptide.harness.random_run import AIMED_SETTINGS, SHORT_TIMES
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, client_settings
+from neaptide.harness.systems import System, client_settings, keeps_headers
 from neaptide.harness.testing.findings import NeaptideFailure
 from neaptide.harness.testing.loop import Loop
-from neaptide.harness.testing.recorded import RECORDER, History, RecordedProducer, Send
+from neaptide.harness.testing.recorded import RECORDER, Data, History, RecordedProducer, Send
 from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint, Rule
 from neaptide.results.run import Aim, Run
@@ -145,7 +145,8 @@ class LiveCluster:
         async with Stage(directory, asked.system, asked.spec(), asked.place, account) as stage:
             stage.names = self._names
             recorder = Recorder(directory, RECORDER, stage.origin_ns)
-            self._stage, self._history = stage, History(recorder)
+            marks = keeps_headers(asked.system, {**asked.settings, **asked.topic_settings})
+            self._stage, self._history = stage, History(recorder, marks=marks)
             self._faults = Faults(stage, self._names)
             try:
                 await stage.start_clients(ProducerOptions())
@@ -230,8 +231,11 @@ class LiveCluster:
         """The same for a producer that is there already; `acks` is what it was configured with."""
         return RecordedProducer(producer, self._history, acks)
 
-    def send(self, topic: str, value: str, key: str | None = None, acks: str = "all") -> Send:
-        """For another client library: call this before a record is sent, and end it after."""
+    def send(self, topic: str, value: Data, key: Data = None, acks: str = "all") -> Send:
+        """For another client library: call this before a record is sent, and end it after.
+
+        Give the record the `headers` of what this returns, or send each value once.
+        """
         return self._history.begin(self._history.client(), topic, value, key, acks)
 
     # --- faults ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.libraries.model import (
     ConsumerAsked,
     Done,
@@ -87,7 +88,9 @@ class AioProducer:
     async def _made(self, settings: Mapping[str, Any]) -> Any:
         return AIOKafkaProducer(**settings)
 
-    def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
+    def send(
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
+    ) -> None:
         while self._open >= _OPEN_MAX:
             time.sleep(_QUEUE_FULL_S)  # nothing reports that there is room
         self._open += 1
@@ -95,12 +98,10 @@ class AioProducer:
         asyncio.run_coroutine_threadsafe(work, _loop())
 
     async def _send(
-        self, topic: str, partition: int, key: str | None, value: str, done: Done
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
     ) -> None:
         try:
-            future = await self._producer.send(
-                topic, value.encode(), None if key is None else key.encode(), partition
-            )
+            future = await self._producer.send(topic, _bytes(value), _bytes(key), partition)
             metadata = await future
         except Exception as error:  # whatever it is, the send has its end
             self._open -= 1
@@ -245,13 +246,17 @@ def _stop(client: Any) -> None:
         return  # it goes with its process
 
 
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
 def _record(record: Any) -> Record:
     return Record(
         record.topic,
         record.partition,
         record.offset,
-        None if record.key is None else record.key.decode("utf-8", errors="backslashreplace"),
-        None if record.value is None else record.value.decode("utf-8", errors="backslashreplace"),
+        text_of(record.key),
+        record_text(record.value, record.headers),
     )
 
 
