@@ -29,6 +29,7 @@ class Anomaly:
     # Where the producer is not idempotent, it may send a record again that was appended already, or
     # only after the one behind it.
     counts_at_least_once: bool = True
+    counts_by_jepsen: bool = True  # also of histories that Jepsen recorded, which may allow it
     jepsen: bool = False  # an error type of Jepsen's Kafka workload
     doubt: bool = False  # where it is found, the run cannot conclude
     by_time: bool = False  # it rests on the order of what one clock or several showed
@@ -187,6 +188,15 @@ _ALL: Final = (
         jepsen=True,
     ),
     *_cycles("G0", "A cycle of transactions over ww edges", counts=False, jepsen=True),
+    Anomaly(
+        "G0-realtime",
+        "A send was acknowledged at a lower offset than one whose acknowledgement came before it "
+        "began.",
+        "reordered",
+        counts_by_jepsen=False,
+        jepsen=True,
+        by_time=True,
+    ),
     *_cycles("G1c", "A cycle of transactions over wr edges", jepsen=True, realtime=True),
     *_cycles(
         "G1c-ww",
@@ -308,6 +318,14 @@ _ALL: Final = (
         doubt=True,
     ),
     Anomaly(
+        "sent-twice",
+        "A value was sent more than once to a partition, and its records have no marks: nobody "
+        "knows which of them was read.",
+        None,
+        counts=False,
+        doubt=True,
+    ),
+    Anomaly(
         "unproven-loss",
         "No final read found an acknowledged record, but it is on a replica's disk where reads do "
         "not reach, or retention may have deleted it.",
@@ -321,7 +339,11 @@ ANOMALIES: Final[Mapping[str, Anomaly]] = {anomaly.name: anomaly for anomaly in 
 
 
 def counting(
-    names: Iterable[str], *, subscribed: bool = False, at_least_once: bool = False
+    names: Iterable[str],
+    *,
+    subscribed: bool = False,
+    at_least_once: bool = False,
+    by_jepsen: bool = False,
 ) -> list[Anomaly]:
     """Those of the anomalies found that count against the run, given what its clients asked for."""
     found = [ANOMALIES[name] for name in names]
@@ -331,6 +353,7 @@ def counting(
         if anomaly.counts
         and (anomaly.counts_when_subscribed or not subscribed)
         and (anomaly.counts_at_least_once or not at_least_once)
+        and (anomaly.counts_by_jepsen or not by_jepsen)
     ]
 
 
@@ -362,6 +385,8 @@ def _when(anomaly: Anomaly) -> str:
         return "never"
     if not anomaly.counts_when_subscribed:
         return "unless consumers share partitions by a group"
+    if not anomaly.counts_by_jepsen:
+        return "unless Jepsen recorded it"
     if not anomaly.counts_at_least_once:
         return "unless producers are not idempotent"
     return "always"

@@ -57,10 +57,15 @@ class Material:
         return sum(self.rows_by_table.values())
 
     @property
+    def by_jepsen(self) -> bool:
+        """A history that Jepsen recorded."""
+        return self.run is not None and self.run.system == EDN_SYSTEM
+
+    @property
     def has_open_sends(self) -> bool:
         """Reads may vouch for sends of which the end is not known: what else was in their
         transaction, or the offset that a history gives them."""
-        return self.transactions or (self.run is not None and self.run.system == EDN_SYSTEM)
+        return self.transactions or self.by_jepsen
 
     @property
     def level(self) -> bool:

@@ -314,6 +314,16 @@ def _losses_proved(seen: Seen) -> Iterator[str]:
         )
 
 
+def _values_sent_once(seen: Seen) -> Iterator[str]:
+    repeated = seen.counts.anomalies.get("sent-twice", 0)
+    if repeated:
+        yield (
+            f"{repeated} values were sent more than once, and nothing tells their records apart, so"
+            " that nobody knows which of them was read: let each record have a mark, or a value of"
+            " its own."
+        )
+
+
 def _is_stream(seen: Seen) -> bool:
     is_named = seen.material.run is not None and seen.material.run.name == "stream"
     return is_named or "unproven-stream" in seen.counts.anomalies
@@ -380,6 +390,13 @@ PROOFS: Final = (
         "losses",
         "For every acknowledged record that no final read found, it is known whether it is lost.",
         _losses_proved,
+        blocks=_never,
+    ),
+    Proof(
+        "values",
+        "Of each record it is known which send it came from: by its mark, or because its value was"
+        " sent once.",
+        _values_sent_once,
         blocks=_never,
     ),
     Proof(

@@ -139,6 +139,7 @@ def _proved_anomalies(
         proved,
         subscribed=run is not None and run.subscribes,
         at_least_once=run is not None and run.at_least_once,
+        by_jepsen=material.by_jepsen,
     )
     names = {anomaly.name for anomaly in found}
     counted = {name: number for name, number in proved.items() if name in names}

@@ -661,11 +661,11 @@ class Stage:
                 self.sends.failed[record_of(event["value"])] = event["error"]
             case "sent":
                 self.sends.unknown[record_of(event["value"])] = event["error"]
-            case "polled":
+            case "polled" if event["value"] is not None:
                 self.sends.consumed[record_of(event["value"])] = event["offset"]
                 if "client" in event:
                     self.sends.taken.setdefault(event["client"], set()).add(event["value"])
-            case "handled":
+            case "handled" if event["value"] is not None:
                 self.sends.handled[event["value"]] = self.sends.handled.get(event["value"], 0) + 1
             case "assigned":
                 self.sends.assigned[event["client"]] = event["count"]

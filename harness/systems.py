@@ -35,6 +35,8 @@ KNOWN = tuple(f"neaptide:{name}" for name in GENERATIONS)  # the default of repr
 HOME_VERSION = "home"
 IMAGE_VERSION = "image"
 _OWN_HOSTS = HOSTS
+_HEADERS_SINCE = (0, 11)
+_RECORD_FORMATS = ("message.format.version", "log.message.format.version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,19 @@ def make_cluster(
 def client_settings(system: System) -> Mapping[str, str]:
     """librdkafka's settings without which its clients do not understand the brokers."""
     return row_of(system.release).client_settings if system.release is not None else {}
+
+
+def keeps_headers(system: System, settings: Mapping[str, str]) -> bool:
+    """Whether its logs have the headers of records: since 0.11, with the record format of then."""
+    formats = [settings[name] for name in _RECORD_FORMATS if name in settings]
+    if system.release is not None:
+        formats.append(parse_release(system.release).number)
+    return all(_version_of(text) >= _HEADERS_SINCE for text in formats)
+
+
+def _version_of(text: str) -> tuple[int, ...]:
+    """Of 0.11.0-IV2 the numbers."""
+    return tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
 
 
 def secret_settings(system: System) -> Mapping[str, str]:

@@ -17,8 +17,8 @@ _BEGINNING: Final = 64
 
 # The same in Spark SQL, of a column.
 SHORTENED_SQL: Final = (
-    f"concat(left({{column}}, {_BEGINNING}), '… (', octet_length({{column}}), ' bytes, sha256 ',"
-    " sha2({column}, 256), ')')"
+    f"concat(left({{column}}, {_BEGINNING}), '… ⟨', octet_length({{column}}), ' bytes, sha256 ',"
+    " sha2({column}, 256), '⟩')"
 )
 
 
@@ -34,4 +34,4 @@ def shortened(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _short(text: str) -> str:
     content = text.encode()
     digest = hashlib.sha256(content).hexdigest()
-    return f"{text[:_BEGINNING]}… ({len(content)} bytes, sha256 {digest})"
+    return f"{text[:_BEGINNING]}… ⟨{len(content)} bytes, sha256 {digest}⟩"

@@ -145,6 +145,11 @@ class Run:
         return isinstance(self.clients, Mapping) and bool(self.clients.get("subscribe"))
 
     @property
+    def of_application(self) -> bool:
+        """Its clients are somebody's application, which sends what it likes."""
+        return isinstance(self.clients, Mapping) and self.clients.get("client") == "application"
+
+    @property
     def at_least_once(self) -> bool:
         """Whether its producers are not idempotent: then a record may be there twice."""
         return isinstance(self.clients, Mapping) and self.clients.get("idempotence") is False

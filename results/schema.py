@@ -107,11 +107,13 @@ _OPERATIONS: Final = (
         least=-1,
         most=OFFSET_MAX,
     ),
-    Column("key", pa.string(), "The record's key, or the group."),
+    Column("key", pa.string(), "The record's key, as text, or the group."),
     Column(
         "value",
         pa.string(),
-        "Of a send: the record's value, unique in the run. Of `nemesis`: the step as JSON,"
+        "Of a send or a poll: the record's value as text; bytes that are no UTF-8 as `hex:ff`, and"
+        " of a record with the mark 3 `paid ⟨3⟩` (`results/record_texts.py`). Null: a null value."
+        " A value that is sent twice to a partition needs marks. Of `nemesis`: the step as JSON,"
         ' `{"kill": {"broker": "C"}}`. Of `leader`: what the coordination service reported,'
         ' `{"leader": 1, "isr": [0, 1]}`. Of `reset`: the position before, null if there was none.',
     ),
@@ -247,12 +249,14 @@ _REPLICAS: Final = (
     Column(
         "key",
         pa.string(),
-        "The record's key. Of a control record: whose marker it is, as `producer 7 epoch 0`.",
+        "The record's key, as in operations. Of a control record: whose marker it is, as"
+        " `producer 7 epoch 0`.",
     ),
     Column(
         "value",
         pa.string(),
-        "The record's value. Of a control record: `commit` or `abort`, or the number of its type.",
+        "The record's value, as in operations. Of a control record: `commit` or `abort`, or the"
+        " number of its type.",
     ),
     Column("control", pa.bool_(), "Whether it is a control record, of a transaction.", False),
     Column("log_start_offset", pa.int64(), "Of the replica's log.", False, least=0),

@@ -10,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.kafka_clients import consumer
 from neaptide.workloads.recorder import Recorder
 
@@ -42,8 +43,8 @@ def _record_poll(
             topic=message.topic(),
             partition=message.partition(),
             offset=message.offset(),
-            key=_text(message.key()),
-            value=_text(message.value()),
+            key=text_of(message.key()),
+            value=record_text(message.value(), message.headers()),
             leader_epoch=message.leader_epoch(),
             phase=phase,
         )
@@ -76,10 +77,6 @@ def _behind(message: Any) -> int:
         return 1 + int(message.offset())
     at_end = message.error().code() == KafkaError._PARTITION_EOF
     return int(message.offset()) if at_end else 0
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", errors="backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)

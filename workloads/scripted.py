@@ -32,6 +32,7 @@ if __name__ == "__main__":
 from confluent_kafka import OFFSET_STORED, KafkaException, TopicPartition
 
 from neaptide.clusters.hosts.local import last_line
+from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import consumer, producer
 from neaptide.workloads.libraries.model import NOT_SENT
@@ -272,7 +273,7 @@ class Consumer(_Client):
     def do_handle(self, deadline_s: float) -> str:
         rows = [
             {
-                "value": message.value().decode(),
+                "value": record_text(message.value(), message.headers()),
                 "offset": message.offset(),
                 "partition": message.partition(),
                 "leader_epoch": message.leader_epoch(),
@@ -329,7 +330,7 @@ class Consumer(_Client):
             return
         self._taken.append((message, self.now_ns()))
         self._next[message.partition()] = message.offset() + 1
-        value = message.value().decode()
+        value = record_text(message.value(), message.headers())
         self.say({"event": "polled", "value": value, "offset": message.offset()})
 
     def _assigned(self, of: Any, parts: list[TopicPartition]) -> None:
@@ -619,7 +620,7 @@ class ScriptedClients:
                 topic=running.config.topic,
                 partition=row["partition"],
                 offset=row["offset"],
-                value=row["value"],
+                value=text_of(row["value"]),
                 acks="all",
                 error=error or row["error"],
             )

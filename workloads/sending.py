@@ -15,6 +15,7 @@ from typing import Any
 
 from confluent_kafka import KafkaException, Producer
 
+from neaptide.results.record_texts import text_of
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.kafka_clients import producer
 from neaptide.workloads.recorder import Recorder
@@ -111,7 +112,7 @@ class Sender:
             partition=partition,
             # With acks=0 librdkafka makes an offset up: no broker sent it one.
             offset=None if self._acks == "0" else offset,
-            value=value,
+            value=text_of(value),
             acks=self._acks,
             error=name,
         )

@@ -24,6 +24,7 @@ if __name__ == "__main__":
     forgo()
 
 from neaptide.results.errors import NeaptideError, StoreError
+from neaptide.results.record_texts import record_text
 from neaptide.results.tables import file_seconds
 from neaptide.workloads.groups import GroupConsumer
 from neaptide.workloads.journal import Journal
@@ -139,7 +140,7 @@ class Worker:
         return {"start": read.start, "end": read.end, "reached": read.reached}
 
     def _say_polled(self, message: Any) -> None:
-        value = message.value().decode("utf-8", errors="backslashreplace")
+        value = record_text(message.value(), message.headers())
         self.say({"event": "polled", "value": value, "offset": message.offset()})
 
     def do_consume_as(

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from neaptide.checkers.histories.edn import MAP, QUOTE, SYMBOL, EdnError, write
+from neaptide.checkers.histories.edn import MAP, QUOTE, SYMBOL, EdnError, canonical, write
 from neaptide.checkers.histories.tokens import Fields, Value, pairs, require_whole
+from neaptide.results.record_texts import NULL
 from neaptide.results.schema import OPERATIONS_READ
 
 TOPIC: Final = "jepsen"
@@ -37,6 +38,10 @@ ASSIGNING: Final = ("assign", "subscribe")
 _OURS: Final = ("seek", "commit", "committed", "nemesis", "leader")
 _KNOWN: Final = frozenset(("index", "time", "process", "type", "f", "value"))
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+_NO_SYMBOL: Final = re.compile(r"-?[0-9]|[\\#]")  # a number, a character, a tagged value
+_READS_AS_ELSE: Final = re.compile(
+    rf"[:\[{{(#\\\"']|(?:true|false|{NULL}⟩|-?[0-9]+(?:[./][0-9]+)?(?:[eE][+-]?[0-9]+)?M?)\Z"
+)
 
 # Names in the column `f` that are always there, and the codes that records have for them.
 _NAMES: Final = ("send", "poll", "seek", "nemesis")
@@ -147,7 +152,7 @@ def _records(value: Value, f: str, rebalanced: frozenset[Key], polled: list[Key]
                     _require_none(offset)
             if type(key) is not int or not 0 <= key <= _INT32:
                 key = _key(key)
-            records += (_SEND, n, key, offset, what if type(what) is int else _value(what))
+            records += (_SEND, n, key, offset, what if type(what) is int else value_text(what))
         else:
             require_whole(mop)
             raise EdnError(f"{write(mop)} is neither a :send nor a :poll")
@@ -166,7 +171,7 @@ def _polled(value: Value, n: int | None, rebalanced: frozenset[Key], polled: lis
             offset, what = pair
             if type(offset) is not int:
                 _require_none(offset)
-            records += (f, n, key, offset, what if type(what) is int else _value(what))
+            records += (f, n, key, offset, what if type(what) is int else value_text(what))
     return records or [_POLL, n, None, None, None]
 
 
@@ -188,7 +193,7 @@ def _key(key: Value) -> Key:
         if _PLAIN_NAME.fullmatch(name) and name != TOPIC:
             return name
     require_whole(key)
-    return f"{SYMBOL}{key[SYMBOL]}" if type(key) is dict and SYMBOL in key else write(key)
+    return f"{SYMBOL}{key[SYMBOL]}" if type(key) is dict and SYMBOL in key else canonical(key)
 
 
 def _require_none(offset: Value) -> None:
@@ -197,11 +202,18 @@ def _require_none(offset: Value) -> None:
         raise EdnError(f"the offset {write(offset)} is no number that is taken")
 
 
-def _value(value: Value) -> int | str | None:
+def value_text(value: Value) -> int | str | None:
+    """One text for what is equal, and different ones for what is not: a string stands as it is
+    unless it reads as something else."""
     if value is None or type(value) is int:
         return value
+    if type(value) is str and value.startswith(QUOTE):
+        text = value[1:]
+        return write(value) if _READS_AS_ELSE.match(text) else text
     require_whole(value)
-    return _text(value)
+    if type(value) is dict and SYMBOL in value and not _NO_SYMBOL.match(value[SYMBOL]):
+        return f"{SYMBOL}{value[SYMBOL]}"
+    return canonical(value)
 
 
 def _keys(value: Value) -> Sequence[Key]:
@@ -272,7 +284,9 @@ class Operations:
                 return
         self._seen.add(process)
         begun = before or line
-        self._write(begun, line, line.records or begun.records)
+        # What succeeded is what its completion says, as Jepsen has it.
+        records = line.records if line.kind == "ok" else line.records or begun.records
+        self._write(begun, line, records)
         self._write_seeks(begun, line)
         self._remember(line)
 
@@ -305,7 +319,8 @@ class Operations:
         error = None if ended is None else ended.error
         n = len(records) // _RECORD_WIDTH or 1
         self._ops += (begun.at, begun.process, kind, begun.at_ns, completed, error, 0, n)
-        self._records += records or (self._code(begun.f), None, None, None, None)
+        named = f":{begun.f}" if begun.f == "send" else begun.f  # it sent nothing
+        self._records += records or (self._code(named), None, None, None, None)
         self.rows += n
 
     def _write_seeks(self, begun: Line, ended: Line) -> None:

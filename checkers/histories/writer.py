@@ -10,7 +10,8 @@ checker then expects nothing of that key's next poll); the reads after healing a
 of their own, numbered from `FINAL_PROCESSES`; committed positions are left out. A process of Jepsen
 does one operation at a time, and none after one of unknown end: what a producer sends before it has
 all earlier answers is of further processes, numbered from the highest one on. An operation without
-a completion (its client was killed) gets one of type `:info`.
+a completion (its client was killed) gets one of type `:info`. A null value is nil; one that has a
+key or a mark is a string that names it, for Jepsen knows a record by its value alone.
 
 The rule: Spark makes and sorts the text; the driver only puts parts one behind the other.
 """
@@ -31,6 +32,7 @@ from pyspark.sql import functions as F
 from neaptide.checkers.material import open_run
 from neaptide.checkers.pipeline.tables import read
 from neaptide.results.errors import RunUnreadableError
+from neaptide.results.record_texts import IDENTITY_SQL, NULL
 
 FINAL_PROCESSES: Final = 1_000_000
 _TEXT: Final = pa.schema([("text", pa.binary())])
@@ -136,10 +138,15 @@ def lanes_of(operations: Iterable[tuple[int, int, int]]) -> list[int]:
 
 def _of_clients(ours: DataFrame) -> DataFrame:
     """Invocation and completion of every operation that sends or polls."""
-    rows = ours.where("process >= 0 AND f IN ('send', 'poll')").select(
+    records = (
+        ours.where("process >= 0 AND f IN ('send', 'poll')")
+        .withColumn("value", F.expr(IDENTITY_SQL["operations"]))
+        .withColumn("quoted", _quoted(F.col("value")))
+    )
+    rows = records.select(
         *_OPERATION, "f", "row", "key_number", "mop",
         F.expr("coalesce(mop, IF(f = 'send', row, 0)) AS mop_number"),
-        _quoted(F.col("value")).alias("quoted"), "offset",
+        F.expr(f"IF(value = '{NULL}⟩', 'nil', quoted)").alias("quoted"), "offset",
     )  # fmt: skip
     pair = "concat('[', coalesce(CAST(offset AS STRING), 'nil'), ' ', coalesce(quoted, 'nil'), ']')"
     by_key = rows.groupBy(*_OPERATION, "mop_number", "f", "key_number").agg(

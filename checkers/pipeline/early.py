@@ -4,8 +4,8 @@ Definitions are those of `neaptide.checkers.rules`. Pure: rows in, what was foun
 out. What is kept is small, and bounded by the rule below.
 
 - `by_partition`: a send that began after another's acknowledgement was appended behind it, if the
-  log still had it. Acknowledged at the same offset or a lower one, it proves that the log was cut
-  between, and one of the two is lost (`lost-write`). Kept: one acknowledgement.
+  log still had it. Acknowledged at a lower offset, it proves that the log was cut between, or lies
+  out of order (`G0-realtime`). Kept: the highest acknowledgement.
 - `by_writer`: what rests on the order of one process or group, so on nothing being missing between:
   polls, sends, commits. All that a process does is in the files of one writer, which are numbered:
   where a number is missing, what was before it is forgotten. Sends of a process may be under way
@@ -68,41 +68,35 @@ def by_partition(state: State, rows: Sequence[Row]) -> list[Found]:
         + [(row["invoked_ns"], 0, row["operation"], row) for row in acked],
         key=lambda moment: moment[:3],
     )
-    proofs: list[tuple[Row, State]] = []
+    reported: list[Found] = []
     greatest: State | None = state.get("ack")
-    latest = greatest
     for at_ns, is_end, _, row in moments:
         # Rows come late: one that is kept may have ended after this began.
         before = greatest if greatest is not None and greatest["at_ns"] < at_ns else None
-        if not is_end and before is not None and before["offset"] >= row["offset"]:
-            proofs.append((row, before))
-        elif is_end:
-            latest = {name: row[name] for name in ("offset", "value", "operation")}
-            latest["at_ns"] = at_ns
-            if greatest is None or latest["offset"] > greatest["offset"]:
-                greatest = latest
-    # After a loss the log goes on from where it was cut.
-    kept = latest if proofs else greatest
-    if kept is not None:
-        state["ack"] = kept
-    return [_lost(*proofs[0], len(proofs))] if proofs else []
+        if not is_end and before is not None and before["offset"] > row["offset"]:
+            reported.append(_overtaken(row, before))
+        elif is_end and (greatest is None or row["offset"] > greatest["offset"]):
+            greatest = {name: row[name] for name in ("offset", "value", "operation")}
+            greatest["at_ns"] = at_ns
+    if greatest is not None:
+        state["ack"] = greatest
+    return reported
 
 
 def _is_acked(row: Row) -> bool:
     return bool(row["f"] == "send" and row["type"] == "ok" and row["offset"] is not None)
 
 
-def _lost(later: Row, lost: State, count: int) -> Found:
+def _overtaken(row: Row, before: State) -> Found:
     evidence = {
-        "acknowledged_ns": lost["at_ns"],
-        "later_value": later["value"],
-        "later_offset": later["offset"],
-        "later_operation": later["operation"],
-        "later_invoked_ns": later["invoked_ns"],
-        "later_sends": count,
+        "sent_ns": row["invoked_ns"],
+        "other_value": before["value"],
+        "other_offset": before["offset"],
+        "other_operation": before["operation"],
+        "acknowledged_ns": before["at_ns"],
     }
-    at = {name: lost[name] for name in ("offset", "value", "operation")}
-    return found("lost-write", later, evidence, **at)
+    at = {name: row[name] for name in ("offset", "value", "operation")}
+    return found("G0-realtime", row, evidence, **at)
 
 
 # --- by writer -----------------------------------------------------------------------------------

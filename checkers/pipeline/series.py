@@ -28,6 +28,7 @@ from neaptide.checkers.evidence import replacement
 from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline.limits import sized_for
 from neaptide.checkers.pipeline.tables import read, small
+from neaptide.results.record_texts import IDENTITY_SQL
 from neaptide.results.schema import SERIES
 from neaptide.results.tables import write_table
 
@@ -134,7 +135,8 @@ def _rates(timed: DataFrame) -> DataFrame:
 def _unseen(operations: DataFrame) -> DataFrame:
     """One more when a record is acknowledged, one less when it is first read."""
     values = (
-        operations.where("value IS NOT NULL")
+        operations.withColumn("value", F.expr(IDENTITY_SQL["operations"]))
+        .where("value IS NOT NULL")
         .groupBy(*PARTITION, "value", "width_ns")
         .agg(
             F.expr(f"min(IF({ACKED}, completed_ns, NULL)) AS acknowledged_ns"),

@@ -5,8 +5,9 @@ row's run is known from the path of its file, so that one scan reads all runs. C
 and filtered by Spark: `explain()` shows what is read.
 
 The rule: columns come from `neaptide.results.schema` alone. Long keys and values are shortened here
-as `neaptide.results.long_texts` does it, so that no later step carries them. A row that is not in
-the words of the schema is not dropped: it comes with what is wrong with it (`misfit`).
+as `neaptide.results.long_texts` does it, so that no later step carries them, and a record whose
+value is null gets the name by which rules know it (`neaptide.results.record_texts`). A row that is
+not in the words of the schema is not dropped: it comes with what is wrong with it (`misfit`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from neaptide.checkers.material import Material
 from neaptide.checkers.pipeline.limits import sees_files
 from neaptide.checkers.rules.conditions import text_of
 from neaptide.results.long_texts import LONG_BYTES, SHORTENED_SQL
+from neaptide.results.record_texts import IDENTITY_SQL
 from neaptide.results.schema import OF_PARTITIONS, TABLES
 from neaptide.results.schema import RECORDED as COLUMNS
 from neaptide.results.schema import Column as Described
@@ -46,6 +48,7 @@ RUNS: Final = pa.schema(
         pa.field("transactions", pa.bool_()),  # some of its operations are transactions
         # Others have set up its brokers: what these delete or compact by default nobody knows here.
         pa.field("is_foreign", pa.bool_()),
+        pa.field("by_jepsen", pa.bool_()),  # a history that Jepsen recorded: judged as it does
     ]
 )
 NEMESIS_STEPS: Final = pa.schema(
@@ -195,7 +198,7 @@ def runs(materials: Sequence[Material]) -> pa.Table:
     """What a run says of itself."""
     rows = [
         {"run": number, "whole": m.whole, "level": m.level, "transactions": m.transactions,
-         "is_foreign": m.is_foreign}
+         "is_foreign": m.is_foreign, "by_jepsen": m.by_jepsen}
         for number, m in enumerate(materials)
     ]  # fmt: skip
     return pa.Table.from_pylist(rows, schema=RUNS)
@@ -216,7 +219,10 @@ def framed(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def _renamed(table: str, rows: DataFrame, left_out: set[str]) -> DataFrame:
-    columns = [F.expr(misfit(table)).alias("misfit")]
+    wrong = F.expr(misfit(table)).alias("misfit")
+    if table in IDENTITY_SQL:
+        rows = rows.withColumn("value", F.expr(IDENTITY_SQL[table]))
+    columns = [wrong]
     for name in rows.columns:
         if name in left_out:
             continue

@@ -74,6 +74,7 @@ RELATIONS: Final = (
     Relation("steps", kept=True),
     Relation("leaps"),
     Relation("send_leaps", kept=True),
+    Relation("overtaken"),
     Relation("own_reads"),
     Relation("resets", kept=True),
     Relation("positions"),
@@ -163,10 +164,18 @@ RULES: Final = (
     Rule(
         "duplicate",
         over="places",
-        when="least < greatest AND NOT moved",
+        when="least < greatest AND NOT moved AND NOT is_repeated",
         at="greatest",
         operation="send_operation",
         evidence=("least", "greatest", "reads"),
+    ),
+    Rule(
+        "sent-twice",
+        over="places",
+        when="is_repeated",
+        at="least",
+        operation="send_operation",
+        evidence=("sent", "failed", "reads"),
     ),
     Rule(
         "G1a",
@@ -200,6 +209,15 @@ RULES: Final = (
         at="final_least",
         operation="send_operation",
         evidence=("process", "sent_before", "sent_before_offset"),
+    ),
+    # The shortest cycle of ww and real time.
+    Rule(
+        "G0-realtime",
+        over="overtaken",
+        when="acknowledged_ns < sent_ns",
+        evidence=(
+            "sent_ns", "other_value", "other_offset", "other_operation", "acknowledged_ns",
+        ),
     ),
     Rule(
         "nonmonotonic-send",
@@ -271,8 +289,9 @@ RULES: Final = (
     Rule(
         "newest-lost",
         over="newest",
-        when="complete AND NOT deletes AND acked_offset >= start_offset"
-        " AND coalesce(final_offset < acked_offset, true)",
+        # A key that was deleted may be gone altogether.
+        when="complete AND acked_offset >= start_offset"
+        " AND coalesce(final_offset < acked_offset, NOT deletes)",
         at="acked_offset",
         evidence=("key", "final_offset", "final_value", "end_offset"),
     ),

@@ -8,7 +8,7 @@ WITH writers AS (
     SELECT run, topic, partition, value, send_operation AS writer
     FROM profiles
     JOIN runs USING (run)
-    WHERE transactions AND send_operation IS NOT NULL
+    WHERE transactions AND send_operation IS NOT NULL AND NOT is_repeated
 ),
 ordered AS (
     SELECT

@@ -4,7 +4,7 @@
 SELECT
     profiles.*, complete, whole, transactions, start_offset, end_offset,
     coalesce(
-        acked_offset = acked_greatest AND seen_least = seen_greatest AND acked_offset <> seen_least,
+        NOT is_repeated AND acked_offset = acked_greatest AND seen_least = seen_greatest AND acked_offset <> seen_least,
         false
     ) AS moved,
     compacted.value IS NOT NULL AS may_be_compacted

@@ -3,6 +3,8 @@
 --
 -- A send whose end is not known but whose value was read counts as acknowledged. `least` and
 -- `greatest` are the offsets that an acknowledgement or a read, also an unsure one, vouches for.
+-- `is_repeated`: it was sent more than once, so that nobody knows which of them a read has found
+-- (Jepsen's checker takes them for one).
 SELECT
     run, topic, partition, value,
     count(CASE WHEN is_send THEN 1 END) AS sent,
@@ -16,6 +18,8 @@ SELECT
         min(CASE WHEN is_send AND NOT is_failed THEN operation END),
         min(CASE WHEN is_send THEN operation END)
     ) AS send_operation,
+    count(CASE WHEN is_send AND NOT is_failed THEN 1 END) > 1 AND NOT bool_or(by_jepsen)
+        AS is_repeated,
     min(CASE WHEN is_send THEN invoked_ns END) AS sent_ns,
     min(CASE WHEN is_acked THEN completed_ns END) AS acknowledged_ns,
     min(CASE WHEN is_acked THEN log_offset END) AS acked_offset,
@@ -37,5 +41,6 @@ SELECT
     min(CASE WHEN is_acked OR is_seen THEN log_offset END) AS least,
     max(CASE WHEN is_acked OR is_seen THEN log_offset END) AS greatest
 FROM records
+JOIN (SELECT run, by_jepsen FROM runs) AS judged USING (run)
 WHERE value IS NOT NULL
 GROUP BY run, topic, partition, value

@@ -9,8 +9,10 @@ WITH placed AS (
         run, topic, partition, records.process, value, operation AS send_operation,
         invoked_ns AS sent_ns, position, is_failed, final_least,
         is_ok_send AS known_end,
-        is_ok_send AND final_reads > 0 AS stands,
-        coalesce(CASE WHEN is_acked THEN log_offset END, seen_least) AS place
+        is_ok_send AND final_reads > 0 AND NOT is_repeated AS stands,
+        coalesce(
+            CASE WHEN is_acked THEN log_offset END, CASE WHEN NOT is_repeated THEN seen_least END
+        ) AS place
     FROM records
     JOIN profiles USING (run, topic, partition, value)
     WHERE is_send

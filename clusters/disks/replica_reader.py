@@ -23,8 +23,8 @@ from neaptide.clusters.broker.storage.record_batch import Record
 from neaptide.clusters.broker.storage.scan import scan
 from neaptide.clusters.broker.storage.segment import LOG_SUFFIX
 from neaptide.clusters.disks.log_entries import LogEntry, entry_records, parse_entry
+from neaptide.results.record_texts import record_text, text_of
 
-HEX_PREFIX: Final = "hex:"
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _MARKERS: Final[Mapping[int, str]] = {0: "abort", 1: "commit"}
 
@@ -177,7 +177,8 @@ def _replica_rows(
         if entry is not None and record is not None and control:
             key, value = _marker(entry, record)
         else:
-            key, value = (as_text(record.key), as_text(record.value)) if record else (None, None)
+            key = text_of(record.key) if record else None
+            value = record_text(record.value, record.headers) if record else None
         return {
             "broker": broker_id,
             "topic": tp.topic,
@@ -213,16 +214,6 @@ def _marker(entry: LogEntry, record: Record) -> tuple[str | None, str | None]:
     whose = f"producer {header.producer_id} epoch {header.producer_epoch}" if header else None
     key = record.key or b""
     if len(key) < _CONTROL_KEY.size:
-        return whose, as_text(key)
+        return whose, text_of(key)
     _, kind = _CONTROL_KEY.unpack_from(key)
     return whose, _MARKERS.get(kind, str(kind))
-
-
-def as_text(data: bytes | None) -> str | None:
-    """UTF-8 where it is that, else hexadecimal digits behind a prefix."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return HEX_PREFIX + data.hex()

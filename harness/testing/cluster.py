@@ -29,12 +29,13 @@ from neaptide.harness.observed import StageObserved
 from neaptide.harness.random_run import AIMED_SETTINGS, SHORT_TIMES
 from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
-from neaptide.harness.systems import System, client_settings
+from neaptide.harness.systems import System, client_settings, keeps_headers
 from neaptide.harness.testing.consumed import Notebook, RecordedConsumer
 from neaptide.harness.testing.findings import NeaptideFailure, WaitFailure
 from neaptide.harness.testing.loop import Loop
 from neaptide.harness.testing.recorded import (
     RECORDER,
+    Data,
     History,
     RecordedProducer,
     Send,
@@ -174,7 +175,8 @@ class LiveCluster:
         async with Stage(directory, asked.system, asked.spec(), asked.place, account) as stage:
             stage.names = self._names
             recorder = Recorder(directory, RECORDER, stage.origin_ns)
-            self._stage, self._history = stage, History(recorder)
+            marks = keeps_headers(asked.system, {**asked.settings, **asked.topic_settings})
+            self._stage, self._history = stage, History(recorder, marks=marks)
             self._history.partitions = asked.topics
             self._notes = Notebook(
                 self._history.write,
@@ -282,8 +284,11 @@ class LiveCluster:
         given = {**self.client_settings, **_QUIET, **mine, **(settings or {})}
         return RecordedConsumer(given, self._notes, delivery)
 
-    def send(self, topic: str, value: str, key: str | None = None, acks: str | int = "all") -> Send:
-        """For another client library: call this before a record is sent, and end it after."""
+    def send(self, topic: str, value: Data, key: Data = None, acks: str | int = "all") -> Send:
+        """For another client library: call this before a record is sent, and end it after.
+
+        Give the record the `headers` of what this returns, or send each value once.
+        """
         return self._history.begin(self._history.client(), topic, value, key, acks_text(acks))
 
     # --- faults ----------------------------------------------------------------------------------

@@ -15,12 +15,14 @@ from typing import Any, Final, Self
 from confluent_kafka import Producer
 
 from neaptide.clusters.errors import UsageError
+from neaptide.results.record_texts import MARK_HEADER, mark_header, marked, text_of
 from neaptide.results.run import Written
 from neaptide.workloads.definite import completion_type
 from neaptide.workloads.recorder import Recorder
 from neaptide.workloads.worker import PROCESSES_PER_WORKER
 
 RECORDER: Final = 400  # no process of clients has this number
+Data = str | bytes | None
 _NEVER_SENT: Final = "_NEVER_SENT"  # a definite end: it was given to no partition
 
 
@@ -30,15 +32,21 @@ class _Begun:
     invoked_ns: int
     topic: str
     key: str | None
-    value: str
+    value: str | None
     acks: str
+    mark: str | None  # None: its records cannot have one
 
 
 class History:
-    """What an application has sent. Safe for several threads."""
+    """What an application has sent. Safe for several threads.
 
-    def __init__(self, recorder: Recorder) -> None:
+    `marks`: the system keeps the headers of records, so that a record can have a mark of its own:
+    then an application may send the same value as often as it likes.
+    """
+
+    def __init__(self, recorder: Recorder, *, marks: bool) -> None:
         self._recorder = recorder
+        self._marks = marks
         self._processes = itertools.count((RECORDER - 1) * PROCESSES_PER_WORKER + 1)
         self._lock = threading.Lock()
         self._open: dict[int, Send] = {}
@@ -46,13 +54,15 @@ class History:
         self.began = 0
         self.partitions: Mapping[str, int] = {}  # how many each topic has, so far as is known
 
-    def begin(self, client: Client, topic: str, value: str, key: str | None, acks: str) -> Send:
+    def begin(self, client: Client, topic: str, value: Data, key: Data, acks: str) -> Send:
         with self._lock:
             if self._closed:
                 raise RuntimeError("The cluster was checked: nothing can be sent to it any more.")
             self.began += 1
             operation = self._recorder.new_operation()
-            begun = _Begun(operation, self._recorder.now_ns(), topic, key, value, acks)
+            mark = str(self.began) if self._marks else None
+            began_ns, texts = self._recorder.now_ns(), (text_of(key), text_of(value))
+            begun = _Begun(operation, began_ns, topic, *texts, acks, mark)
             send = Send(self, client, begun)
             self._open[operation] = send
             return send
@@ -73,6 +83,8 @@ class History:
         partition: int | None,
         offset: int | None,
         error: str | BaseException | None,
+        *,
+        has_mark: bool,
     ) -> None:
         """The second end of a send, and one that comes after the close, changes nothing."""
         if partition is None and self.partitions.get(begun.topic) == 1:
@@ -94,7 +106,7 @@ class History:
             partition=partition,
             offset=None if begun.acks == "0" else offset,
             key=begun.key,
-            value=begun.value,
+            value=marked(begun.value, begun.mark if has_mark else None),
             acks=begun.acks,
             error=error if error is None or isinstance(error, str) else _named(error),
         )
@@ -139,18 +151,39 @@ class Send:
         self._history = history
         self._client = client
         self._begun = begun
+        self._has_mark = False
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """Give these to the record: by its mark it is known, whatever else has its value. Who does
+        not ask for them sends without. Empty where the system keeps no headers."""
+        if self._begun.mark is None:
+            return []
+        self._has_mark = True
+        return [mark_header(self._begun.mark)]
 
     def ok(self, partition: int, offset: int | None = None) -> None:
         """It was acknowledged; `offset` where the client says so."""
-        self._history.end(self._client, self._begun, "ok", partition, offset, None)
+        self._end("ok", partition, offset, None)
 
     def failed(self, error: str | BaseException, partition: int | None = None) -> None:
         """It was surely not appended. Whoever is not sure calls `unknown`."""
-        self._history.end(self._client, self._begun, "fail", partition, None, error)
+        self._end("fail", partition, None, error)
 
     def unknown(self, error: str | BaseException, partition: int | None = None) -> None:
         """Timed out, or an error that does not say that nothing was appended."""
-        self._history.end(self._client, self._begun, "info", partition, None, error)
+        self._end("info", partition, None, error)
+
+    def _end(
+        self,
+        kind: str,
+        partition: int | None,
+        offset: int | None,
+        error: str | BaseException | None,
+    ) -> None:
+        self._history.end(
+            self._client, self._begun, kind, partition, offset, error, has_mark=self._has_mark
+        )
 
 
 class RecordedProducer:
@@ -165,15 +198,17 @@ class RecordedProducer:
     def produce(
         self,
         topic: str,
-        value: str | bytes | None = None,
-        key: str | bytes | None = None,
+        value: Data = None,
+        key: Data = None,
         partition: int = -1,
         on_delivery: Callable[[Any, Any], None] | None = None,
         **more: Any,
     ) -> None:
-        """As `Producer.produce`. Values must be unique in their topic: a lost one is found so."""
+        """As `Producer.produce`. The record gets one more header, its mark."""
         asked = more.pop("callback", None) or on_delivery
-        send = self._history.begin(self._client, topic, _text(value) or "", _text(key), self._acks)
+        send = self._history.begin(self._client, topic, value, key, self._acks)
+        if send.headers:
+            more["headers"] = _with_mark(more.get("headers"), send.headers)
 
         def delivered(error: Any, message: Any) -> None:
             _end(send, error, message)
@@ -228,5 +263,7 @@ def _end(send: Send, error: Any, message: Any) -> None:
         send.unknown(name, partition)
 
 
-def _text(data: str | bytes | None) -> str | None:
-    return data.decode("utf-8", errors="backslashreplace") if isinstance(data, bytes) else data
+def _with_mark(given: Any, mark: list[tuple[str, bytes]]) -> list[tuple[str, Any]]:
+    """Headers as librdkafka takes them; who passes those of another record on has its mark."""
+    own = given.items() if isinstance(given, Mapping) else given or ()
+    return [*((name, data) for name, data in own if name != MARK_HEADER), *mark]

@@ -46,12 +46,12 @@ def records(data: RunData) -> tuple[list[RecordEvidence], int]:
     """The first records, and how many more there are."""
     grouped: dict[tuple[Any, ...], list[Row]] = {}
     for row in data.anomalies:
-        key = (row["topic"], row["partition"], row["value"] or "", row["offset"])
+        key = (row["topic"], row["partition"], row["value"], row["offset"])
         if row["value"] is not None:
             key = (*key[:3], None)
         grouped.setdefault(key, []).append(row)
     shown = list(grouped.items())[:RECORDS_MAX]
-    values = [key[2] for key, _ in shown if key[2]]
+    values = [key[2] for key, _ in shown if key[2] is not None]
     operations = _with_values(data.operations, values)
     replicas = _with_values(data.replicas, values)
     evidence = [_evidence(data, key, rows, operations, replicas) for key, rows in shown]
@@ -77,15 +77,15 @@ def _evidence(
 ) -> RecordEvidence:
     topic, partition, value, _ = key
     offsets = sorted({row["offset"] for row in rows if row["offset"] is not None})
-    mine = [row for row in operations if value and row["value"] == value]
+    mine = [row for row in operations if value is not None and row["value"] == value]
     acks = [row for row in mine if row["f"] == "send" and row["type"] == "ok"]
     polls = [row for row in mine if row["f"] == "poll"]
-    disks = [row for row in replicas if value and row["value"] == value]
+    disks = [row for row in replicas if value is not None and row["value"] == value]
     place = "-" if topic is None else f"{topic}-{partition}"
     if offsets:
         place += f" offset {', '.join(str(offset) for offset in offsets[:4])}"
     names = ", ".join(dict.fromkeys(row["anomaly"] for row in rows))
-    if not value:
+    if value is None:
         return RecordEvidence(names, _details(rows[0]), place, "", "", "", rows[0])
     return RecordEvidence(
         anomalies=names,

@@ -291,7 +291,7 @@ def _story_rounds(data: RunData) -> list[Row]:
 def _operations_of_interest(data: RunData) -> list[Row]:
     table = data.operations
     few = pc.is_in(table["f"], pa.array(["nemesis", "leader"]))
-    values = {row["value"] for row in data.anomalies if row["value"]}
+    values = {row["value"] for row in data.anomalies if row["value"] is not None}
     if data.run.kind == "scenario":
         wanted = table
     else:
@@ -317,5 +317,6 @@ def _final_logs(data: RunData) -> list[tuple[str, list[tuple[int, str, bool]]]]:
         log = logs.setdefault(name, [])
         if row["offset"] is not None:
             differs = len(by_offset[row["offset"]]) > 1
-            log.append((row["offset"], str(row["value"]), differs))
+            held = "control record" if row["control"] else str(row["value"])
+            log.append((row["offset"], held, differs))
     return list(logs.items())

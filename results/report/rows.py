@@ -20,6 +20,7 @@ from neaptide.results import schema
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.left_out import StepsLeftOut, read_left_out
 from neaptide.results.long_texts import shortened
+from neaptide.results.record_texts import identified
 from neaptide.results.run import Run, read_run
 from neaptide.results.tables import table_files
 from neaptide.results.verdicts import allowed_in, read_verdict, why_not_believed
@@ -27,6 +28,7 @@ from neaptide.results.verdicts import allowed_in, read_verdict, why_not_believed
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 # Of a longer table the first so many rows are looked at: a report takes bounded memory.
 ROWS_MAX: Final = 2_000_000
+_OF_INTEREST: Final = ("f", "key", "value", "partition", "offset")
 ANOMALIES_MAX: Final = 10_000
 Row = Mapping[str, Any]
 
@@ -80,7 +82,8 @@ def load(directory: Path) -> RunData:
     run, verdict = read_run(directory), _verdict(directory)
     anomalies = load_anomalies(directory, ANOMALIES_MAX, allowed_in(verdict))
     # Of a run under load only what happened to it, and to the records in question, is shown.
-    values = None if run.kind == "scenario" else {row["value"] for row in anomalies if row["value"]}
+    named = {row["value"] for row in anomalies if row["value"] is not None}
+    values = None if run.kind == "scenario" else named
     operations = _table(directory / "operations", schema.OPERATIONS, values=values)
     return RunData(
         run=run,
@@ -165,12 +168,12 @@ def _row_groups(
                 break
             table = _of_interest(parquet, group, values)
             arrays = [
-                _values(field.name, table[field.name].cast(field.type))
+                table[field.name].cast(field.type)
                 if field.name in table.column_names
                 else pa.nulls(table.num_rows, field.type)
                 for field in plain
             ]
-            found.append(_of_records(pa.table(arrays, names=plain.names)))
+            found.append(_of_records(_named(pa.table(arrays, names=plain.names))))
             looked_at += parquet.metadata.row_group(group).num_rows
     return found, looked_at
 
@@ -179,7 +182,7 @@ def _of_interest(parquet: pq.ParquetFile, group: int, values: Collection[str] | 
     """All columns are read only where there is a row to be shown."""
     if values is None:
         return parquet.read_row_group(group)
-    thin = parquet.read_row_group(group, columns=["f", "value"])
+    thin = identified(parquet.read_row_group(group, columns=[*_OF_INTEREST]))
     wanted = pc.or_(
         pc.is_in(_plain(thin["f"]), pa.array(["nemesis", "leader"])),
         pc.is_in(shortened(thin["value"]), pa.array(sorted(values), pa.string())),
@@ -189,9 +192,15 @@ def _of_interest(parquet: pq.ParquetFile, group: int, values: Collection[str] | 
     return parquet.read_row_group(group).filter(wanted)
 
 
-def _values(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_text = name in ("key", "value") and pa.types.is_string(column.type)
-    return shortened(column) if is_text else column
+def _named(table: pa.Table) -> pa.Table:
+    """Records as anomalies name them."""
+    if not {"key", "value", "partition"} <= {*table.column_names}:
+        return table
+    table = identified(table)
+    for name in ("key", "value"):
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, shortened(table[name]))
+    return table
 
 
 def _of_records(table: pa.Table) -> pa.Table:

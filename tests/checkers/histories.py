@@ -31,29 +31,39 @@ class Op:
 
 
 def send(
-    value: str,
+    value: str | None,
     offset: int | None = None,
     *,
+    key: str | None = None,
     type: str = "ok",
     acks: str = "all",
     process: int = 0,
     partition: int | None = 0,
 ) -> Op:
     row = {"value": value, "offset": offset, "acks": acks, "topic": "t", "partition": partition}
+    row |= {"key": key}
     return Op("send", process, type, (row,))
 
 
 def poll(
-    *records: tuple[int, str | None], phase: str = "main", process: int = 1, partition: int = 0
+    *records: tuple[int, str | None] | tuple[int, str | None, str],
+    phase: str = "main",
+    process: int = 1,
+    partition: int = 0,
 ) -> Op:
+    """Offset, value, and perhaps a key of each record."""
     rows = tuple(
-        {"offset": offset, "value": value, "topic": "t", "partition": partition}
-        for offset, value in records
+        {"offset": o, "value": v, "topic": "t", "partition": partition, "key": k[0] if k else None}
+        for o, v, *k in records
     )
     return Op("poll", process, "ok", rows or ({},), phase)
 
 
-def final(*records: tuple[int, str | None], process: int = 9, partition: int = 0) -> Op:
+def final(
+    *records: tuple[int, str | None] | tuple[int, str | None, str],
+    process: int = 9,
+    partition: int = 0,
+) -> Op:
     return poll(*records, phase="final", process=process, partition=partition)
 
 
@@ -115,7 +125,7 @@ def seek(process: int = 1, partition: int = 0) -> Op:
 
 def held(
     broker: int,
-    *records: tuple[int, str],
+    *records: tuple[int, str | None],
     epoch: int | None = 0,
     partition: int = 0,
     start: int = 0,

@@ -16,7 +16,7 @@ import networkx as nx
 
 from tests.checkers.clojure_sets import first_of
 from tests.checkers.histories import Story
-from tests.checkers.oracle_history import History, Operation, Part, Row, of_story
+from tests.checkers.oracle_history import History, Operation, Part, Row, of_story, value_of
 
 Found = tuple[str, int | None, str | None]  # anomaly, offset, value
 Reported = tuple[str, Part | None, int | None, str | None]  # the same with its part
@@ -33,6 +33,8 @@ def reported(history: History) -> list[Reported]:
         *lost_and_unseen(history),
         *committed_then_lost(history),
         *doubled(history),
+        *sent_twice(history),
+        *overtaken(history),
         *inconsistent_offsets(history),
         *aborted_and_invented(history),
         *order_of_sends(history),
@@ -94,7 +96,7 @@ def _above_the_end(history: History, part: Part, offset: int | None, value: str)
     if offset is None or (end is not None and offset < end):
         return False
     return any(
-        ((row["topic"], row["partition"]), row.get("offset"), row.get("value"))
+        ((row["topic"], row["partition"]), row.get("offset"), value_of(row))
         == (part, offset, value)
         for row in history.replicas
     )
@@ -128,12 +130,46 @@ def doubled(history: History) -> Iterator[Reported]:
     `moved`: vouched sends say one offset, reads say one other and never this. `duplicate`: else.
     """
     for (part, value), places in history.places.items():
-        if len(places) < 2:
+        if len(places) < 2 or (part, value) in history.repeated:
             continue
         acknowledged = history.acknowledged.get((part, value), set())
         read = {r.offset for _, r in history.readers.get((part, value), ())} - {None}
         moved = len(acknowledged) == 1 and len(read) == 1
         yield ("moved" if moved else "duplicate"), part, places[-1], value
+
+
+def sent_twice(history: History) -> Iterator[Reported]:
+    """A value that was sent more than once (a send that surely failed does not count): nobody
+    knows which of them a read has found. Jepsen's checker takes them for one."""
+    for part, value in history.repeated:
+        least = history.places.get((part, value), [None])[0]
+        yield "sent-twice", part, least, value
+
+
+def overtaken(history: History) -> Iterator[Reported]:
+    """`G0-realtime`: an acknowledged send lies at a lower offset than one that was acknowledged
+    before it began; of several at its offset the one that began last is named."""
+    for part in history.parts:
+        acked = [
+            (op, row)
+            for op in history.operations
+            for row in op.rows
+            if (row.f, row.part, op.type) == ("send", part, "ok") and row.offset is not None
+        ]
+        latest: dict[int, tuple[Operation, Row]] = {}
+        for op, row in acked:
+            assert row.offset is not None
+            if row.offset not in latest or latest[row.offset][0].invoked < op.invoked:
+                latest[row.offset] = op, row
+        for offset, (op, row) in latest.items():
+            if any(
+                other.offset is not None
+                and other.offset > offset
+                and before.completed is not None
+                and before.completed < op.invoked
+                for before, other in acked
+            ):
+                yield "G0-realtime", part, offset, row.value
 
 
 def inconsistent_offsets(history: History) -> Iterator[Reported]:
@@ -243,6 +279,8 @@ def reordered(history: History) -> Iterator[Reported]:
             ),
             default=None,
         )
+        if (row.part, row.value) in history.repeated:
+            continue
         if op.type == "ok" and place is not None:
             if place < last.get(key, -1):
                 yield "reordered", row.part, place, row.value

@@ -27,7 +27,7 @@ is called (`tests.differential`).
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -110,6 +110,15 @@ class History:
     positions: Sequence[Mapping[str, Any]] = ()
     level: bool = True
     reading: Reading = OURS
+    by_jepsen: bool = True
+
+    @cached_property
+    def repeated(self) -> list[tuple[Part, str]]:
+        """Values that were sent more than once, not counting what surely failed."""
+        if self.by_jepsen:
+            return []
+        sent = Counter((r.part, str(r.value)) for op, r in self.sends if op.type != "fail")
+        return [key for key, times in sent.items() if times > 1]
 
     @cached_property
     def sends(self) -> list[tuple[Operation, Row]]:
@@ -219,7 +228,9 @@ class History:
 def of_story(story: Story, reading: Reading = OURS) -> History:
     rows = [row for n, op in enumerate(story.ops) for row in operation_rows(n, op)]
     replicas = [row for log in story.replicas for row in log]
-    return of_rows(rows, run_of(**story.run), replicas, reading)
+    # As `Story.write` has it.
+    by_jepsen = not replicas and story.run.get("system", "jepsen") == "jepsen"
+    return of_rows(rows, run_of(**story.run), replicas, reading, by_jepsen=by_jepsen)
 
 
 def of_rows(
@@ -227,6 +238,8 @@ def of_rows(
     run: Run,
     replicas: Sequence[Mapping[str, Any]] = (),
     reading: Reading = OURS,
+    *,
+    by_jepsen: bool = True,
 ) -> History:
     grouped: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
@@ -258,6 +271,7 @@ def of_rows(
         [row for row in every if row["f"] in ("commit", "committed", "seek", "reset")],
         run.converged is None or run.converged.level,
         reading=reading,
+        by_jepsen=by_jepsen,
     )
 
 
@@ -308,7 +322,7 @@ def _operation(number: int, rows: list[Mapping[str, Any]]) -> Operation:
                 row["f"],
                 (row["topic"], row["partition"]),
                 row.get("offset"),
-                row.get("value"),
+                value_of(row),
                 row.get("phase") or "main",
                 bool(row.get("rebalanced")),
                 row.get("acks"),
@@ -318,6 +332,16 @@ def _operation(number: int, rows: list[Mapping[str, Any]]) -> Operation:
         ),
         any(row["f"] in ("send", "poll") for row in rows),
     )
+
+
+def value_of(row: Mapping[str, Any]) -> str | None:
+    """Of a null value what it is called, with its key; of an operation's record, or a replica's."""
+    value: str | None = row.get("value")
+    f = row.get("f", "replica")
+    is_there = f in ("poll", "replica") and row.get("offset") is not None
+    if value is None and not row.get("control") and (f == "send" or is_there):
+        return "⟨null⟩" if row.get("key") is None else f"⟨null, key {row['key']}⟩"
+    return value
 
 
 def _is_record(row: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ happens in it. Compared is the whole table of anomalies, as (name, offset, value
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,6 +116,129 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         ),
         "lost",
         {("lost-write", 1, "b")},
+    ),
+    # null values: known by their key
+    "a-null-value-is-gone": (
+        story(send(None, 0, key="k"), send("b", 1), final((1, "b"))),
+        "lost",
+        {("lost-write", 0, "⟨null, key k⟩")},
+    ),
+    "a-null-value-at-the-end-is-gone": (
+        story(send("a", 0), send(None, 1), final((0, "a"))),
+        "lost",
+        {("unseen", 1, "⟨null⟩")},
+    ),
+    "a-null-value-without-an-offset-is-gone": (
+        story(send(None, None, key="k", acks="0"), send("b", 0), final((0, "b"))),
+        "lost",
+        {("lost-write", None, "⟨null, key k⟩")},
+    ),
+    "null-values-are-there": (
+        story(
+            send(None, 0, key="k"),
+            send(None, 1, key="l"),
+            send(None, 2),
+            send("", 3),
+            send("b", 4),
+            final((0, None, "k"), (1, None, "l"), (2, None), (3, ""), (4, "b")),
+        ),
+        "held",
+        SILENT,
+    ),
+    "another-key-was-deleted": (
+        story(send(None, 0, key="k"), send("b", 1), final((0, None, "l"), (1, "b"))),
+        "lost",
+        {
+            ("inconsistent-offsets", 0, "⟨null, key k⟩"),
+            ("lost-write", 0, "⟨null, key k⟩"),
+            ("phantom", 0, "⟨null, key l⟩"),
+        },
+    ),
+    "an-empty-value-is-no-null": (
+        story(send(None, 0), send("b", 1), final((0, ""), (1, "b"))),
+        "lost",
+        {
+            ("inconsistent-offsets", 0, ""),
+            ("lost-write", 0, "⟨null⟩"),
+            ("phantom", 0, ""),
+        },
+    ),
+    # sent-twice: nobody knows which of two records with one value was read
+    "two-sends-of-one-value-and-one-is-gone": (
+        story(
+            send("paid", 0),
+            send("paid", 1),
+            send("b", 2),
+            final((0, "paid"), (2, "b")),
+            replicas=[held(0, (0, "paid"), (2, "b"))],
+        ),
+        "skipped",
+        {("sent-twice", 0, "paid"), ("int-poll-skip", 2, "b")},
+    ),
+    "two-sends-of-one-value-of-which-nobody-knows-whether-one-happened": (
+        story(
+            send("paid", 0),
+            send("paid", None, type="info", process=2),
+            final((0, "paid")),
+            replicas=[held(0, (0, "paid"))],
+        ),
+        "unknown",
+        {("sent-twice", 0, "paid")},
+    ),
+    "none-of-two-sends-of-one-value-is-there": (
+        story(
+            send("paid", 0),
+            send("paid", 1),
+            send("b", 2),
+            final((2, "b")),
+            replicas=[held(0, (2, "b"))],
+        ),
+        "lost",
+        {("sent-twice", 0, "paid"), ("lost-write", 0, "paid")},
+    ),
+    "a-value-that-was-sent-again-because-it-surely-failed": (
+        story(
+            send("paid", None, type="fail"),
+            send("paid", 0),
+            final((0, "paid")),
+            replicas=[held(0, (0, "paid"))],
+        ),
+        "held",
+        SILENT,
+    ),
+    "two-marks-of-one-value-and-one-is-gone": (
+        story(
+            send("paid ⟨1⟩", 0),
+            send("paid ⟨2⟩", 1),
+            send("b", 2),
+            final((0, "paid ⟨1⟩"), (2, "b")),
+            replicas=[held(0, (0, "paid ⟨1⟩"), (2, "b"))],
+        ),
+        "lost",
+        {("lost-write", 1, "paid ⟨2⟩"), ("int-poll-skip", 2, "b")},
+    ),
+    # G0-realtime: below what was acknowledged before it was sent
+    "acknowledged-below-an-earlier-acknowledgement": (
+        story(
+            send("x", 0),
+            send("a", 2),
+            send("b", 1, process=2),
+            final((0, "x"), (1, "b"), (2, "a")),
+            replicas=[held(0, (0, "x"), (1, "b"), (2, "a"))],
+        ),
+        "reordered",
+        {("G0-realtime", 1, "b")},
+    ),
+    "acknowledged-below-one-that-was-still-under-way": (
+        story(
+            send("x", 0),
+            replace(send("a", 2), at=(10, 15)),
+            replace(send("b", 1, process=2), at=(15, 20)),
+            final((0, "x"), (1, "b"), (2, "a")),
+            replicas=[held(0, (0, "x"), (1, "b"), (2, "a"))],
+        ),
+        "held",
+        SILENT,
     ),
     # unseen: acknowledged above everything that was ever read
     "acked-tail-that-nobody-read": (
@@ -250,16 +374,16 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
         "lost",
         {("inconsistent-offsets", 0, "a"), ("lost-write", 0, "x"), ("poll-skip", 2, "c")},
     ),
-    "skips-from-a-record-without-a-value": (
+    "a-null-value-that-nobody-sent-is-read": (
         story(send("c", 2), poll((0, None)), poll((2, "c")), final((2, "c"))),
-        "held",
-        SILENT,
+        "lost",
+        {("phantom", 0, "⟨null⟩"), ("committed-then-lost", 0, "⟨null⟩")},
     ),
     # reordered: two acknowledged sends of one process, swapped in the log
     "one-process-overtaken-by-its-retry": (
         story(send("a", 1), send("b", 0), final((0, "b"), (1, "a"))),
         "reordered",
-        {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b")},
+        {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b"), ("G0-realtime", 0, "b")},
     ),
     "one-process-overtaken-by-its-retry-where-no-order-was-asked-for": (
         story(
@@ -267,19 +391,28 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             run={"clients": {"idempotence": False}},
         ),
         "held",
-        {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b")},
+        {("reordered", 0, "b"), ("nonmonotonic-send", 0, "b"), ("G0-realtime", 0, "b")},
     ),
     "two-processes-in-any-order": (
-        story(send("a", 1), send("b", 0, process=5), final((0, "b"), (1, "a"))),
+        story(
+            replace(send("a", 1), at=(0, 10)),
+            replace(send("b", 0, process=5), at=(5, 15)),
+            final((0, "b"), (1, "a")),
+        ),
         "held",
         SILENT,
+    ),
+    "two-processes-one-after-the-other": (  # which Jepsen allows, in histories of its own
+        story(send("a", 1), send("b", 0, process=5), final((0, "b"), (1, "a"))),
+        "held",
+        {("G0-realtime", 0, "b")},
     ),
     "sent-at-a-lower-offset-after-a-loss": (
         story(send("a", 0), send("b", 1), send("c", 2), send("d", 1), final((0, "a"), (1, "d"))),
         "lost",
         {
             ("lost-write", 1, "b"), ("unseen", 2, "c"), ("inconsistent-offsets", 1, "b"),
-            ("nonmonotonic-send", 1, "d"),
+            ("nonmonotonic-send", 1, "d"), ("G0-realtime", 1, "d"),
         },
     ),
     # G1a: surely failed, and there

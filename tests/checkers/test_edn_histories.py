@@ -97,6 +97,51 @@ def test_a_key_that_was_dropped_begins_anew(spark: SparkSession, tmp_path: Path)
     assert not judge_lines(spark, tmp_path, *lines, *again[:2], drop, *again[2:]).rows
 
 
+def send_and_poll(*values: tuple[str, str]) -> list[str]:
+    """Each is sent in one notation and read in another."""
+    lines = []
+    for offset, (sent, _) in enumerate(values):
+        send = "{{:type :{}, :process 1, :f :send, :value [[:send 0 {}]]}}"
+        lines += [send.format("invoke", sent), send.format("ok", f"[{offset} {sent}]")]
+    polled = " ".join(f"[{offset} {read}]" for offset, (_, read) in enumerate(values) if read)
+    lines += ["{:type :invoke, :process 0, :f :poll, :value [[:poll]]}"]
+    return [*lines, f"{{:type :ok, :process 0, :f :poll, :value [[:poll {{0 [{polled}]}}]]}}"]
+
+
+def test_values_are_equal_where_clojure_has_them_equal(spark: SparkSession, tmp_path: Path) -> None:
+    equal = (
+        ("0x10", "16"),
+        ("2/4", "1/2"),
+        ("{:a 1, :b #{2 3}}", "{:b #{3 2} :a 1}"),
+        ("nil", "nil"),
+    )
+    found = judge_lines(spark, tmp_path, *send_and_poll(*equal, ("(1 2)", "[1 2]")))
+    assert (found.verdict.verdict, found.rows) == ("valid", ())
+    differ = ("16", '"16"'), ("1", "1")
+    other = judge_lines(spark, tmp_path, *send_and_poll(*differ))
+    assert {name for name, *_ in other.found} == {"lost-write", "phantom", "inconsistent-offsets"}
+
+
+def test_a_nil_that_is_gone_is_lost(spark: SparkSession, tmp_path: Path) -> None:
+    found = judge_lines(spark, tmp_path, *send_and_poll(("nil", ""), ("1", "1")))
+    assert found.found == {("lost-write", 0, "⟨null⟩")}
+
+
+def test_a_send_that_succeeded_without_a_value_sent_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    sends = [
+        line
+        for value in ("", ", :value nil")
+        for line in (
+            "{:type :invoke, :process 2, :f :send, :value [[:send 0 7]]}",
+            f"{{:type :ok, :process 2, :f :send{value}}}",
+        )
+    ]
+    found = judge_lines(spark, tmp_path, *sends, *send_and_poll(("1", "1")))
+    assert (found.verdict.verdict, found.rows) == ("valid", ())
+
+
 def test_a_syntax_error_is_refused_with_its_line(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(RunUnreadableError, match=r"history\.edn line 6 cannot be read: '}' is"):
         judge_lines(spark, tmp_path, *HISTORY[:5], "{:type :ok, :f ", *HISTORY[5:])
@@ -114,6 +159,8 @@ ROUND_TRIP: tuple[Op, ...] = (
     poll((0, 'a"\\\n')),
     poll(),
     txn(("send", 2, "e"), ("poll", 1, "b"), ("send", 0, "f", 1), process=5),
+    send(None, 3, process=7),
+    poll((3, None), process=8),
     send("g", None, type="invoke", process=6),
 )
 UNKNOWN_END = {"invoke": "info"}  # Jepsen's histories complete each invocation

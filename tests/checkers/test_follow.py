@@ -150,12 +150,12 @@ def test_a_loss_is_reported_before_the_run_ends_and_stops_it(
     run.write(BEFORE)
     assert asked_to_stop(run.directory) is None
     run.write(LOSING)
-    following.await_said("lost-write: 'c' in t-0 at offset 2")
+    following.await_said("G0-realtime: 'd' in t-0 at offset 1")
     assert read_run(run.directory).status == "running"
     assert asked_to_stop(run.directory) is not None
     run.write([final((0, "a"), (1, "d"), (2, "e"))])
     run.finish()
-    assert "lost-write" in following.end()
+    assert "G0-realtime" in following.end()
     (verdict,) = check_runs(spark, [run.directory])
     assert (verdict.verdict, verdict.outcome) == ("anomalous", "lost")
     assert verdict.anomalies["lost-write"] == 2
@@ -312,9 +312,9 @@ def test_who_follows_a_run_that_was_killed_says_that_it_is_taken_for_dead(
     run = Growing(tmp_path / "killed")
     run.write([*BEFORE, *LOSING])
     following = Following(spark, run.directory)
-    following.await_said("lost-write")
+    following.await_said("G0-realtime")
     monkeypatch.setattr("neaptide.harness.following.QUIET_S", -1.0)
-    assert "lost-write" in following.end()
+    assert "G0-realtime" in following.end()
     assert "seems to have died" in following.said[-1]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neaptide.checkers.histories import splits
-from neaptide.checkers.histories.splits import LineRefusedError, local_path, read_split
+from neaptide.checkers.histories.splits import LineRefusedError, Split, local_path, read_split
 from neaptide.results.errors import RunUnreadableError
 
 PROCESSES = st.sampled_from([0, 1, 2, ":nemesis"])
@@ -46,7 +47,10 @@ def histories(draw: st.DrawFn) -> list[str]:
 
 
 def rows_of(path: Path, split_bytes: int, batch_rows: int = 1_000) -> list[dict[str, Any]]:
-    parts = splits.splits(path, split_bytes=split_bytes)
+    return rows_in(splits.splits(path, split_bytes=split_bytes), batch_rows)
+
+
+def rows_in(parts: Sequence[Split], batch_rows: int = 1_000) -> list[dict[str, Any]]:
     rows = [
         row
         for part in parts
@@ -54,6 +58,26 @@ def rows_of(path: Path, split_bytes: int, batch_rows: int = 1_000) -> list[dict[
         for row in batch.to_pylist()
     ]
     return sorted(rows, key=lambda row: (row["operation"], row["row"]))
+
+
+@pytest.mark.slow
+@settings(max_examples=20)  # each is read some fifty times
+@given(histories())
+def test_it_is_the_whole_wherever_it_is_cut(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    """Before each line, and inside of each."""
+    path = tmp_path_factory.getbasetemp() / "cut.edn"
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(splits, "_BLOCK", 100)
+        patch.setattr(splits, "_AROUND", 50)
+        whole = rows_of(path, 10**9)
+        starts = [0, *(n + 1 for n, sign in enumerate(text) if sign == "\n")]
+        for cut in [place for start in starts for place in (start, start + 7)]:
+            parts = [Split(str(path), 0, 0, cut), Split(str(path), 1, cut, len(text))]
+            assert rows_in([part for part in parts if part.start < part.end]) == whole, cut
 
 
 @pytest.mark.slow
@@ -129,7 +153,8 @@ def test_keys_and_values_of_any_kind_go_through(tmp_path: Path) -> None:
     )
     rows = read_text(tmp_path, *(line("ok", 0, f"[[:send 0 [0 {value}]]]") for value in values))
     assert records(rows, "value") == [
-        ('a"bA',), ("99999999999999999999",), ("2026",), ("[1 2 3]",), (":k",), ("1/2",), (None,),
+        ('a"bA',), ("99999999999999999999",), ('#inst "2026-01-01T00:00:00.000-00:00"',),
+        ("[1 2 3]",), (":k",), ("1/2",), (None,),
     ]  # fmt: skip
 
 

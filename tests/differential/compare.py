@@ -79,7 +79,11 @@ def counting(found: Iterable[Reported], *, subscribed: bool) -> set[str]:
     return {
         name
         for name in names
-        if (new[name] if name in new else ANOMALIES[name].counts)
+        if (
+            new[name]
+            if name in new
+            else ANOMALIES[name].counts and ANOMALIES[name].counts_by_jepsen
+        )
         and (name in new or ANOMALIES[name].counts_when_subscribed or not subscribed)
     }
 
@@ -151,7 +155,7 @@ def as_jepsen_names(entries: Sequence[Entry], reading: Reading = JEPSENS) -> Ans
         ),
         "G1a": _named(found, "G1a"),
     }  # fmt: skip
-    types = {n for n, *_ in found} - {*_NOT_JEPSENS, *sets, "moved", "G0"}
+    types = {n for n, *_ in found} - {*_NOT_JEPSENS, *sets, "moved", "G0", "G0-realtime"}
     types |= {name for name, named in sets.items() if named}
     ended = {n for n, op in graph.by_number.items() if op.completed is not None}
     if not any(target in ended for _, target in graph.wr | graph.time):

@@ -56,7 +56,9 @@ class Generated:
 
     def expected(self) -> Counter[oracle.Found]:
         """What the oracle finds."""
-        history = oracle_history.of_rows(self.rows, self.run, self.replicas)
+        history = oracle_history.of_rows(
+            self.rows, self.run, self.replicas, by_jepsen=self.run.system == "jepsen"
+        )
         return Counter((name, offset, value) for name, _, offset, value in oracle.reported(history))
 
 

@@ -296,7 +296,7 @@ STORIES: Final[Mapping[str, Callable[[_Story], None]]] = {
 _ALSO: Final[Mapping[str, Sequence[str]]] = {
     "lost-write": ("int-poll-skip",),
     "duplicate": ("G0",),
-    "nonmonotonic-send": ("reordered",),
+    "nonmonotonic-send": ("reordered", "G0-realtime"),
     "int-nonmonotonic-send": ("reordered",),
 }
 

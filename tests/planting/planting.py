@@ -233,7 +233,7 @@ def _swap(d: _Draft) -> tuple[int, str, int, str]:
 def _reordered(d: _Draft) -> tuple[Planted, ...]:
     low, second, high, first = _swap(d)
     d.sends[low], d.sends[high] = d.place.send(high, first), d.place.send(low, second)
-    names = ("reordered", "nonmonotonic-send")
+    names = ("reordered", "nonmonotonic-send", "G0-realtime")
     return tuple(d.place.found(name, low, second) for name in names)
 
 
@@ -281,7 +281,8 @@ def _int_send_skip(d: _Draft) -> tuple[Planted, ...]:
         ("send", p.at, p.value(p.at)), ("send", p.at + 2, p.value(p.at + 2))
     )
     d.sends[p.at + 2] = None
-    return (p.at_offset("int-send-skip", p.at + 2), Planted("G0", None, None, None))
+    between = p.at_offset("G0-realtime", p.at + 1)  # it is sent when the transaction has ended
+    return (p.at_offset("int-send-skip", p.at + 2), between, Planted("G0", None, None, None))
 
 
 def _g1c(d: _Draft) -> tuple[Planted, ...]:

@@ -18,7 +18,7 @@ def test_long_texts_are_distinguished_by_more_than_their_beginning() -> None:
     assert (short, nothing) == ("short", None)
     assert first == again != second
     assert first.startswith("xxx")
-    assert "(5001 bytes, sha256 " in first
+    assert "⟨5001 bytes, sha256 " in first
     assert len(first) < 200
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.libraries.model import (
     NOT_SENT,
     ConsumerAsked,
@@ -97,7 +98,9 @@ class AioProducer:
     async def _made(self, settings: Mapping[str, Any]) -> Any:
         return AIOKafkaProducer(**settings)
 
-    def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
+    def send(
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
+    ) -> None:
         while self._open >= _OPEN_MAX:
             time.sleep(_QUEUE_FULL_S)  # nothing reports that there is room
         self._open += 1
@@ -105,7 +108,7 @@ class AioProducer:
         asyncio.run_coroutine_threadsafe(work, _loop())
 
     async def _send(
-        self, topic: str, partition: int, key: str | None, value: str, done: Done
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
     ) -> None:
         placing = asyncio.ensure_future(self._place(topic, partition, key, value))
         self._placing.add(placing)
@@ -122,15 +125,13 @@ class AioProducer:
         offset = None if metadata is None or self._acks == "0" else metadata.offset
         done(None if offset is None or offset < 0 else offset, None)
 
-    async def _place(self, topic: str, partition: int, key: str | None, value: str) -> Any:
+    async def _place(self, topic: str, partition: int, key: str | None, value: str | None) -> Any:
         """What is awaited for its acknowledgement, once the record is in a batch."""
         transaction, deadline = self._transaction, time.monotonic() + _REQUEST_MS / 1e3
         async with self._turns[topic, partition]:  # first come, first served
             if transaction != self._transaction or time.monotonic() > deadline:
                 raise LibraryError(NOT_SENT)
-            return await self._producer.send(
-                topic, value.encode(), None if key is None else key.encode(), partition
-            )
+            return await self._producer.send(topic, _bytes(value), _bytes(key), partition)
 
     def poll(self) -> None: ...
 
@@ -285,13 +286,17 @@ def _stop(client: Any) -> None:
         return  # it goes with its process
 
 
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
 def _record(record: Any) -> Record:
     return Record(
         record.topic,
         record.partition,
         record.offset,
-        None if record.key is None else record.key.decode("utf-8", errors="backslashreplace"),
-        None if record.value is None else record.value.decode("utf-8", errors="backslashreplace"),
+        text_of(record.key),
+        record_text(record.value, record.headers),
     )
 
 

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import Producer as RdProducer
 
+from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.definite import DEFINITE
 from neaptide.workloads.kafka_clients import COMMON, MESSAGE_TIMEOUT_MS, RETRIES_MAX, ignore
 from neaptide.workloads.libraries.deadline import STUCK, within
@@ -60,7 +61,9 @@ class ConfluentProducer:
         self._is_stuck = False
         self._producer = RdProducer(settings)
 
-    def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
+    def send(
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
+    ) -> None:
         def delivered(error: Any, message: Any) -> None:
             if error is not None:
                 done(None, str(error.name()))
@@ -260,14 +263,10 @@ def _record(message: Any) -> Record:
         message.topic(),
         message.partition(),
         message.offset(),
-        _text(message.key()),
-        _text(message.value()),
+        text_of(message.key()),
+        record_text(message.value(), message.headers()),
         message.leader_epoch(),
     )
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", errors="backslashreplace")
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from typing import IO, Any, Final
 
 from neaptide.clusters.hosts.java import find_java
 from neaptide.clusters.kafka.artifacts import class_path
+from neaptide.results.record_texts import text_of
 from neaptide.workloads.libraries.model import Library, Polled, Record
 from neaptide.workloads.roles.role import Role
 
@@ -245,7 +246,7 @@ class JavaConsumer(Role):
                     records.append(
                         Record(
                             said["topic"], int(said["partition"]), int(said["offset"]),
-                            said.get("key"), said.get("value"),
+                            text_of(said.get("key")), text_of(said.get("value")),
                         )
                     )  # fmt: skip
                 case "records_consumed":

@@ -16,6 +16,7 @@ from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.future import Future
 from kafka.structs import OffsetAndMetadata
 
+from neaptide.results.record_texts import record_text, text_of
 from neaptide.workloads.libraries.deadline import within
 from neaptide.workloads.libraries.model import (
     NOT_SENT,
@@ -78,11 +79,13 @@ class PythonProducer:
         self._refused: str | None = None  # why a record is not in this transaction
         self._producer = KafkaProducer(**settings)
 
-    def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
+    def send(
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
+    ) -> None:
         try:
             future = self._producer.send(
                 topic,
-                value=value.encode(),
+                value=None if value is None else value.encode(),
                 key=None if key is None else key.encode(),
                 partition=partition,
             )
@@ -320,14 +323,10 @@ def _record(record: Any) -> Record:
         record.topic,
         record.partition,
         record.offset,
-        _text(record.key),
-        _text(record.value),
+        text_of(record.key),
+        record_text(record.value, record.headers),
         getattr(record, "leader_epoch", None),
     )
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", errors="backslashreplace")
 
 
 def offsets_of(

@@ -69,7 +69,9 @@ class ConsumerAsked:
 
 
 class Producer(Protocol):
-    def send(self, topic: str, partition: int, key: str | None, value: str, done: Done) -> None:
+    def send(
+        self, topic: str, partition: int, key: str | None, value: str | None, done: Done
+    ) -> None:
         """Waits while its queue is full; `done` is called once, on any thread."""
         ...
 

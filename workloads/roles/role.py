@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from neaptide.results.record_texts import text_of
 from neaptide.workloads.journal import Journal
 from neaptide.workloads.libraries.model import (
     ConsumerAsked,
@@ -181,7 +182,7 @@ class Sends:
         self._acks = role.task.acks
         self._completing = threading.Lock()
 
-    def send(self, records: Sequence[tuple[str, int, str | None, str]]) -> None:
+    def send(self, records: Sequence[tuple[str, int, str | None, str | None]]) -> None:
         """Topic, partition, key, value of each."""
         recorder, process = self._desk.recorder, self._role.process
         invoked_ns = recorder.now_ns()
@@ -191,7 +192,7 @@ class Sends:
             noted = [
                 (
                     first + n, 0, process, "send", "invoke", invoked_ns, None, topic, partition,
-                    None, key, value, self._acks, None,
+                    None, text_of(key), text_of(value), self._acks, None,
                 )
                 for n, (topic, partition, key, value) in enumerate(records)
             ]  # fmt: skip
@@ -210,7 +211,7 @@ class Sends:
         topic: str,
         partition: int,
         key: str | None,
-        value: str,
+        value: str | None,
         segment: int,
         offset: int | None,
         error: str | None,
@@ -232,8 +233,8 @@ class Sends:
             topic=topic,
             partition=partition,
             offset=offset,
-            key=key,
-            value=value,
+            key=text_of(key),
+            value=text_of(value),
             acks=self._acks,
             error=error,
         )

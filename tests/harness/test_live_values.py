@@ -1,0 +1,57 @@
+"""What an application may send: null values, one value twice, bytes that are no text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from neaptide.clusters.hosts.place import LOCAL
+from neaptide.harness.testing.cluster import LiveCluster
+from neaptide.harness.testing.lab import Judge, Lab
+
+pytestmark = [pytest.mark.live, pytest.mark.spark]
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
+    made = Lab(Judge(lambda run: []), "test", "neaptide:2.1", 7, LOCAL)
+    yield made
+    made.close(failed=True)
+
+
+def produce(cluster: LiveCluster, acks: str, *records: tuple[Any, Any]) -> None:
+    producer = cluster.producer({"acks": acks})
+    for key, value in records:
+        producer.produce("t", value=value, key=key)
+    assert producer.flush(60) == 0
+
+
+def test_an_application_sends_what_it_likes(lab: Lab) -> None:
+    cluster = lab.cluster()
+    records = [(None, None), ("k", None), ("k", None), ("a", "paid"), ("b", "paid"), (None, "")]
+    produce(cluster, "all", *records, (None, b"\xff"), (None, rb"\xff"), (b"\xff", "hex:ff"))
+    checked = lab.check(cluster)
+    assert (checked.verdict, checked.anomalies, checked.reasons) == ("valid", {}, ())
+
+
+def test_each_of_them_is_missed_when_it_is_lost(lab: Lab) -> None:
+    cluster = lab.cluster()
+    produce(cluster, "all", ("a", "paid"), ("k", None))
+    for follower in ("B", "C"):
+        cluster.wait_until(lambda follower=follower: cluster.log_end_offset(follower) == 2)  # type: ignore[misc]
+    for follower in ("B", "C"):
+        cluster.hold("A", follower)
+        cluster.wait_until(lambda follower=follower: cluster.is_held("A", follower))  # type: ignore[misc]
+    produce(cluster, "1", ("b", "paid"), ("k", None), (None, b"\xff"))
+    cluster.kill("A")
+    cluster.wait_until(lambda: cluster.leader() in ("B", "C"))
+    produce(cluster, "all", (None, rb"\xff"))
+    checked = lab.check(cluster)
+    assert (checked.verdict, checked.outcome) == ("anomalous", "lost")
+    lost = checked.anomalies.get("lost-write", 0) + checked.anomalies.get("unseen", 0)
+    assert lost == 3
+    assert not {"duplicate", "phantom"} & {*checked.anomalies}
