@@ -318,8 +318,8 @@ def _values_sent_once(seen: Seen) -> Iterator[str]:
     repeated = seen.counts.anomalies.get("sent-twice", 0)
     if repeated:
         yield (
-            f"{repeated} values were sent more than once, and nothing tells their records apart, so"
-            " that nobody knows which of them was read: let each record have a mark, or a value of"
+            f"{repeated} values were sent more than once, to records without a mark, so that"
+            " nobody knows which of them was read: let each record have a mark, or a value of"
             " its own."
         )
 
