@@ -418,7 +418,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     # G1a: surely failed, and there
     "failed-but-read": (
         story(send("a", 0), send("b", type="fail"), final((0, "a"), (1, "b"))),
-        "unknown",
+        "anomalous",
         {("G1a", 1, "b")},
     ),
     "failed-and-not-read": (
@@ -429,7 +429,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
     # phantom: nobody sent it
     "read-but-never-sent": (
         story(send("a", 0), final((0, "a"), (1, "ghost"))),
-        "unknown",
+        "anomalous",
         {("phantom", 1, "ghost")},
     ),
     # replica-divergence
@@ -487,7 +487,7 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             send("a", 0), final((0, "a")),
             rounds=[answered(2, at=10), answered(1, at=20, round=2)],
         ),
-        "unknown",
+        "anomalous",
         {("high-watermark-regression", 1, None)},
     ),
     "responses-to-two-followers-overtake-each-other": (
