@@ -319,7 +319,7 @@ class Operations:
         error = None if ended is None else ended.error
         n = len(records) // _RECORD_WIDTH or 1
         self._ops += (begun.at, begun.process, kind, begun.at_ns, completed, error, 0, n)
-        named = f":{begun.f}" if begun.f == "send" else begun.f  # it sent nothing
+        named = "txn" if begun.f == "send" else begun.f  # a transaction of nothing: it sent nothing
         self._records += records or (self._code(named), None, None, None, None)
         self.rows += n
 

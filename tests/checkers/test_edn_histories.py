@@ -139,7 +139,7 @@ def test_a_send_that_succeeded_without_a_value_sent_nothing(
         )
     ]
     found = judge_lines(spark, tmp_path, *sends, *send_and_poll(("1", "1")))
-    assert (found.verdict.verdict, found.rows) == ("valid", ())
+    assert (found.verdict.reasons, found.verdict.verdict, found.rows) == ((), "valid", ())
 
 
 def test_a_syntax_error_is_refused_with_its_line(spark: SparkSession, tmp_path: Path) -> None:
