@@ -104,6 +104,7 @@ def test_a_fetch_of_4_0_names_the_followers_registration(generation: str, epoch:
     header, entity = read_again(fetch.encode_fetch_request(sent, config))
     assert header.version == config.generation.fetch_version
     event = fetch.decode_fetch(PendingRequest(70, CONNECTION, header), entity, OF_4_0)
+    assert isinstance(event, events.FetchRequested)
     assert (event.replica_id, event.broker_epoch, event.partitions) == (7, epoch, (asked,))
 
 

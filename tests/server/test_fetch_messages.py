@@ -54,6 +54,7 @@ def test_e8_a_leader_receives_the_last_fetched_epoch(generation: str, last_epoch
     header, entity = decode_request(frame[4:], replication_apis(generation))
     known = replace(CONTEXT, topic_names=names_of("t"))
     event = decode_fetch(_pending(header.api, header.version), entity, known)
+    assert isinstance(event, events.FetchRequested)
     assert event.partitions == (replace(asked, last_fetched_epoch=last_epoch),)
 
 

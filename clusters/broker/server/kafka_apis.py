@@ -21,6 +21,7 @@ from neaptide.clusters.broker.server.apis.row import (
     DecodeInThread,
     NoResponse,
     PendingRequest,
+    Refused,
     Response,
     ResponseLater,
     SendResponse,
@@ -118,6 +119,8 @@ class KafkaApis:
             ) from error
         if isinstance(event, DecodeInThread):
             self._spawn(self._guarded(request, self._decode_in_thread(row, event)))
+        elif isinstance(event, Refused):
+            self.respond(row.error(event.event, event.error))
         else:
             row.handle(self._context, event)
 

@@ -28,6 +28,7 @@ from neaptide.clusters.broker.storage.record_batch import (
     validate_keys,
     validate_produced,
     walk_records,
+    whole_batches,
     with_append_time,
     with_max_timestamp,
 )
@@ -82,6 +83,7 @@ def produced_batch(
     `at_once`: raises TooMuchAtOnceError where it would take long.
     """
     try:
+        records = whole_batches(records)
         header = _only_header(records, version)
         latest = _walk(records, header, accepted, at_once=at_once)
     except RecordBatchError as error:

@@ -114,47 +114,34 @@ class SettingError(UsageError):
     """A setting has a value that it cannot have."""
 
 
-# Settings that a topic can have, as Kafka 3.9 knows them, whether or not this broker reads them.
-TOPIC_CONFIGS: Final = frozenset(
-    [
-        "cleanup.policy",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.type",
-        "compression.zstd.level",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "follower.replication.throttled.replicas",
-        "index.interval.bytes",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "max.compaction.lag.ms",
-        "max.message.bytes",
-        "message.downconversion.enable",
-        "message.format.version",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.difference.max.ms",
-        "message.timestamp.type",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "min.insync.replicas",
-        "preallocate",
-        "remote.log.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "retention.bytes",
-        "retention.ms",
-        "segment.bytes",
-        "segment.index.bytes",
-        "segment.jitter.ms",
-        "segment.ms",
-        "unclean.leader.election.enable",
-    ]
-)
+_OF_LOGS: Final = frozenset(setting.topic_name for setting in SETTINGS)
+_FLAGS: Final = ("true", "false")
+# What else a topic can have, as Kafka 3.9 knows it, and what each must be: one of some words, a
+# number in a range (None: anything).
+_OTHERS: Final[Mapping[str, tuple[str, ...] | tuple[int, int] | None]] = {
+    "compression.type": ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    "compression.gzip.level": (-1, 9),
+    "compression.lz4.level": (1, 17),
+    "compression.zstd.level": (-131_072, 22),
+    "delete.retention.ms": (0, LONG_MAX),
+    "file.delete.delay.ms": (0, LONG_MAX),
+    "follower.replication.throttled.replicas": None,
+    "leader.replication.throttled.replicas": None,
+    "local.retention.bytes": (-2, LONG_MAX),
+    "local.retention.ms": (-2, LONG_MAX),
+    "max.compaction.lag.ms": (1, LONG_MAX),
+    "message.downconversion.enable": _FLAGS,
+    "message.format.version": None,
+    "min.cleanable.dirty.ratio": (0, 1),
+    "min.compaction.lag.ms": (0, LONG_MAX),
+    "min.insync.replicas": (1, INT_MAX),
+    "preallocate": _FLAGS,
+    "remote.log.copy.disable": _FLAGS,
+    "remote.log.delete.on.disable": _FLAGS,
+    "remote.storage.enable": _FLAGS,
+    "segment.jitter.ms": (0, LONG_MAX),
+    "unclean.leader.election.enable": _FLAGS,
+}
 
 
 def log_config(broker: Mapping[str, str], topic: Mapping[str, str] | None = None) -> LogConfig:
@@ -165,6 +152,33 @@ def log_config(broker: Mapping[str, str], topic: Mapping[str, str] | None = None
         if value is not None:
             chosen[setting.field] = value
     return LogConfig(**chosen)  # type: ignore[arg-type]
+
+
+def check_topic(given: Mapping[str, str | None]) -> None:
+    """What Kafka asks of the settings of a new topic: that it knows each, and that none is null.
+
+    Raises SettingError. The values of those that a log reads are looked at in `log_config`.
+    """
+    for name, value in given.items():
+        if value is None:
+            raise SettingError(f"Null value not supported for topic configs: {name}")
+        if name in _OTHERS:
+            if not _is_allowed(value, _OTHERS[name]):
+                raise SettingError(f"{name} cannot be {value!r}.")
+        elif name not in _OF_LOGS:
+            raise SettingError(f"Unknown topic config: {name}")
+
+
+def _is_allowed(text: str, allowed: tuple[str, ...] | tuple[int, int] | None) -> bool:
+    match allowed:
+        case (int() as least, int() as most):
+            try:
+                return least <= (float(text) if most == 1 else int(text)) <= most
+            except ValueError:
+                return False
+        case None:
+            return True
+    return text.strip().lower() in allowed
 
 
 def _value(

@@ -166,6 +166,19 @@ def parse_batches(buffer: Bytes, max_batch_size: int | None = None) -> list[Batc
     return headers
 
 
+def whole_batches(buffer: bytes) -> bytes:
+    """Without a last batch that is cut short, which Kafka takes for the end of the records."""
+    position = 0
+    try:
+        while position < len(buffer):
+            position += parse_header(buffer, position).size
+    except TruncatedBatchError:
+        return buffer[:position]
+    except CorruptBatchError:
+        pass  # whoever looks closer says what is wrong
+    return buffer
+
+
 def validate_produced(header: BatchHeader) -> None:
     """What a leader asks of a client's batch beyond soundness: its count and its offsets agree."""
     if header.base_offset != 0:

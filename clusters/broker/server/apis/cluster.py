@@ -27,7 +27,7 @@ from neaptide.clusters.broker.server.apis.row import (
     Response,
     SendResponse,
 )
-from neaptide.clusters.broker.storage.config import TOPIC_CONFIGS, SettingError, log_config
+from neaptide.clusters.broker.storage.config import SettingError, check_topic, log_config
 from neaptide.clusters.broker.wire.apis import Api, Versions
 from neaptide.clusters.broker.wire.codec import make, response_class
 from neaptide.clusters.broker.wire.topic_ids import uuid_of
@@ -88,7 +88,7 @@ def answer_metadata(request: PendingRequest, entity: Any, context: ApiContext) -
             for one, name in names.items()
         ]
     else:
-        named = tuple(str(topic.name) for topic in asked)
+        named = tuple(dict.fromkeys(str(topic.name) for topic in asked))
         if getattr(entity, "allow_auto_topic_creation", True):
             for name in named:
                 context.topic_creation.want(name)
@@ -221,12 +221,8 @@ def decode_create_topics(
             },
             {str(given.name): str(given.value or "") for given in topic.configs},
         )
-        null = [str(given.name) for given in topic.configs if given.value is None]
-        unknown = [name for name in new.settings if name not in TOPIC_CONFIGS]
-        if null or unknown:
-            what = "Null value not supported for topic configs" if null else "Unknown topic config"
-            return replace(new, refused=f"{what}: {', '.join(null or unknown)}")
         try:
+            check_topic({str(one.name): one.value for one in topic.configs})
             log_config(context.config.settings, new.settings)
         except SettingError as error:
             return replace(new, refused=str(error))

@@ -18,6 +18,7 @@ from neaptide.clusters.broker.wire.codec import entity_class
 
 NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 READ_UNCOMMITTED: Final = i8(0)
+_ISOLATION_LEVELS: Final = (0, 1)  # read_uncommitted, read_committed
 
 
 def code(error: Error) -> ErrorCode:
@@ -50,6 +51,11 @@ def by_topic(
     for result in results:
         topics.setdefault(partition_of(result).topic, []).append(partition(result))
     return tuple(topic(TopicName(name), tuple(made)) for name, made in topics.items())
+
+
+def has_isolation_level(entity: Any) -> bool:
+    """Whether the isolation level is one that Kafka knows; early versions name none."""
+    return int(getattr(entity, "isolation_level", READ_UNCOMMITTED)) in _ISOLATION_LEVELS
 
 
 def milliseconds(duration: Any) -> int:

@@ -24,6 +24,7 @@ from neaptide.clusters.broker.server.apis.entities import (
     code,
     duration,
     error_of,
+    has_isolation_level,
     in_request,
     in_response,
     milliseconds,
@@ -31,6 +32,7 @@ from neaptide.clusters.broker.server.apis.entities import (
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
+    Refused,
     Response,
     SendResponse,
 )
@@ -64,10 +66,11 @@ SESSIONS_VERSION: Final = 7  # of Fetch, from which on there are sessions
 
 def decode_fetch(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> events.FetchRequested:
+) -> events.FetchRequested | Refused:
+    """Of a partition that is named twice the last counts, as in Kafka's map."""
     min_bytes = int(entity.min_bytes)
     replica = getattr(entity, "replica_state", entity)  # from v15 on
-    named = tuple(
+    each = (
         events.FetchedPartition(
             TopicPartition(name, int(partition.partition)),
             int(partition.fetch_offset),
@@ -81,6 +84,7 @@ def decode_fetch(
         for name in [_requested_topic(topic, context)]
         for partition in topic.partitions
     )
+    named = tuple({one.partition: one for one in each}.values())
     is_follower = int(replica.replica_id) >= 0
     request.fetch.context = _context_of(request, entity, named, context, is_follower=is_follower)
     asked = request.fetch.context.asked
@@ -89,7 +93,7 @@ def decode_fetch(
         asked = tuple(
             replace(one, bytes_available=measure(one.partition, one.fetch_offset)) for one in asked
         )
-    return events.FetchRequested(
+    event = events.FetchRequested(
         request.id,
         int(replica.replica_id),
         milliseconds(entity.max_wait),
@@ -97,6 +101,7 @@ def decode_fetch(
         asked,
         int(getattr(replica, "replica_epoch", UNKNOWN_BROKER_EPOCH)),
     )
+    return event if has_isolation_level(entity) else Refused(event, Error.UNKNOWN_SERVER_ERROR)
 
 
 def _context_of(

@@ -74,9 +74,12 @@ def find_coordinator_error(
 def decode_offset_commit(
     request: PendingRequest, entity: Any, context: ApiContext
 ) -> events.OffsetCommitRequested:
-    """The record batch of `__consumer_offsets` is made here: the core knows no bytes."""
+    """The record batch of `__consumer_offsets` is made here: the core knows no bytes.
+
+    Of a partition that is named twice the last counts, as in Kafka's map.
+    """
     group = str(entity.group_id)
-    asked = tuple(
+    each = (
         OffsetCommitRecord(
             group,
             TopicPartition(str(topic.name), int(partition.partition_index)),
@@ -90,10 +93,11 @@ def decode_offset_commit(
         for partition in topic.partitions
     )
     most = int(context.config.settings.get("offset.metadata.max.bytes", METADATA_MAX_BYTES))
-    committed = tuple(one for one in asked if _metadata_bytes(one) <= most)
-    for one in asked:
-        if one not in committed:
-            request.refused[one.partition] = Error.OFFSET_METADATA_TOO_LARGE
+    asked = {one.partition: one for one in each}
+    for partition, one in asked.items():
+        if _metadata_bytes(one) > most:
+            request.refused[partition] = Error.OFFSET_METADATA_TOO_LARGE
+    committed = tuple(one for tp, one in asked.items() if tp not in request.refused)
     return events.OffsetCommitRequested(
         request.id,
         group,
@@ -155,11 +159,12 @@ def decode_offset_fetch(
 ) -> events.OffsetFetchRequested:
     partitions = None
     if entity.topics is not None:
-        partitions = tuple(
+        named = (
             TopicPartition(str(topic.name), int(partition))
             for topic in entity.topics
             for partition in topic.partition_indexes
         )
+        partitions = tuple(dict.fromkeys(named))
     return events.OffsetFetchRequested(request.id, str(entity.group_id), partitions)
 
 

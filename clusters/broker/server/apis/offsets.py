@@ -17,12 +17,14 @@ from neaptide.clusters.broker.server.apis.entities import (
     by_topic,
     code,
     error_of,
+    has_isolation_level,
     in_request,
     in_response,
 )
 from neaptide.clusters.broker.server.apis.row import (
     ApiContext,
     PendingRequest,
+    Refused,
     Response,
     ResponseLater,
     SendResponse,
@@ -41,8 +43,8 @@ OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 def decode_list_offsets(
     request: PendingRequest, entity: Any, context: ApiContext
-) -> events.ListOffsetsRequested:
-    return events.ListOffsetsRequested(
+) -> events.ListOffsetsRequested | Refused:
+    event = events.ListOffsetsRequested(
         request.id,
         int(entity.replica_id),
         tuple(
@@ -55,6 +57,7 @@ def decode_list_offsets(
             for partition in topic.partitions
         ),
     )
+    return event if has_isolation_level(entity) else Refused(event, Error.UNKNOWN_SERVER_ERROR)
 
 
 def encode_list_offsets(

@@ -50,7 +50,10 @@ def decode_produce(
 def _validated(
     request: PendingRequest, entity: Any, context: ApiContext, *, at_once: bool
 ) -> events.ProduceRequested:
-    """Raises TooMuchAtOnceError where it would take long, and that is not wanted."""
+    """Raises TooMuchAtOnceError where it would take long, and that is not wanted.
+
+    Of a partition that is named twice the last counts, as in Kafka's map.
+    """
     now_ms = wall_clock_ms()
 
     def batch(topic_partition: TopicPartition, records: bytes) -> events.ProducedBatch:
@@ -68,16 +71,16 @@ def _validated(
             at_once=at_once,
         )
 
-    partitions = (
-        (TopicPartition(str(topic.name), int(partition.index)), bytes(partition.records or b""))
+    partitions = {
+        TopicPartition(str(topic.name), int(partition.index)): bytes(partition.records or b"")
         for topic in entity.topic_data
         for partition in topic.partition_data
-    )
+    }
     return events.ProduceRequested(
         request.id,
         int(entity.acks),
         milliseconds(entity.timeout),
-        tuple((one, (batch(one, records),)) for one, records in partitions),
+        tuple((one, (batch(one, records),)) for one, records in partitions.items()),
     )
 
 

@@ -111,6 +111,14 @@ class DecodeInThread:
     work: Callable[[], object]
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request that is understood and never comes to the core: the answer to it is this error."""
+
+    event: Any
+    error: Error
+
+
 # --- a row ----------------------------------------------------------------------------------------
 
 
