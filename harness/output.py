@@ -6,10 +6,11 @@ With `--json`, standard output has one JSON document and nothing else.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -44,13 +45,14 @@ class _Console(Console):
 out = _Console(highlight=False, soft_wrap=True)
 # A descriptor of its own: while Spark starts, Java is given another standard error than this
 # process, and what is reported meanwhile is not to go there.
-err = _Console(
-    file=cast(
-        TextIO, Outgoing(os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace"))
-    ),
-    highlight=False,
-    soft_wrap=True,
-)
+_own_stderr = os.fdopen(os.dup(2), "w", buffering=1, encoding="utf-8", errors="replace")
+err = _Console(file=cast(TextIO, Outgoing(_own_stderr)), highlight=False, soft_wrap=True)
+
+
+@atexit.register
+def _close() -> None:
+    with suppress(OSError):  # whoever read it is gone
+        _own_stderr.close()
 
 
 def coloured(word: str) -> str:
