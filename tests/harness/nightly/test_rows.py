@@ -210,10 +210,14 @@ def test_the_exit_status(rows: list[Any], words: str, status: Exit) -> None:
 def test_of_runs_that_are_no_night_nothing_is_new() -> None:
     with pytest.raises(UsageError, match="--fail-on 'new' must be one of anomaly, unknown, div"):
         parse_fail_on("new")
-    lost = SimpleNamespace(verdict="anomalous", outcome="lost", anomalies={"unseen": 1})
-    cycle = SimpleNamespace(verdict="anomalous", outcome="anomalous", anomalies={"G1a": 1})
-    held: Any = SimpleNamespace(verdict="valid", outcome="held", anomalies={})
-    unknown: Any = SimpleNamespace(verdict="unknown", outcome="unknown", anomalies={"unseen": 1})
+    lost = SimpleNamespace(allowed={}, verdict="anomalous", outcome="lost", anomalies={"unseen": 1})
+    cycle = SimpleNamespace(
+        allowed={}, verdict="anomalous", outcome="anomalous", anomalies={"G1a": 1}
+    )
+    held: Any = SimpleNamespace(allowed={}, verdict="valid", outcome="held", anomalies={})
+    unknown: Any = SimpleNamespace(
+        allowed={}, verdict="unknown", outcome="unknown", anomalies={"unseen": 1}
+    )
     verdicts: list[Any] = [lost, cycle, held]
     for words, of, status in (
         (("anomaly",), verdicts, 1), (("lost",), verdicts, 1), (("unseen",), verdicts, 1),
