@@ -44,8 +44,15 @@ def trouble() -> str | None:
 class SparkWatch:
     """From `__init__` to `close`. `say` is called at once with what is wrong."""
 
-    def __init__(self, say: Callable[[str], None], root: int | None = None) -> None:
-        """`root`: whose children Spark's processes are; None: of this process."""
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        root: int | None = None,
+        is_java: Callable[[psutil.Process], bool] | None = None,
+    ) -> None:
+        """`root`: whose children Spark's processes are; None: of this process. `is_java`: which of
+        them is watched; None: the first that is Spark's."""
+        self._is_java = _is_spark if is_java is None else is_java
         self.trouble: str | None = None
         self._say = say
         self._root = os.getpid() if root is None else root
@@ -83,7 +90,7 @@ class SparkWatch:
         if self._java is None:
             # Its own child: what puts its command together is a Java, too, and ends before.
             children = psutil.Process(self._root).children()
-            self._java = next(filter(_is_spark, children), None)
+            self._java = next(filter(self._is_java, children), None)
         if self._java is None:
             return
         if not self._java.is_running() or self._java.status() == psutil.STATUS_ZOMBIE:

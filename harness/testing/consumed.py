@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 from confluent_kafka import Consumer, KafkaException
 
 from neaptide.clusters.errors import UsageError
+from neaptide.results.record_texts import record_text, text_of
 
 DELIVERIES: Final = ("at-least-once", "at-most-once")
 Write = Callable[..., None]
@@ -127,8 +128,8 @@ class RecordedConsumer:
                     row=next(rows),
                     invoked_ns=invoked_ns,
                     offset=message.offset(),
-                    key=_text(message.key()),
-                    value=_text(message.value()),
+                    key=text_of(message.key()),
+                    value=record_text(message.value(), message.headers()),
                     leader_epoch=message.leader_epoch(),
                 )
 

@@ -26,7 +26,8 @@ Judge = Callable[[Mapping[str, Writable]], dict[str, Judged]]
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    session = local_session()
+    # One for all tests of a process: what each has asked of it stays in its memory.
+    session = local_session(memory="6g")
     yield session
     session.stop()
 

@@ -39,7 +39,7 @@ def test_the_first_example_passes_and_with_acks_1_it_fails(tmp_path: Path) -> No
     assert "1 passed" in passed.stdout, passed.stdout + passed.stderr
     failed = played(tmp_path, FIRST.replace('"acks": "all"', '"acks": 1'))
     assert "1 failed" in failed.stdout, failed.stdout + failed.stderr
-    assert "'order-2' in orders-0" in failed.stdout
+    assert "'order-2 ⟨" in failed.stdout
 
 
 @pytest.mark.live

@@ -39,7 +39,12 @@ def test_with_acks_1_it_fails_and_says_which_order_was_lost_and_how(tmp_path: Pa
     done = suite(tmp_path, "-k", "survives", SHOP_ACKS="1")
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed" in done.stdout
-    for line in ("anomalous (lost)", "lost-write: 'order-2' in orders-0", "A: SIGKILL", "report: "):
+    for line in (
+        "anomalous (lost)",
+        "lost-write: 'order-2 ⟨2⟩' in orders-0",
+        "A: SIGKILL",
+        "report: ",
+    ):
         assert line in done.stdout, done.stdout
     assert "Traceback" not in done.stdout
     assert "neaptide/harness" not in done.stdout
