@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 # Test processes at once; a file of tests is in one of them.
-JOBS   ?= 3
+JOBS   ?= 2
 PROCESSES = $(if $(filter-out 1,$(JOBS)),--numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 .PHONY: demo test venv dev lint types imports unit proof durations fix bench clean reference site release dist image

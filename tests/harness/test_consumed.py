@@ -19,7 +19,7 @@ Row = dict[str, Any]
 def message(offset: int, error: Any = None) -> Any:
     said = {
         "error": error, "topic": "orders", "partition": 0, "offset": offset, "key": None,
-        "value": f"order-{offset}".encode(), "leader_epoch": 3,
+        "value": f"order-{offset}".encode(), "headers": None, "leader_epoch": 3,
     }  # fmt: skip
     return SimpleNamespace(**{name: lambda value=value: value for name, value in said.items()})
 
