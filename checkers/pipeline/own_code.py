@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 ROOT: Final = Path(__file__).parents[2]
 OF_CHECKS: Final = ("checkers", "results")
-_SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".typed")
+_SUFFIXES: Final = (".py", ".sql", ".toml", ".html", ".txt", ".typed")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the least that such an archive can say
 
 

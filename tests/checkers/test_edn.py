@@ -12,6 +12,7 @@ from neaptide.checkers.histories.operations import value_text as text_in_tables
 from tests.checkers.edn_values import VALUES
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_what_is_written_is_read(value: object) -> None:
     assert parse(write(value)) == value

@@ -44,7 +44,7 @@ def stories() -> dict[str, Any]:
     return {**tiny, **generated}
 
 
-@pytest.fixture(scope="module", params=proof_but(("few", "all"), "few"))
+@pytest.fixture(scope="module", params=proof_but(("few", "all")))
 def by_engine(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Mapping[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]]:

@@ -82,6 +82,7 @@ def test_lines_are_read_as_each_alone(ops: list[dict[str, Any]]) -> None:
     require_same([line for text in texts for line in text.split(b"\n")])
 
 
+@pytest.mark.slow
 @given(
     st.lists(FIELDS, min_size=1, max_size=4),
     st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 50)), min_size=1, max_size=3),

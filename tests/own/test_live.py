@@ -68,7 +68,7 @@ def record(run: str) -> dict[str, Any]:
 def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, system: Path) -> None:
     done, verdict = neaptide(
         tmp_path, "run", "append", "--system", str(system), "--nemesis", "kill,pause",
-        "--time", "12", "--rate", "500", "--partitions", "2", "--seed", "11", "--json",
+        "--time", "30", "--rate", "500", "--partitions", "2", "--seed", "11", "--json",
     )  # fmt: skip
     assert verdict is not None, done.stderr
     assert (verdict["verdict"], verdict["reasons"]) == ("valid", [])

@@ -94,6 +94,7 @@ def test_consecutive_fast_elections_break_kip_101_alone(
     assert (broken and broken.outcome) == outcome
 
 
+@pytest.mark.slow
 def test_a_search_from_nothing_breaks_kip_101_and_finds_what_kip_279_survives() -> None:
     found = Episode(_asked("0.11"), 1).explore(1_200)
     assert found is not None

@@ -174,6 +174,7 @@ def test_a_failure_ends_the_night_and_is_not_lost(tmp_path: Path) -> None:
 # --- cut off anywhere ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_from_each_prefix_of_its_journal_a_night_comes_to_the_same(
     tmp_path: Path, jobs: int
