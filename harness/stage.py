@@ -679,14 +679,9 @@ class Stage:
     def _on_view(self, view: PartitionView | None) -> None:
         if view is not None:
             self._count_isr_change(view)
-            now_ns = self.recorder.now_ns()
-            self.recorder.write(
-                operation=self.recorder.new_operation(),
-                process=OBSERVER_PROCESS,
-                f="leader",
-                type="info",
-                invoked_ns=now_ns,
-                completed_ns=now_ns,
+            self._note(
+                OBSERVER_PROCESS,
+                "leader",
                 topic=self.spec.topic.name,
                 partition=view.partition,
                 leader_epoch=view.leader_epoch,
@@ -705,14 +700,9 @@ class Stage:
         """What rules have to know of each partition is in the history."""
         for partition in sorted(topic.assignment):
             for name, value in settings.items():
-                now_ns = self.recorder.now_ns()
-                self.recorder.write(
-                    operation=self.recorder.new_operation(),
-                    process=NEMESIS_PROCESS,
-                    f="setting",
-                    type="info",
-                    invoked_ns=now_ns,
-                    completed_ns=now_ns,
+                self._note(
+                    NEMESIS_PROCESS,
+                    "setting",
                     topic=topic.name,
                     partition=partition,
                     key=name,
@@ -722,12 +712,17 @@ class Stage:
     def note_nemesis(self, value: Mapping[str, Any], invoked_ns: int) -> None:
         """A fault is an operation of the history too."""
         self.on_nemesis(value)
+        self._note(NEMESIS_PROCESS, "nemesis", invoked_ns, value=json.dumps(value))
+
+    def _note(self, process: int, f: str, invoked_ns: int | None = None, **what: Any) -> None:
+        """An operation of no client, which ends now; it began now, too, unless that is said."""
+        now_ns = self.recorder.now_ns()
         self.recorder.write(
             operation=self.recorder.new_operation(),
-            process=NEMESIS_PROCESS,
-            f="nemesis",
+            process=process,
+            f=f,
             type="info",
-            invoked_ns=invoked_ns,
-            completed_ns=self.recorder.now_ns(),
-            value=json.dumps(value),
+            invoked_ns=now_ns if invoked_ns is None else invoked_ns,
+            completed_ns=now_ns,
+            **what,
         )

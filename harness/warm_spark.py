@@ -133,7 +133,7 @@ def identity() -> str:
     for package in _CODE:
         for folder, _, names in sorted(os.walk((_PACKAGE / package).resolve())):
             for name in sorted(names):
-                if name.endswith((".py", ".sql")):
+                if name.endswith((".py", ".sql", ".toml", ".txt")):
                     found = os.stat(os.path.join(folder, name))
                     digest.update(f"{folder}/{name} {found.st_mtime_ns} {found.st_size}".encode())
     return digest.hexdigest()[:16]

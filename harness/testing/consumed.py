@@ -9,8 +9,8 @@ its group is, which need not be where it was.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, Self
 
@@ -23,22 +23,15 @@ DELIVERIES: Final = ("at-least-once", "at-most-once")
 Write = Callable[..., None]
 
 
+@dataclass(frozen=True, slots=True)
 class Notebook:
     """Where operations of consumers are written. `partitions`: of each topic that is judged."""
 
-    def __init__(
-        self,
-        write: Write,
-        now_ns: Callable[[], int],
-        new_operation: Callable[[], int],
-        new_process: Callable[[], int],
-        partitions: Mapping[str, int],
-    ) -> None:
-        self.write = write
-        self.now_ns = now_ns
-        self.new_operation = new_operation
-        self.new_process = new_process
-        self.partitions = partitions
+    write: Write
+    now_ns: Callable[[], int]
+    new_operation: Callable[[], int]
+    new_process: Callable[[], int]
+    partitions: Mapping[str, int]
 
 
 class RecordedConsumer:
@@ -52,7 +45,6 @@ class RecordedConsumer:
         self._notes = notes
         self._group = str(settings["group.id"])
         self._process = notes.new_process()
-        self._lock = threading.Lock()
         self._on_commit = settings.get("on_commit")
         self._consumer: Any = Consumer({**settings, "on_commit": self._committed})
         for place in self._places():
@@ -205,7 +197,3 @@ class RecordedConsumer:
 def _name_of(error: Any) -> str:
     known = error.args[0] if isinstance(error, KafkaException) else error
     return str(known.name())
-
-
-def _text(data: str | bytes | None) -> str | None:
-    return data.decode("utf-8", errors="backslashreplace") if isinstance(data, bytes) else data

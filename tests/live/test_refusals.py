@@ -152,6 +152,8 @@ def test_names_that_metrics_cannot_tell_apart_are_not_both_taken(
         second: "invalid_topic_exception",
         f"{topic_name}-a": "none",
     }
+    both = create(alone, topic(f"{topic_name}.b"), topic(f"{topic_name}_b"))  # in either order
+    assert sorted(both.values()) == ["invalid_topic_exception", "none"]
 
 
 @pytest.mark.parametrize(

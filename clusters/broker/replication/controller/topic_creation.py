@@ -7,7 +7,7 @@ CreateTopics is the controller's; topics that a client only names (auto.create.t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from neaptide.clusters.broker.replication.broker import Broker
@@ -66,9 +66,12 @@ def on_create_topics(broker: Broker, event: CreateTopicsRequested, now_ms: int) 
         return
     named = Counter(new.topic for new in event.topics)
     outcomes: dict[str, TopicResult | None] = {}
+    in_metrics = {_in_metrics(topic): topic for topic in controller.topics}
     for new in event.topics:
-        decided = _decide(broker, controller, event, new, is_named_twice=named[new.topic] > 1)
+        is_named_twice = named[new.topic] > 1
+        decided = _decide(broker, controller, event, new, in_metrics, is_named_twice=is_named_twice)
         if isinstance(decided, TopicConfiguration):
+            in_metrics[_in_metrics(new.topic)] = new.topic
             _create(broker, event.request, new.topic, decided)
         outcomes[new.topic] = decided if isinstance(decided, TopicResult) else PENDING
     creation = TopicCreation(event.request, outcomes)
@@ -98,16 +101,23 @@ def _decide(
     controller: Active,
     event: CreateTopicsRequested,
     new: NewTopic,
+    in_metrics: Mapping[str, str],
     *,
     is_named_twice: bool,
 ) -> TopicConfiguration | TopicResult:
-    """What to create, or the result of a topic for which there is nothing more to do."""
+    """What to create, or the result of a topic for which there is nothing more to do.
+
+    `in_metrics`: topics that there are by then, by their names in metrics.
+    """
     try:
         if is_named_twice:
             raise _InvalidTopicError(Error.INVALID_REQUEST, "the request names the topic twice")
         if new.topic in controller.topics:
             raise _InvalidTopicError(Error.TOPIC_ALREADY_EXISTS, f"{new.topic} exists already")
-        _check_collision(new.topic, controller.topics)
+        if (other := in_metrics.get(_in_metrics(new.topic))) is not None:
+            raise _InvalidTopicError(
+                Error.INVALID_TOPIC_EXCEPTION, f"{new.topic} collides with {other}"
+            )
         configuration = _configuration(broker, new, controller.brokers)
     except _InvalidTopicError as invalid:
         return TopicResult(new.topic, invalid.error, str(invalid))
@@ -273,16 +283,9 @@ def _configuration(
     )
 
 
-def _check_collision(topic: str, there: Iterable[str]) -> None:
-    """In the names of metrics a dot is an underscore."""
-    known = topic.replace(".", "_")
-    if "_" not in known:
-        return
-    collides = [other for other in there if other.replace(".", "_") == known]
-    if collides:
-        raise _InvalidTopicError(
-            Error.INVALID_TOPIC_EXCEPTION, f"{topic} collides with {', '.join(collides)}"
-        )
+def _in_metrics(topic: str) -> str:
+    """In the names of metrics a dot is an underscore: two topics must not be one there."""
+    return topic.replace(".", "_")
 
 
 def _checked(assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
