@@ -26,8 +26,7 @@ Judge = Callable[[Mapping[str, Writable]], dict[str, Judged]]
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
-    # One for all tests of a process: what each has asked of it stays in its memory.
-    session = local_session(memory="6g")
+    session = local_session()
     yield session
     session.stop()
 

@@ -23,7 +23,7 @@ from tests.checkers.histories import Story
 from tests.differential import runs
 from tests.proof import proof_but
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # Spark SQL plans for minutes
 
 GENERATED = 12
 FEW = 30  # every so many stories in `make test`; `make proof` takes all
@@ -44,7 +44,7 @@ def stories() -> dict[str, Any]:
     return {**tiny, **generated}
 
 
-@pytest.fixture(scope="module", params=proof_but(("few", "all")))
+@pytest.fixture(scope="module", params=proof_but(("few", "all"), "few"))
 def by_engine(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Mapping[str, Mapping[str, tuple[bytes, Counter[tuple[Any, ...]]]]]:

@@ -40,7 +40,7 @@ from tests.checkers.reading import Judged, judged
 from tests.checkers.test_nothing_is_fine import edn
 from tests.proof import proof_but
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # Spark SQL plans for minutes
 
 A, B, C = (0, "a"), (1, "b"), (2, "c")
 AB = (send("a", 0), send("b", 1), final(A, B))
@@ -416,7 +416,7 @@ ALWAYS = ("twice-", "large-", "lost-though", "edn-", str(LARGEST))
 WAYS: Mapping[str, EngineName] = {"duckdb": "duckdb", "spark-few": "spark", "spark-all": "spark"}
 
 
-@pytest.fixture(scope="module", params=proof_but(WAYS, "duckdb"))
+@pytest.fixture(scope="module", params=proof_but(WAYS, "duckdb", "spark-few"))
 def verdicts(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> dict[str, Judged]:
