@@ -23,7 +23,7 @@ from neaptide.checkers.count import Check, Counted, TasksFailedError
 from neaptide.checkers.evidence import difference, write_evidence
 from neaptide.checkers.material import Material, open_run
 from neaptide.checkers.pipeline.kept import is_lost
-from neaptide.checkers.pipeline.limits import TimeLimit
+from neaptide.checkers.pipeline.limits import NOT_SEEN, TimeLimit, not_seen
 from neaptide.checkers.proofs import Counts
 from neaptide.checkers.verdict import Options, RunVerdict, judge, unchecked
 from neaptide.results.errors import StoreError
@@ -139,6 +139,8 @@ class _Checking:
         trouble = self.trouble()
         if trouble is not None:  # of no run
             return self._found_so_far(materials, counted, f"The check failed: {trouble}")
+        if not_seen(self.spark, error):
+            return self._found_so_far(materials, counted, NOT_SEEN)
         if len(materials) == 1:
             reason = f"The check failed: {_first_line(error)}."
             return self._found_so_far(materials, counted, reason)

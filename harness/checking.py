@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -268,7 +269,7 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
 
     What is there but cannot be read disturbs no other: it is a run without anything but a reason.
     """
-    from neaptide.checkers.histories.reader import import_history
+    from neaptide.checkers.histories.edn import SUFFIX
     from neaptide.checkers.material import open_run, unreadable
     from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
     from neaptide.results.errors import NeaptideError, RunUnreadableError, StoreError
@@ -277,12 +278,11 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
     known = find_runs(names)
 
     def opened(name: str) -> Material:
+        if name.endswith(SUFFIX):
+            return open_run(_imported(spark.session(), name))
         if is_remote_path(name):
             return open_remote(spark.session(), name, runs_directory())
-        return open_run(
-            known.get(name)
-            or import_history(spark.session(), Path(name), version=VERSION, utc=datetime.now(UTC))
-        )
+        return open_run(known[name])
 
     def opened_or_why(name: str) -> Material:
         try:
@@ -296,6 +296,24 @@ def open_runs(spark: SparkStart, names: Sequence[str]) -> list[Material]:
             return unreadable(Path(name).absolute(), why)
 
     return [opened_or_why(name) for name in names]
+
+
+def _imported(spark: SparkSession, name: str) -> Path:
+    """The run that a history becomes, which lies here or elsewhere."""
+    from neaptide.checkers.histories.reader import import_history
+    from neaptide.checkers.pipeline.remote import copy_history, is_remote_path
+    from neaptide.results.errors import RunUnreadableError
+
+    utc = datetime.now(UTC)
+    if not is_remote_path(name):
+        return import_history(spark, Path(name), version=VERSION, utc=utc)
+    with tempfile.TemporaryDirectory(prefix="neaptide-history-") as scratch:
+        copy = Path(scratch, name.rpartition("/")[2])
+        copy_history(spark, name, copy)
+        try:
+            return import_history(spark, copy, version=VERSION, utc=utc)
+        except RunUnreadableError as error:
+            raise RunUnreadableError(str(error).replace(str(copy), name)) from error
 
 
 def write_history(spark: SparkStart, run: Path, path: Path) -> None:

@@ -134,6 +134,17 @@ def sees_files(spark: SparkSession) -> bool:
     return is_local(spark) or spark.conf.get(SEES_FILES, None) == "true"
 
 
+NOT_SEEN: Final = (
+    "The check failed: the executors do not see the files of this machine. Put the run where they"
+    " do (a shared file system, or a URI such as s3a://…), or check it here with --master local[2]."
+)
+
+
+def not_seen(spark: SparkSession, error: Exception) -> bool:
+    """Whether a check failed because executors look for files that only this machine has."""
+    return not sees_files(spark) and "FileNotFoundException: File file:/" in str(error)
+
+
 def task_memory(spark: SparkSession) -> str:
     """How much a task that judges keeps in memory; the rest it puts on disk."""
     return spark.conf.get(TASK_MEMORY, None) or TASK_MEMORY_DEFAULT

@@ -1,18 +1,22 @@
-"""A run that lies where only Spark can read it: `s3a://…`, `hdfs://…`, `file://…`.
+"""A run or a history that lies where only Spark can read it: `s3a://…`, `hdfs://…`, `file://…`.
 
-Its tables stay there; its `run.json` is copied, and what a check writes (verdict, evidence, series,
-report) goes into a local directory of the same name. Not for runs on this machine's own paths, of
-which more can be said when a file is damaged (`neaptide.checkers.material`).
+The tables of a run stay there; its `run.json` is copied, and what a check writes (verdict,
+evidence, series, report) goes into a local directory of the same name. A history is copied, since
+who reads a part of it looks at what is before. Not for runs on this machine's own paths, of which
+more can be said when a file is damaged (`neaptide.checkers.material`).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from neaptide.checkers.material import PLAIN_NAME, Material, by_writer
 from neaptide.checkers.pipeline.tables import spark_schema
@@ -72,11 +76,47 @@ def _run(spark: SparkSession, uri: str) -> Run:
         return parse_run(json.loads(row[0]))
     except (ValueError, RunUnreadableError) as error:
         raise RunUnreadableError(f"{path} cannot be understood: {error}") from error
-    except Exception as error:  # of Hadoop, through Spark: no permission, no such scheme, …
-        if isinstance(error, AnalysisException) and error.getCondition() in _NOT_THERE:
-            raise RunNotFoundError(f"There is no {path}: name a run directory.") from error
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise RunUnreadableError(f"Spark cannot read {path}: {first_line}") from error
+    except Exception as error:  # of Hadoop, through Spark
+        raise _not_read(path, error, "name a run directory") from error
+
+
+def _not_read(path: str, error: Exception, instead: str) -> RunNotFoundError | RunUnreadableError:
+    """No permission, no such scheme, …"""
+    if isinstance(error, AnalysisException) and error.getCondition() in _NOT_THERE:
+        return RunNotFoundError(f"There is no {path}: {instead}.")
+    first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return RunUnreadableError(f"Spark cannot read {path}: {first_line}")
+
+
+def copy_history(spark: SparkSession, uri: str, file: Path) -> None:
+    """Copy the lines at `uri` into a file of this machine, one part of them after the other.
+
+    Raises RunNotFoundError or RunUnreadableError.
+    """
+    try:
+        lines = spark.read.text(uri, lineSep="\n").select(
+            F.col("value").cast("binary").alias("line"),
+            F.col("_metadata.file_block_start").alias("start"),
+        )
+        parts = lines.mapInArrow(_joined, "start BIGINT, text BINARY").orderBy("start")
+        with file.open("wb") as copy:
+            for part in parts.toLocalIterator():
+                copy.write(part["text"])
+    except Exception as error:  # of Hadoop, through Spark
+        raise _not_read(uri, error, "name a history") from error
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: the lines of a batch as one text, and a place in the file that is theirs."""
+    read: dict[int, int] = {}  # bytes, of each part of the file
+    for batch in batches:
+        starts, lines = batch["start"].to_pylist(), batch["line"].to_pylist()
+        for start in dict.fromkeys(starts):
+            of_part = [line for line, its in zip(lines, starts, strict=True) if its == start]
+            text = b"".join(line + b"\n" for line in of_part)
+            place = start + read.get(start, 0)
+            read[start] = read.get(start, 0) + len(text)
+            yield pa.RecordBatch.from_pydict({"start": [place], "text": [text]})
 
 
 def _table(spark: SparkSession, uri: str, table: str) -> DataFrame | None:

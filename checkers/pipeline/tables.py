@@ -77,12 +77,22 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def read(spark: SparkSession, table: str, materials: Sequence[Material]) -> DataFrame:
     """One table of all runs, with the number of the run."""
-    columns = spark_schema(TABLES[table])
     having = [(number, m) for number, m in enumerate(materials) if m.files[table]]
     if not having:
         return small(spark, pa.schema([*_plain_schema(table), RUNS.field("run")]), [])
-    if travels(spark, [material for _, material in having]):
-        return framed(spark, pa.concat_tables(_loaded(table, *one) for one in having))
+    of_here = [(number, m) for number, m in having if _is_here(m)]
+    if not _travels(spark, [material for _, material in of_here]):
+        return _scanned(spark, table, having)
+    sent = framed(spark, pa.concat_tables(_loaded(table, *one) for one in of_here))
+    elsewhere = [one for one in having if one not in of_here]
+    if not elsewhere:
+        return sent
+    return sent.unionByName(_scanned(spark, table, elsewhere))
+
+
+def _scanned(spark: SparkSession, table: str, having: Sequence[tuple[int, Material]]) -> DataFrame:
+    """Read where the work is done."""
+    columns = spark_schema(TABLES[table])
     rows = spark.read.schema(columns).parquet(*(_uri(p) for _, m in having for p in m.files[table]))
     if len(having) == 1:  # a constant costs nothing a row
         return rows.withColumn("run", F.lit(having[0][0]))
@@ -97,13 +107,16 @@ def _plain_schema(table: str) -> pa.Schema:
     return pa.schema([pa.field(f.name, _plain(f.type)) for f in TABLES[table]])
 
 
-def travels(spark: SparkSession, materials: Sequence[Material]) -> bool:
-    """Whether rows go with the check: few, of runs on this machine, to executors that may see
+def _travels(spark: SparkSession, materials: Sequence[Material]) -> bool:
+    """Whether the rows of runs on this machine go with the check: few, to executors that may see
     another file system. Many are read by the executors, which have to see the files."""
-    of_here = all(
-        isinstance(file, Path) for m in materials for of in m.files.values() for file in of
-    )
-    return of_here and not sees_files(spark) and sum(m.rows for m in materials) <= TRAVELLING_ROWS
+    few = 0 < sum(material.rows for material in materials) <= TRAVELLING_ROWS
+    return few and not sees_files(spark)
+
+
+def _is_here(material: Material) -> bool:
+    """Whether its files lie on this machine."""
+    return all(isinstance(file, Path) for of in material.files.values() for file in of)
 
 
 def _loaded(table: str, number: int, material: Material) -> pa.Table:

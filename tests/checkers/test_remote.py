@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from neaptide.checkers.check import check_materials, check_runs
-from neaptide.checkers.pipeline.remote import is_remote_path, open_remote
+from neaptide.checkers.pipeline.limits import settings
+from neaptide.checkers.pipeline.remote import copy_history, is_remote_path, open_remote
 from neaptide.results.errors import RunNotFoundError, RunUnreadableError
 from tests.checkers.histories import Story, final, poll, send, txn
 from tests.results.losing_run import write_losing_run
@@ -55,6 +56,27 @@ def test_a_table_with_other_columns_is_refused(spark: SparkSession, tmp_path: Pa
         (run / "operations" / file.name).write_bytes(file.read_bytes())
     with pytest.raises(RunUnreadableError, match="lacks the column 'operation'"):
         open_remote(spark, f"file://{run}", tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"a\r\nb\rc\n\n\xff\x00 d\n", b"".join(b"%090d\n" % n for n in range(400))]
+)
+def test_a_history_is_copied_to_the_byte_wherever_spark_cuts_it(
+    spark: SparkSession, tmp_path: Path, text: bytes
+) -> None:
+    away, here = tmp_path / "away.edn", tmp_path / "here.edn"
+    away.write_bytes(text)
+    cut = {"spark.sql.files.maxPartitionBytes": "5000", "spark.sql.files.openCostInBytes": "0"}
+    with settings(spark, {**cut, "spark.sql.execution.arrow.maxRecordsPerBatch": "7"}):
+        copy_history(spark, f"file://{away}", here)
+    assert here.read_bytes() == text + b"\n" * (not text.endswith(b"\n") and text != b"")
+
+
+def test_a_history_that_is_not_there_is_reported_in_a_sentence(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(RunNotFoundError, match=r"There is no file:.*/no\.edn: name a history\."):
+        copy_history(spark, f"file://{tmp_path}/no.edn", tmp_path / "here.edn")
 
 
 @pytest.mark.parametrize(("text", "yes"), [("s3a://b/r", True), ("runs/x", False), ("x", False)])

@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from neaptide.checkers.histories.splits import splits
+from neaptide.checkers.pipeline.limits import NOT_SEEN
+from neaptide.checkers.pipeline.tables import TRAVELLING_ROWS
 from neaptide.harness.exits import Exit
 from neaptide.results.schema import ANOMALIES
 from tests.checkers.histories import Story, final, poll, send
@@ -85,8 +87,13 @@ def test_runs_on_an_object_store_get_all_their_evidence(
     apart: Apart, losing: Path, tmp_path: Path
 ) -> None:
     held = HELD.write(tmp_path / "held")
-    status, reported = apart.check(apart.store.put(losing), apart.store.put(held))
-    first, second = reported["runs"]
+    (tmp_path / "histories").mkdir()
+    write_edn(tmp_path / "histories" / "jepsen.edn", 200, {})
+    history = f"{apart.store.put(tmp_path / 'histories')}/jepsen.edn"
+    status, reported = apart.check(apart.store.put(losing), apart.store.put(held), history)
+    first, second, third = reported["runs"]
+    assert (third["verdict"], third["reasons"]) == ("valid", [])
+    assert third["rows"]["operations"] >= 200
     assert status == Exit.ANOMALY
     assert (first["verdict"], first["anomalies"]) == ("anomalous", FOUND)
     assert (second["verdict"], second["anomalies"]) == ("valid", {})
@@ -123,3 +130,12 @@ def test_spark_sql_alone_keeps_what_it_needs_where_all_can_read_it(
     assert reported["runs"][0]["anomalies"] == FOUND
     assert apart.evidence("losing") == FOUND
     assert apart.store.keys("checkpoints/")
+
+
+@pytest.mark.proof
+def test_more_rows_than_go_with_the_check_have_to_be_seen(apart: Apart) -> None:
+    plant(apart.directory / "runs" / "many", TRAVELLING_ROWS // 2, {}, partitions=1, seed=1)
+    _, reported = apart.check("many")
+    (judged,) = reported["runs"]
+    assert judged["rows"]["operations"] > TRAVELLING_ROWS
+    assert (judged["verdict"], judged["reasons"][-1]) == ("unknown", NOT_SEEN)
