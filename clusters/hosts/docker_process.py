@@ -60,11 +60,12 @@ class DockerProcess:
 
     @property
     def is_stopped(self) -> bool:
-        """Its first process, as this machine sees it. What `pause` has done it does not show."""
+        """Its first process, as this machine sees it, or by `docker pause` the container."""
         if self._returncode is not None or not self._pid:
             return False
         with suppress(psutil.Error):
-            return bool(psutil.Process(self._pid).status() == psutil.STATUS_STOPPED)
+            stopped = psutil.Process(self._pid).status() == psutil.STATUS_STOPPED
+            return stopped or _is_frozen(self._pid)
         return False
 
     async def terminate(self) -> None:
@@ -151,3 +152,18 @@ class DockerProcess:
         self._returncode = _SIGNALLED - status if signalled else status
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ended.set)
+
+
+def _is_frozen(pid: int) -> bool:
+    """What the kernel says of the control group of a process: version 2, or version 1."""
+    with suppress(OSError):
+        groups = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+        for _, controllers, path in groups:
+            if not controllers:
+                events = Path(f"/sys/fs/cgroup{path}/cgroup.events")
+                if events.is_file() and "frozen 1" in events.read_text():
+                    return True
+            if controllers == "freezer":
+                state = Path(f"/sys/fs/cgroup/freezer{path}/freezer.state")
+                return state.read_text().strip() == "FROZEN"
+    return False

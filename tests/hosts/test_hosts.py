@@ -129,18 +129,26 @@ def test_pause_stops_resume_goes_on_and_each_end_is_distinguished_from_the_other
             while counted() in ("", more_than):
                 await asyncio.sleep(0.02)
 
+    async def until_seen(process: NodeProcess, *, stopped: bool) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while process.is_stopped is not stopped:
+                await asyncio.sleep(0.02)
+
     async def play() -> None:
         await host.prepare((0,))
         await host.put(0, count.parent)
         program = spec(tmp_path, host, 0, _COUNT, str(host.path(0, count)))
         process = await host.start(0, program)
         await until_counted("")
+        assert not process.is_stopped
         await process.pause()
+        await until_seen(process, stopped=True)
         seen = counted()
         await asyncio.sleep(0.2)
         assert counted() == seen
         assert process.returncode is None
         await process.resume()
+        await until_seen(process, stopped=False)
         await until_counted(seen)
         await process.terminate()
         assert await process.wait(DEADLINE_S) == 7
