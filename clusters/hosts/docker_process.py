@@ -157,7 +157,9 @@ class DockerProcess:
 def _is_frozen(pid: int) -> bool:
     """What the kernel says of the control group of a process: version 2, or version 1."""
     with suppress(OSError):
-        groups = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+        groups = [
+            line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        ]
         for _, controllers, path in groups:
             if not controllers:
                 events = Path(f"/sys/fs/cgroup{path}/cgroup.events")

@@ -291,6 +291,12 @@ class LiveCluster:
         """
         return self._history.begin(self._history.client(), topic, value, key, acks_text(acks))
 
+    def deleted_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Your application has deleted records on purpose (DeleteRecords): those below this offset
+        are not lost. What retention or compaction of a topic removes need not be said."""
+        process = self._notes.new_process()
+        self._notes.note(process, "delete-records", topic, partition, offset=before_offset)
+
     # --- faults ----------------------------------------------------------------------------------
 
     def kill(self, broker: str) -> None:

@@ -33,6 +33,21 @@ class Notebook:
     new_process: Callable[[], int]
     partitions: Mapping[str, int]
 
+    def note(
+        self, process: int, f: str, topic: str, partition: int, *, kind: str = "ok", **more: Any
+    ) -> None:
+        now_ns = self.now_ns()
+        given = {"operation": self.new_operation(), "invoked_ns": now_ns} | more
+        self.write(
+            process=process,
+            f=f,
+            type=kind,
+            completed_ns=now_ns,
+            topic=topic,
+            partition=partition,
+            **given,
+        )
+
 
 class RecordedConsumer:
     """A `confluent_kafka.Consumer`. What is not here is the consumer's own, and is not recorded."""
@@ -163,18 +178,8 @@ class RecordedConsumer:
                     error=None if failed is None else _name_of(failed),
                 )
 
-    def _note(self, f: str, topic: str, partition: int, *, kind: str = "ok", **more: Any) -> None:
-        now_ns = self._notes.now_ns()
-        given = {"operation": self._notes.new_operation(), "invoked_ns": now_ns} | more
-        self._notes.write(
-            process=self._process,
-            f=f,
-            type=kind,
-            completed_ns=now_ns,
-            topic=topic,
-            partition=partition,
-            **given,
-        )
+    def _note(self, f: str, topic: str, partition: int, **more: Any) -> None:
+        self._notes.note(self._process, f, topic, partition, **more)
 
     # --- the rest --------------------------------------------------------------------------------
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from neaptide.clusters.hosts.place import LOCAL
 from neaptide.harness.testing.cluster import LiveCluster
@@ -30,8 +32,9 @@ def produce(cluster: LiveCluster, acks: str, *records: tuple[Any, Any]) -> None:
     assert producer.flush(60) == 0
 
 
-def test_an_application_sends_what_it_likes(lab: Lab) -> None:
-    cluster = lab.cluster()
+@pytest.mark.parametrize("system", ["neaptide:2.1", "kafka:3.9.1"])
+def test_an_application_sends_what_it_likes(lab: Lab, system: str) -> None:
+    cluster = lab.cluster(system)
     records = [(None, None), ("k", None), ("k", None), ("a", "paid"), ("b", "paid"), (None, "")]
     produce(cluster, "all", *records, (None, b"\xff"), (None, rb"\xff"), (b"\xff", "hex:ff"))
     checked = lab.check(cluster)
@@ -55,3 +58,17 @@ def test_each_of_them_is_missed_when_it_is_lost(lab: Lab) -> None:
     lost = checked.anomalies.get("lost-write", 0) + checked.anomalies.get("unseen", 0)
     assert lost == 3
     assert not {"duplicate", "phantom"} & {*checked.anomalies}
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_what_an_application_deletes_is_not_lost_if_it_says_so(lab: Lab, is_said: bool) -> None:
+    cluster = lab.cluster(system="kafka:3.9.1")
+    produce(cluster, "all", *((None, f"v{n}") for n in range(5)))
+    admin = AdminClient(cluster.client_settings)
+    for deleted in admin.delete_records([TopicPartition("t", 0, 3)]).values():
+        deleted.result(60)
+    if is_said:
+        cluster.deleted_records("t", 0, 3)
+    checked = lab.check(cluster)
+    assert checked.verdict == ("valid" if is_said else "anomalous"), checked.reasons
+    assert checked.anomalies.get("lost-write", 0) == (0 if is_said else 3)
