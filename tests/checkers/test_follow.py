@@ -211,6 +211,26 @@ def test_the_twin_of_each_is_silent(
     assert followed(run.directory) == []
 
 
+@pytest.mark.parametrize(
+    ("offset", "names"),
+    [
+        (1, ["G0-realtime", "inconsistent-offsets", "nonmonotonic-poll", "nonmonotonic-send"]),
+        (3, []),
+    ],
+)
+def test_a_record_without_a_value_is_one_like_others(
+    tmp_path: Path,
+    followed: Callable[[Path], list[dict[str, Any]]],
+    offset: int,
+    names: Sequence[str],
+) -> None:
+    """Two that delete the same key are no duplicate; one in the place of another is seen."""
+    run = Growing(tmp_path / "nulls")
+    run.write([*BEFORE, send(None, offset, key="k"), poll((offset, None, "k"))])
+    run.write([send(None, offset + 1, key="k"), poll((offset + 1, None, "k"))])
+    assert sorted({row["anomaly"] for row in followed(run.directory)}) == names
+
+
 def test_what_could_be_taken_back_is_not_reported(
     tmp_path: Path, followed: Callable[[Path], list[dict[str, Any]]]
 ) -> None:
