@@ -32,6 +32,7 @@ from neaptide.checkers.pipeline.in_tasks import Engine
 from neaptide.checkers.pipeline.limits import (
     TimeLimit,
     anomalies_per_task,
+    is_small,
     judging_tasks,
     sized_for,
     task_memory,
@@ -133,7 +134,10 @@ class Check:
         engine_name = self.engine or engine_of(self.spark, self.materials, frames[tables.RECORDED])
         if engine_name == "spark":
             given = {name: tables.framed(self.spark, table) for name, table in facts.items()}
-            with in_spark.judged(self.spark, frames | given, asked, anomalies_max) as rows:
+            keeps_all = is_small(self.materials)
+            with in_spark.judged(
+                self.spark, frames | given, asked, anomalies_max, keeps_all=keeps_all
+            ) as rows:
                 yield rows
             return
         engine = Engine(

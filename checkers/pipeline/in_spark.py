@@ -23,9 +23,15 @@ from neaptide.checkers.rules.dialects import SparkSql
 
 @contextmanager
 def judged(
-    spark: SparkSession, tables: Mapping[str, DataFrame], asked: Asked, anomalies_max: int | None
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame],
+    asked: Asked,
+    anomalies_max: int | None,
+    *,
+    keeps_all: bool,
 ) -> Iterator[DataFrame]:
-    """Rows of OUTPUT; the views on the way are given up after the `with`."""
+    """Rows of OUTPUT; the views on the way are given up after the `with`. `keeps_all`: of few rows,
+    of which to plan a step takes longer than to store it."""
     views: list[str] = []
 
     def view(name: str, rows: DataFrame, *, is_kept: bool = False) -> None:
@@ -39,7 +45,7 @@ def judged(
         dialect = SparkSql()
         found = []
         for relation in asked.plan.relations:
-            view(relation.name, spark.sql(relation.sql), is_kept=relation.kept)
+            view(relation.name, spark.sql(relation.sql), is_kept=relation.kept or keeps_all)
             rules = asked.plan.over(relation.name)
             if rules:
                 found.append(spark.sql(dialect.found(relation.name, rules)))

@@ -1,7 +1,8 @@
 """What is worked out once and looked at often: kept by Spark, and planned no more.
 
 Spark's cache would not do: the plan of each relation has those below it, once for each look, and
-grows faster than Spark can read it. A checkpoint cuts the plan.
+grows faster than Spark can read it. A checkpoint cuts the plan, and, worked out at once, what every
+later task would carry with it.
 
 The rule: on executors that may leave, a checkpoint is in `spark.checkpoint.dir`, which all share; a
 cluster without one keeps two copies on its executors. Where both are gone, the check is repeated.
@@ -26,10 +27,10 @@ def kept(rows: DataFrame) -> DataFrame:
     spark = rows.sparkSession
     named = rows.toDF(*rows.columns)
     if spark.conf.get(DIRECTORY, None):
-        return named.checkpoint()  # at once: later, it would be worked out for its files once more
+        return named.checkpoint()
     if is_local(spark):
-        return named.localCheckpoint(eager=False)
-    return named.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_2)
+        return named.localCheckpoint()
+    return named.localCheckpoint(storageLevel=StorageLevel.MEMORY_AND_DISK_2)
 
 
 def is_lost(error: Exception) -> bool:

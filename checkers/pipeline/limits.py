@@ -99,8 +99,12 @@ class TimeLimit:
 
 def judging_tasks(materials: Sequence[Material]) -> int:
     """How many tasks judge: each has all rows of its topic partitions."""
-    rows = _rows(materials)
-    return 1 if rows < SMALL_ROWS else max(TASKS_MIN, rows // ROWS_PER_TASK)
+    return 1 if is_small(materials) else max(TASKS_MIN, _rows(materials) // ROWS_PER_TASK)
+
+
+def is_small(materials: Sequence[Material]) -> bool:
+    """Whether rows take less time than what is planned and started for them."""
+    return _rows(materials) < SMALL_ROWS
 
 
 def threads_of_tasks(spark: SparkSession, materials: Sequence[Material]) -> int:
@@ -157,9 +161,8 @@ def _rows(materials: Sequence[Material]) -> int:
 @contextmanager
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
-    rows = _rows(materials)
     partitions = {"spark.sql.shuffle.partitions": str(judging_tasks(materials))}
-    with settings(spark, {**_ALWAYS, **(_SMALL if rows < SMALL_ROWS else partitions)}):
+    with settings(spark, {**_ALWAYS, **(_SMALL if is_small(materials) else partitions)}):
         yield
 
 
