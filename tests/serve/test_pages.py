@@ -15,7 +15,6 @@ from neaptide.results.serve.listing import PAGE_ROWS, Listing, chosen
 from neaptide.results.serve.listing import Asked as Wanted
 from tests.serve.conftest import client_of
 from tests.serve.stored import (
-    BARE_NIGHT,
     GOING_ON,
     HELD,
     LOST,
