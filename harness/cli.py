@@ -379,10 +379,12 @@ def _run_workload(
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
     from neaptide.harness.systems import place_of
+    from neaptide.results.run import legend_of, named_brokers
 
     check_place(place_of(asked.system, asked.place), _print_line)
     find_java()
     output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
+    output.err.print(legend_of(named_brokers(asked.broker_ids)), markup=False)
 
     last_s = 0.0
 

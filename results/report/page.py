@@ -21,6 +21,7 @@ from neaptide.results.report.layout import Drawing, lay_out
 from neaptide.results.report.rounds import first_drawn, rounds_about
 from neaptide.results.report.rows import Row, RunData, fault_of
 from neaptide.results.report.story import Arrow, Badge, Line, Moment, Story
+from neaptide.results.run import legend_of
 from neaptide.results.verdicts import allowed_in
 
 _STORY_OPERATIONS_MAX: Final = 400
@@ -149,6 +150,7 @@ def page_of(
     rounds = _story_rounds(data) if found is None else found.rounds
     return {
         "run": data.run,
+        "legend": legend_of(data.run.brokers),
         "badge": UNJUDGED if is_waiting else verdict if under_load else outcome,
         "verdict": verdict,
         "outcome": outcome,
@@ -231,13 +233,13 @@ def _message(moment: Arrow | Badge) -> Message:
 def drawing_of(data: RunData) -> Drawing:
     """The whole story of partition 0, laid out."""
     guilty = {str(row["value"]) for row in data.anomalies if row["value"] is not None}
-    return lay_out(moments_of(data), lifelines(data), guilty)
+    return lay_out(moments_of(data), lifelines(data), guilty, data.run.brokers)
 
 
 def drawing_around(data: RunData, found: Closeup) -> Drawing:
     """The rounds around one record, laid out."""
     moments = Story(data.names, found.partition).in_order(found.operations, found.rounds)
-    return lay_out(moments, lifelines(data), {found.record})
+    return lay_out(moments, lifelines(data), {found.record}, data.run.brokers)
 
 
 def closeup_picture(data: RunData, record: str, partition: int) -> CloseupPicture | None:

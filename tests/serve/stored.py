@@ -74,7 +74,7 @@ RANDOM: Final = Run(
     status="running",
     kind="random",
     schedule=[{"at_s": 1.0, "faults": [{"after_s": 0.0, "lasts_s": 2.0, "kind": "kill"}]}],
-    brokers={"0": 0, "1": 1, "2": 2},
+    brokers={"A": 0, "B": 1, "C": 2},
     repeat="neaptide run append --system neaptide:2.1 --nemesis kill --seed 99",
 )
 
