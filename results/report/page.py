@@ -114,6 +114,7 @@ PROOF_WORDS: Final[Mapping[str, str]] = {
     "finished": "the run ended by itself",
     "enough-acknowledged": "enough records were acknowledged",
     "rows": "no recorded row is missing",
+    "understood": "every recorded row is in words that are known",
     "placed": "every send names its partition",
     "final-reads": "every partition was read to its end",
     "replicas-read": "the log of every replica was read",
@@ -123,6 +124,7 @@ PROOF_WORDS: Final[Mapping[str, str]] = {
     "processes": "nothing else ended but by a fault",
     "clock": "no operation completed before it was invoked",
     "losses": "of every record that no read found it is known whether it is lost",
+    "values": "of every record it is known which send it came from",
     "inputs": "the inputs of the stream are known",
     "cycles": "the graph of transactions was searched in full",
 }

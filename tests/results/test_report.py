@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from neaptide.checkers.proofs import PROOFS
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.report import diagram_of, write_report
@@ -314,3 +315,7 @@ def test_a_send_is_drawn_to_the_broker_that_its_step_names(run: Path, told: dict
         ("m1", "A" if told == {"to": "A"} else "C"),
         ("m2", "C"),
     ]
+
+
+def test_each_proof_has_words() -> None:
+    assert set(PROOF_WORDS) == {proof.name for proof in PROOFS}
