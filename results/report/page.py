@@ -272,23 +272,23 @@ def lifelines(data: RunData) -> list[str]:
     return names
 
 
-def _told(schedule: Any) -> dict[str, str]:
+def _sent_to(schedule: Any) -> dict[str, str]:
     """By record, the broker that a scenario's step says it is sent to; a step need not say it."""
     steps = schedule.get("step") if isinstance(schedule, dict) else None
-    told: dict[str, str] = {}
+    sent_to: dict[str, str] = {}
     for step in steps if isinstance(steps, list) else ():
         fields = step.get("produce") if isinstance(step, dict) else None
         if isinstance(fields, dict) and isinstance(fields.get("to"), str):
             many = fields.get("records")
             records = many if isinstance(many, list) else [fields.get("record")]
-            told |= {str(one): fields["to"] for one in records}
-    return told
+            sent_to |= {str(one): fields["to"] for one in records}
+    return sent_to
 
 
 def moments_of(data: RunData) -> list[Moment]:
     """The story of partition 0; under load, of faults, leaders and the records in question only."""
     operations = _operations_of_interest(data)
-    story = Story(data.names, 0, _told(data.run.schedule))
+    story = Story(data.names, 0, _sent_to(data.run.schedule))
     moments = story.in_order(operations, _story_rounds(data))
     gone = evidence.nowhere(data)[:_GONE_MAX]
     if gone and moments:

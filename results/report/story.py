@@ -94,22 +94,20 @@ class _Replica:
 class Story:
     """Feed it the rows of one partition, in order of time; take `moments`.
 
-    `told`: by value, the broker that a client was told to send to. Whom other clients ask no row
+    `sent_to`: by value, the broker that a step of the scenario names. Whom other clients ask no row
     says: a send is drawn to the leader of the moment at which it began.
     """
 
     def __init__(
-        self, names: Mapping[int, str], partition: int, told: Mapping[str, str] | None = None
+        self, names: Mapping[int, str], partition: int, sent_to: Mapping[str, str] | None = None
     ) -> None:
         self.moments: list[Moment] = []
         self._names = names
         self._partition = partition
         self._replicas = {name: _Replica() for name in names.values()}
         self._leader: str | None = None
-        self._told = {v: name for v, name in (told or {}).items() if name in self._replicas}
+        self._sent_to = {v: name for v, name in (sent_to or {}).items() if name in self._replicas}
         self._asked: dict[tuple[int, int], str | None] = {}  # by operation and row of a send
-        self._down: set[str] = set()
-        self._sent_marks: dict[str, int] = {}
 
     def in_order(self, operations: Iterable[Row], rounds: Iterable[Row]) -> list[Moment]:
         """The moments of a whole run."""
@@ -144,7 +142,7 @@ class Story:
     # --- clients ---
 
     def _sent(self, at_ns: int, row: Row) -> None:
-        asked = self._told.get(row["value"], self._leader)
+        asked = self._sent_to.get(row["value"], self._leader)
         self._asked[row["operation"], row["row"]] = asked
         if asked is None:
             return
@@ -158,7 +156,7 @@ class Story:
     def _completed(self, at_ns: int, row: Row) -> None:
         asked = self._asked.get((row["operation"], row["row"]))
         if row["type"] == "ok":
-            self._acknowledged(at_ns, row, self._told.get(row["value"], self._leader or asked))
+            self._acknowledged(at_ns, row, self._sent_to.get(row["value"], self._leader or asked))
             return
         text = f"{row['value']}: {row['error'] or 'no answer'} ({row['type']})"
         if asked is None:

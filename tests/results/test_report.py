@@ -305,14 +305,16 @@ def test_names_of_brokers_are_explained_that_are_no_ids(
     assert lifelines == ["broker 0", "broker 1", "broker 2"]
 
 
-@pytest.mark.parametrize("told", [{"to": "A"}, {}, {"to": 5}, {"records": "m1"}])
-def test_a_send_is_drawn_to_the_broker_that_its_step_names(run: Path, told: dict[str, Any]) -> None:
-    steps = ["odd", {"produce": 3}, {"kill": {}}, {"produce": {"record": "m1", **told}}]
+@pytest.mark.parametrize("fields", [{"to": "A"}, {}, {"to": 5}, {"records": "m1"}])
+def test_a_send_is_drawn_to_the_broker_that_its_step_names(
+    run: Path, fields: dict[str, Any]
+) -> None:
+    steps = ["odd", {"produce": 3}, {"kill": {}}, {"produce": {"record": "m1", **fields}}]
     write_run(run, replace(RUN, schedule={**RUN.schedule, "step": steps}))
     drawing = drawing_of(load(run))
     sent = [m for m in drawing.messages if isinstance(m, Arrow) and m.source == "producer"]
     assert [(m.text, m.destination) for m in sent] == [
-        ("m1", "A" if told == {"to": "A"} else "C"),
+        ("m1", "A" if fields == {"to": "A"} else "C"),
         ("m2", "C"),
     ]
 

@@ -90,15 +90,15 @@ def test_a_send_without_an_answer_starts_and_ends_at_the_broker_that_was_asked()
     ]
 
 
-def test_a_client_that_is_told_whom_to_ask_asks_no_leader() -> None:
+def test_a_client_whose_step_names_a_broker_asks_no_leader() -> None:
     rows = [
         leads(0),
         leads(1, invoked_ns=7, value=NEXT),
         sent("m1", "ok", 10, 30, offset=0),
         sent("m2", "fail", 11, 31, error="NOT_ENOUGH_REPLICAS"),
     ]
-    told = Story({0: "A", 1: "B"}, 0, {"m1": "A", "m2": "X"}).in_order(rows, [])
-    assert ends(told) == [
+    moments = Story({0: "A", 1: "B"}, 0, {"m1": "A", "m2": "X"}).in_order(rows, [])
+    assert ends(moments) == [
         ("producer", "A", "m1"),
         ("producer", "B", "m2"),  # there is no X
         ("A", "producer", "ack m1 at offset 0 (acks=1)"),
