@@ -88,7 +88,8 @@ class _Aimed:
 
     async def play(self) -> None:
         self._who = await self._find_roles()
-        roles = dict(self._who.roles)
+        names = self._stage.names
+        roles = {role: names.get(node, str(node)) for role, node in self._who.roles.items()}
         shape, partition = self._episode.shape, self._episode.partition
         now_ns = self._stage.recorder.now_ns()
         self._stage.note_nemesis(
@@ -211,7 +212,8 @@ class _Aimed:
         is_up = self._stage.is_reachable(broker)
         if is_up == isinstance(step, steps.Restart | steps.Resume):
             state = "there already" if is_up else "down already"
-            raise MissedError(f"step {number}: {step.broker}, broker {broker}, is {state}")
+            names = self._stage.names
+            raise MissedError(f"step {number}: {step.broker}, {names[broker]}, is {state}")
         self._undo.append(partial(bring_back, self._stage, self._faults, broker))
         match step:
             case steps.Kill():

@@ -82,16 +82,6 @@ def _print_line(line: str) -> None:
     output.err.print(line, markup=False)
 
 
-def _rate(usual: float, given: float | None, most: float | None) -> float:
-    """`most`: of a cluster that is somebody's own, unless he asks for another rate."""
-    if given is not None:
-        return given
-    if most is None or usual <= most:
-        return usual
-    _print_line(f"--rate {most:g}: the cluster is just used; give --rate for another")
-    return most
-
-
 def _seed(given: int | None) -> int:
     return secrets.randbelow(2**31) if given is None else given
 
@@ -300,11 +290,11 @@ def run(
         _run_scenario(file, workload, chosen, number, json, place, min_acked, words, master)
     else:
         from neaptide.harness.random_asked import (
-            RATE_OF_USED,
             RandomRun,
             check,
             check_acks,
             parse_nemesis,
+            rate_for,
         )
         from neaptide.workloads.catalog import find_workload
 
@@ -315,12 +305,17 @@ def run(
         ids = brokers_of(chosen)
         if ids and brokers not in (None, len(ids)):
             raise UsageError(f"--brokers {brokers}: {chosen} has {len(ids)}; leave it out.")
+        sends_a_second = rate_for(chosen, found.rate, rate)
+        if rate is None and sends_a_second < found.rate:
+            _print_line(
+                f"--rate {sends_a_second:g}: the cluster is just used; give --rate for another"
+            )
         asked = RandomRun(
             found.name,
             chosen,
             faults,
             time_s,
-            _rate(found.rate, rate, RATE_OF_USED if chosen.used else None),
+            sends_a_second,
             number,
             check_acks(acks),
             len(ids) or brokers or _BROKERS,
@@ -379,10 +374,12 @@ def _run_workload(
     from neaptide.harness.checking import SparkStart, check_and_report
     from neaptide.harness.random_run import run_random
     from neaptide.harness.systems import place_of
+    from neaptide.results.run import legend_of, named_brokers
 
     check_place(place_of(asked.system, asked.place), _print_line)
     find_java()
     output.err.print(f"seed {asked.seed}; to repeat: {asked.repeat()}", markup=False)
+    output.err.print(legend_of(named_brokers(asked.broker_ids)), markup=False)
 
     last_s = 0.0
 

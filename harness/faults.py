@@ -25,11 +25,10 @@ from neaptide.nemesis.gate.network import Network
 
 
 class Faults:
-    """Brokers are ids here. `names` are for the history."""
+    """Brokers are ids here; the history has their names."""
 
-    def __init__(self, stage: Stage, names: Mapping[int, str]) -> None:
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._names = names
         # What was asked for, and what was cut for it.
         self._cuts: list[tuple[tuple[Endpoint | None, Endpoint | None], Cut]] = []
         self._slowed: list[tuple[Endpoint | None, Endpoint | None, Purpose | None]] = []
@@ -44,7 +43,7 @@ class Faults:
 
     def _name(self, node: int) -> str:
         """Of a broker, or of a controller that is none."""
-        return self._names.get(node, f"controller-{node}")
+        return self._stage.names.get(node, f"controller-{node}")
 
     # --- deaths and returns ----------------------------------------------------------------------
 

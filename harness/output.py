@@ -136,12 +136,18 @@ def shown(path: Path) -> str:
 
 
 def fault_text(value: Mapping[str, Any]) -> str:
-    """What was done to a cluster, as its history has it: `kill: broker 1, in_flight discarded`."""
+    """What was done to a cluster, as its history has it: `kill: broker B, in_flight discarded`."""
     [(verb, fields)] = value.items()
     if not isinstance(fields, Mapping):
         return f"{verb}: {fields}"
-    said = [f"{name} {one}" for name, one in fields.items() if one not in (None, "", {})]
+    said = [f"{name} {_value(one)}" for name, one in fields.items() if one not in (None, "", {})]
     return f"{verb}: {', '.join(said)}" if said else verb
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, Mapping):
+        return str(value)
+    return " and ".join(f"{name} {one}" for name, one in value.items())
 
 
 def anomalies_text(anomalies: Mapping[str, int]) -> str:

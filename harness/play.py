@@ -265,7 +265,7 @@ class _Player:
             _has_toxics(scenario),
         )
         self._stage.names = self._names
-        self._faults = Faults(self._stage, self._names)
+        self._faults = Faults(self._stage)
         self._members = MembersNemesis(self._stage, self._faults)
         self._rules: list[str] = []
         self._holds: list[str] = []

@@ -169,7 +169,15 @@ def check_acks(acks: str) -> str:
     return acks
 
 
-RATE_OF_USED: Final = 100.0  # records a second, on a cluster that is just used, unless asked
+RATE_OF_USED: Final = 100.0
+
+
+def rate_for(system: System, usual: float, given: float | None = None) -> float:
+    """Records a second. A cluster that is just used is somebody's own: it gets few, unless he asks
+    for more."""
+    if given is not None:
+        return given
+    return usual if system.used is None else min(usual, RATE_OF_USED)
 
 
 def check(asked: RandomRun) -> RandomRun:

@@ -159,10 +159,11 @@ class RandomNemesis:
         """A leader may never again take into its ISR who has all that it has: Kafka 2.8 does not
         whose AlterIsr got an error. It can only do so in another epoch."""
         for leader, outsiders in sorted(self._stuck_leaders().items()):
-            who = ", ".join(map(str, sorted(outsiders)))
+            who = ", ".join(self._stage.names[outsider] for outsider in sorted(outsiders))
             why = f"it leaves {who} out of the ISR, with all that it has"
             now_ns = self._stage.recorder.now_ns()
-            self._stage.note_nemesis({"stuck": {"broker": str(leader), "why": why}}, now_ns)
+            stuck = {"broker": self._stage.names[leader], "why": why}
+            self._stage.note_nemesis({"stuck": stuck}, now_ns)
             await self._start_anew(leader)
 
     def _stuck_leaders(self) -> dict[int, set[int]]:
@@ -181,7 +182,7 @@ class RandomNemesis:
 
     def _note_given_up(self, broker: int) -> None:
         now_ns = self._stage.recorder.now_ns()
-        value = {"broker": str(broker), "why": self._stage.last_words(broker)}
+        value = {"broker": self._stage.names[broker], "why": self._stage.last_words(broker)}
         self._stage.note_nemesis({"gave_up": value}, now_ns)
 
     async def _start_anew(self, broker: int) -> None:

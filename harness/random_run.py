@@ -23,7 +23,7 @@ from neaptide.harness.run_record import Finished, new_run, record
 from neaptide.harness.stage import Stage
 from neaptide.harness.systems import System, generation_of, has_voters
 from neaptide.nemesis.drawn.schedule import never_drawn
-from neaptide.results.run import Aim
+from neaptide.results.run import Aim, named_brokers
 from neaptide.results.stop import asked_to_stop
 from neaptide.workloads.catalog import find_workload
 
@@ -67,7 +67,7 @@ async def run_random(
         title=f"{asked.workload} under {', '.join(names) or 'no faults'}",
         host=asked.place.name,
         schedule=[phase.to_json() for phase in schedule],
-        brokers={str(broker): broker for broker in brokers},
+        brokers=named_brokers(brokers),
         min_acked=asked.min_acked,
         repeat=asked.repeat(),
         clients={
@@ -106,7 +106,8 @@ async def run_random(
             directory, asked.system, spec, asked.place, account, toxics="slow" in names
         ) as stage:
             stage.on_nemesis = on_nemesis
-            faults = Faults(stage, {broker: str(broker) for broker in brokers})
+            stage.names = {broker: name for name, broker in run.brokers.items()}
+            faults = Faults(stage)
             load = RandomLoad(stage, asked)
             nemesis = RandomNemesis(
                 stage,

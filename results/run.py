@@ -10,9 +10,10 @@ that was cut off still reads; a field with a wrong type is refused with a senten
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Final, Literal, TypeVar, cast
 
 from neaptide.results.errors import RunUnreadableError
@@ -105,7 +106,7 @@ class Run:
     started_utc: str  # ISO 8601
     status: Status
     kind: Kind
-    brokers: Mapping[str, int]  # name in the scenario -> broker id
+    brokers: Mapping[str, int]  # name -> broker id
     title: str = ""
     source: tuple[str, ...] = ()
     schedule: Any = None  # the scenario as data
@@ -153,6 +154,21 @@ class Run:
     def at_least_once(self) -> bool:
         """Whether its producers are not idempotent: then a record may be there twice."""
         return isinstance(self.clients, Mapping) and self.clients.get("idempotence") is False
+
+
+def named_brokers(ids: Iterable[int]) -> dict[str, int]:
+    """Brokers are called A, B, C …, in the order of their ids, as a scenario calls them."""
+    letters = [*ascii_uppercase]
+    names = [*letters, *(first + second for first in letters for second in letters)]
+    return dict(zip(names, ids, strict=False))
+
+
+def legend_of(brokers: Mapping[str, int]) -> str:
+    """`A is broker 0, B is broker 1`; empty where ids are the names."""
+    known = [
+        f"{name} is broker {broker}" for name, broker in brokers.items() if name != f"{broker}"
+    ]
+    return ", ".join(known)
 
 
 def parse_run(data: object) -> Run:

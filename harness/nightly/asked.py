@@ -14,7 +14,7 @@ from neaptide.clusters.errors import MissingPartError, UsageError
 from neaptide.clusters.hosts.place import Place, parse_place
 from neaptide.harness.nightly.cells import Axes, Cell, Space, Values, space_of
 from neaptide.harness.nightly.plan import Plan
-from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
+from neaptide.harness.random_asked import RandomRun, check, parse_nemesis, rate_for
 from neaptide.harness.systems import System, brokers_of, fetch, parse_system
 from neaptide.nemesis.drawn.faults import ALL
 from neaptide.workloads.catalog import find_workload
@@ -33,6 +33,7 @@ SEARCHED: Final = {
     "power-off": "power_off",
 }
 _SEARCHES_BROKERS: Final = "3"
+_RATE: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def run_of(plan: Plan, means: Means, values: Values, seed: int) -> RandomRun:
         system,
         faults,
         plan.time,
-        plan.rate,
+        rate_for(system, _RATE, plan.rate),
         seed,
         values["acks"],
         len(ids) or int(values["brokers"]),

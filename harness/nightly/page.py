@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from neaptide.harness.nightly.summary import became, duration, main_reason, replay
+from neaptide.harness.nightly.summary import became, main_reason, replay
+from neaptide.results.durations import duration
 from neaptide.results.report import REPORT_FILE, environment
 from neaptide.results.store import runs_directory, write_json, write_text
 

@@ -114,7 +114,7 @@ class Plan(BaseModel):
     settings: dict[str, Annotated[list[str], Some, AfterValidator(_distinct)]] = {}
 
     time: Annotated[float, Field(ge=1, strict=False)] = 60  # seconds of load of each run
-    rate: Annotated[float, Field(ge=1, strict=False)] = 1000  # records a second
+    rate: Annotated[float, Field(ge=1, strict=False)] | None = None  # records a second
     partitions: Annotated[int, Field(ge=1, le=1000)] = 4
     search: Annotated[float, Field(ge=1, strict=False)] = 30  # seconds of each search
 

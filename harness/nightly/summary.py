@@ -12,6 +12,7 @@ from typing import Any, Final
 from neaptide.harness.failing import fails, last_words
 from neaptide.harness.nightly.state import State
 from neaptide.harness.output import shown
+from neaptide.results.durations import duration
 
 _LISTED: Final = 20
 _REASONS: Final = 5
@@ -148,14 +149,6 @@ def _command(finding: Mapping[str, Any]) -> list[str]:
 def replay(file: str) -> str:
     """The one line that plays it again."""
     return shlex.join(["neaptide", "replay", shown(Path(file))])
-
-
-def duration(seconds: float) -> str:
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {left} s" if minutes else f"{left} s"
 
 
 def main_reason(reasons: Sequence[str]) -> str:

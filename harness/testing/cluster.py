@@ -44,12 +44,12 @@ from neaptide.harness.testing.recorded import (
 from neaptide.nemesis.gate.errors import GateError
 from neaptide.nemesis.gate.model import COORDINATION, Endpoint, Rule
 from neaptide.results.report import REPORT_FILE
-from neaptide.results.run import Aim, Run
+from neaptide.results.run import Aim, Run, named_brokers
 from neaptide.workloads.errors import ClientsError
 from neaptide.workloads.recorder import TABLE, Recorder, writer_label
 
 T = TypeVar("T")
-NAMES: Final = "ABCDEFGHI"
+_BROKERS_MAX: Final = 9
 _WITHIN_S: Final = 60.0
 _SETTINGS: Final = {**SHORT_TIMES, **AIMED_SETTINGS}
 _OF_GROUPS: Final = {
@@ -107,7 +107,7 @@ class ClusterAsked:
             run,
             title=self.name,
             host=self.place.name,
-            brokers=dict(zip(NAMES, range(self.brokers), strict=False)),
+            brokers=named_brokers(range(self.brokers)),
             min_acked=self.min_acked,
             clients={"client": "application", "idempotence": self.idempotence, "subscribe": False},
         )
@@ -115,8 +115,8 @@ class ClusterAsked:
 
 def check_asked(asked: ClusterAsked) -> ClusterAsked:
     """Raises UsageError."""
-    if not 1 <= asked.brokers <= len(NAMES):
-        raise UsageError(f"brokers={asked.brokers} must be 1 to {len(NAMES)}.")
+    if not 1 <= asked.brokers <= _BROKERS_MAX:
+        raise UsageError(f"brokers={asked.brokers} must be 1 to {_BROKERS_MAX}.")
     if not asked.topics or any(partitions < 1 for partitions in asked.topics.values()):
         raise UsageError("topics must be a table of names and partitions, as {'orders': 3}.")
     is_kafka = asked.system.release is not None
@@ -137,7 +137,7 @@ class LiveCluster:
     def __init__(self, loop: Loop, asked: ClusterAsked) -> None:
         self._loop = loop
         self._asked = asked
-        self._ids = dict(zip(NAMES, range(asked.brokers), strict=False))
+        self._ids = named_brokers(range(asked.brokers))
         self._names = {number: name for name, number in self._ids.items()}
         self._rules: list[str] = []
         self._rule_numbers = itertools.count(1)
@@ -185,7 +185,7 @@ class LiveCluster:
                 lambda: self._history.client().process_of("ok"),
                 asked.topics,
             )
-            self._faults = Faults(stage, self._names)
+            self._faults = Faults(stage)
             try:
                 await stage.start_clients(ProducerOptions())
                 await stage.watch_rounds()

@@ -107,22 +107,24 @@ class Lab:
         chosen = self._find(system)
         if self._place.name == "simulation":
             raise UsageError("A cluster of real processes needs another --neaptide-host.")
-        self._judge.start()
-        asked = ClusterAsked(
-            self._name,
-            chosen,
-            self._seed,
-            brokers,
-            dict(topics or {"t": 1}),
-            _texts(settings),
-            _texts(topic_settings),
-            idempotence,
-            min_acked,
-            self._place,
+        asked = check_asked(
+            ClusterAsked(
+                self._name,
+                chosen,
+                self._seed,
+                brokers,
+                dict(topics or {"t": 1}),
+                _texts(settings),
+                _texts(topic_settings),
+                idempotence,
+                min_acked,
+                self._place,
+            )
         )
+        self._judge.start()
         if self._loop is None:
             self._loop = Loop()
-        cluster = LiveCluster(self._loop, check_asked(asked))
+        cluster = LiveCluster(self._loop, asked)
         self._clusters.append(cluster)
         return cluster
 
@@ -139,7 +141,7 @@ class Lab:
 
         `asked`: fields of RandomRun, as rate, acks, partitions.
         """
-        from neaptide.harness.random_asked import RATE_OF_USED, RandomRun, check, parse_nemesis
+        from neaptide.harness.random_asked import RandomRun, check, parse_nemesis, rate_for
         from neaptide.harness.random_run import run_random
         from neaptide.workloads.catalog import find_workload
 
@@ -147,20 +149,22 @@ class Lab:
         found = find_workload(self._workloads.get(workload, workload))
         faults, saved = parse_nemesis(nemesis, chosen)
         options = found.parse_options(_texts(asked.pop("options", {})))
-        full = RandomRun(
-            found.name,
-            chosen,
-            faults,
-            time_s,
-            asked.pop("rate", RATE_OF_USED if chosen.used else _RATE),
-            asked.pop("seed", self._seed),
-            place=self._place,
-            saved=saved,
-            options=options,
-            **asked,
+        full = check(
+            RandomRun(
+                found.name,
+                chosen,
+                faults,
+                time_s,
+                rate_for(chosen, _RATE, asked.pop("rate", None)),
+                asked.pop("seed", self._seed),
+                place=self._place,
+                saved=saved,
+                options=options,
+                **asked,
+            )
         )
         self._judge.start()
-        return self.check(asyncio.run(run_random(check(full), lambda *_: None)))
+        return self.check(asyncio.run(run_random(full, lambda *_: None)))
 
     def play(self, scenario: str | Path, system: str | None = None) -> Judged:
         """A scenario file, or one that ships, on a system; judged."""
@@ -168,8 +172,9 @@ class Lab:
 
         name = str(scenario)
         file = scenario_files().get(name, Path(name))
+        loaded, chosen = load_scenario(file), self._find(system)
         self._judge.start()
-        played = self.play_loaded(load_scenario(file), name, self._find(system))
+        played = self.play_loaded(loaded, name, chosen)
         judged = self.check(played.run)
         return replace(judged, own=(*judged.own, *played.disagreements))
 

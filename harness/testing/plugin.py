@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is not None:
         seed = worker["neaptide_seed"]
     config.stash[_SEED] = secrets.randbelow(2**31) if seed is None else seed
-    if config.getoption("--neaptide-system") or config.getoption("--neaptide-host") != "local":
+    if _systems(config) or config.getoption("--neaptide-host") != "local":
         _settings(config)  # what is wrong with them is said before anything is collected
 
 
@@ -100,6 +100,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
     return file
 
 
+def _systems(config: pytest.Config) -> tuple[str, ...]:
+    return tuple(config.getoption("--neaptide-system") or config.getini("neaptide_systems"))
+
+
 def _settings(config: pytest.Config) -> Settings:
     """Raises pytest.UsageError for options that cannot be."""
     if _SETTINGS in config.stash:
@@ -112,7 +116,7 @@ def _settings(config: pytest.Config) -> Settings:
     from neaptide.harness.systems import parse_systems
     from neaptide.harness.testing.lab import Judge, Settings
 
-    systems = tuple(config.getoption("--neaptide-system") or config.getini("neaptide_systems"))
+    systems = _systems(config)
     try:
         parse_systems(systems)
         place = parse_place(config.getoption("--neaptide-host"))

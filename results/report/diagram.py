@@ -89,7 +89,8 @@ def _lifelines(drawing: Drawing) -> list[str]:
         )
     for lifeline in drawing.lifelines:
         x = drawing.x(lifeline)
-        what = {PRODUCER: "clients", CONSUMER: "below HW"}.get(lifeline, "broker")
+        broker = f"broker {drawing.ids[lifeline]}" if lifeline in drawing.ids else "broker"
+        what = {PRODUCER: "clients", CONSUMER: "below HW"}.get(lifeline, broker)
         parts.append(
             f'<rect x="{x - 55}" y="14" width="110" height="34" rx="5" fill="#f1f5f9"'
             ' stroke="#cbd5e1"/>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -47,6 +47,7 @@ class Drawing:
     height: int
     left_out: int
     guilty: frozenset[str]  # records that something was found about
+    ids: Mapping[str, int]  # of brokers, by their names
 
     @property
     def messages(self) -> tuple[Arrow | Badge, ...]:
@@ -63,7 +64,10 @@ class Drawing:
 
 
 def lay_out(
-    moments: Sequence[Moment], brokers: Sequence[str], guilty: Iterable[str] = ()
+    moments: Sequence[Moment],
+    brokers: Sequence[str],
+    guilty: Iterable[str] = (),
+    ids: Mapping[str, int] | None = None,
 ) -> Drawing:
     """Places moments from top to bottom; too many are cut in the middle, and counted."""
     lifelines = (PRODUCER, *brokers, CONSUMER)
@@ -80,7 +84,14 @@ def lay_out(
         y += height
     width = 2 * MARGIN + COLUMN_WIDTH * (len(lifelines) - 1)
     return Drawing(
-        lifelines, tuple(placed), _dead(placed, y), width, y + 16, left_out, frozenset(guilty)
+        lifelines,
+        tuple(placed),
+        _dead(placed, y),
+        width,
+        y + 16,
+        left_out,
+        frozenset(guilty),
+        ids or {},
     )
 
 

@@ -21,6 +21,7 @@ from neaptide.results.report.layout import Drawing, lay_out
 from neaptide.results.report.rounds import first_drawn, rounds_about
 from neaptide.results.report.rows import Row, RunData, fault_of
 from neaptide.results.report.story import Arrow, Badge, Line, Moment, Story
+from neaptide.results.run import legend_of
 from neaptide.results.verdicts import allowed_in
 
 _STORY_OPERATIONS_MAX: Final = 400
@@ -113,6 +114,7 @@ PROOF_WORDS: Final[Mapping[str, str]] = {
     "finished": "the run ended by itself",
     "enough-acknowledged": "enough records were acknowledged",
     "rows": "no recorded row is missing",
+    "understood": "every recorded row is in words that are known",
     "placed": "every send names its partition",
     "final-reads": "every partition was read to its end",
     "replicas-read": "the log of every replica was read",
@@ -122,6 +124,7 @@ PROOF_WORDS: Final[Mapping[str, str]] = {
     "processes": "nothing else ended but by a fault",
     "clock": "no operation completed before it was invoked",
     "losses": "of every record that no read found it is known whether it is lost",
+    "values": "of every record it is known which send it came from",
     "inputs": "the inputs of the stream are known",
     "cycles": "the graph of transactions was searched in full",
 }
@@ -149,6 +152,7 @@ def page_of(
     rounds = _story_rounds(data) if found is None else found.rounds
     return {
         "run": data.run,
+        "legend": legend_of(data.run.brokers),
         "badge": UNJUDGED if is_waiting else verdict if under_load else outcome,
         "verdict": verdict,
         "outcome": outcome,
@@ -231,13 +235,13 @@ def _message(moment: Arrow | Badge) -> Message:
 def drawing_of(data: RunData) -> Drawing:
     """The whole story of partition 0, laid out."""
     guilty = {str(row["value"]) for row in data.anomalies if row["value"] is not None}
-    return lay_out(moments_of(data), lifelines(data), guilty)
+    return lay_out(moments_of(data), lifelines(data), guilty, data.run.brokers)
 
 
 def drawing_around(data: RunData, found: Closeup) -> Drawing:
     """The rounds around one record, laid out."""
     moments = Story(data.names, found.partition).in_order(found.operations, found.rounds)
-    return lay_out(moments, lifelines(data), {found.record})
+    return lay_out(moments, lifelines(data), {found.record}, data.run.brokers)
 
 
 def closeup_picture(data: RunData, record: str, partition: int) -> CloseupPicture | None:
@@ -268,10 +272,24 @@ def lifelines(data: RunData) -> list[str]:
     return names
 
 
+def _sent_to(schedule: Any) -> dict[str, str]:
+    """By record, the broker that a scenario's step says it is sent to; a step need not say it."""
+    steps = schedule.get("step") if isinstance(schedule, dict) else None
+    sent_to: dict[str, str] = {}
+    for step in steps if isinstance(steps, list) else ():
+        fields = step.get("produce") if isinstance(step, dict) else None
+        if isinstance(fields, dict) and isinstance(fields.get("to"), str):
+            many = fields.get("records")
+            records = many if isinstance(many, list) else [fields.get("record")]
+            sent_to |= {str(one): fields["to"] for one in records}
+    return sent_to
+
+
 def moments_of(data: RunData) -> list[Moment]:
     """The story of partition 0; under load, of faults, leaders and the records in question only."""
     operations = _operations_of_interest(data)
-    moments = Story(data.names, 0).in_order(operations, _story_rounds(data))
+    story = Story(data.names, 0, _sent_to(data.run.schedule))
+    moments = story.in_order(operations, _story_rounds(data))
     gone = evidence.nowhere(data)[:_GONE_MAX]
     if gone and moments:
         text = f"at the end, on no replica: {', '.join(gone)}"

@@ -92,16 +92,22 @@ class _Replica:
 
 
 class Story:
-    """Feed it the rows of one partition, in order of time; take `moments`."""
+    """Feed it the rows of one partition, in order of time; take `moments`.
 
-    def __init__(self, names: Mapping[int, str], partition: int) -> None:
+    `sent_to`: by value, the broker that a step of the scenario names. Whom other clients ask no row
+    says: a send is drawn to the leader of the moment at which it began.
+    """
+
+    def __init__(
+        self, names: Mapping[int, str], partition: int, sent_to: Mapping[str, str] | None = None
+    ) -> None:
         self.moments: list[Moment] = []
         self._names = names
         self._partition = partition
         self._replicas = {name: _Replica() for name in names.values()}
         self._leader: str | None = None
-        self._down: set[str] = set()
-        self._sent_marks: dict[str, int] = {}
+        self._sent_to = {v: name for v, name in (sent_to or {}).items() if name in self._replicas}
+        self._asked: dict[tuple[int, int], str | None] = {}  # by operation and row of a send
 
     def in_order(self, operations: Iterable[Row], rounds: Iterable[Row]) -> list[Moment]:
         """The moments of a whole run."""
@@ -125,7 +131,7 @@ class Story:
             case "send" if row["partition"] == self._partition:
                 happenings.append((row["invoked_ns"], 2, self._sent, row))
                 if row["completed_ns"] is not None:
-                    happenings.append((row["completed_ns"], 5, self._acknowledged, row))
+                    happenings.append((row["completed_ns"], 5, self._completed, row))
             case "poll" if row["partition"] == self._partition:
                 happenings.append((row["completed_ns"] or row["invoked_ns"], 6, self._polled, row))
             case "nemesis":
@@ -136,26 +142,43 @@ class Story:
     # --- clients ---
 
     def _sent(self, at_ns: int, row: Row) -> None:
-        if self._leader is None:
+        asked = self._sent_to.get(row["value"], self._leader)
+        self._asked[row["operation"], row["row"]] = asked
+        if asked is None:
             return
-        self._message(at_ns, PRODUCER, self._leader, f"{row['value']}", row, part="sent")
+        self._message(at_ns, PRODUCER, asked, f"{row['value']}", row, part="sent")
         if row["offset"] is not None:
-            replica = self._replicas[self._leader]
+            replica = self._replicas[asked]
             replica.values[row["offset"]] = row["value"]
             replica.log_end_offset = max(replica.log_end_offset, row["offset"] + 1)
-            self._show(at_ns, self._leader)
+            self._show(at_ns, asked)
 
-    def _acknowledged(self, at_ns: int, row: Row) -> None:
-        leader = self._leader or PRODUCER
+    def _completed(self, at_ns: int, row: Row) -> None:
+        asked = self._asked.get((row["operation"], row["row"]))
         if row["type"] == "ok":
-            where = "" if row["offset"] is None else f" at offset {row['offset']}"
-            text = f"ack {row['value']}{where} (acks={row['acks']})"
-            self._message(at_ns, leader, PRODUCER, text, row, "good", part="answered")
-            if row["acks"] == "all" and row["offset"] is not None:
-                self._raise(at_ns, leader, row["offset"] + 1)
+            self._acknowledged(at_ns, row, self._sent_to.get(row["value"], self._leader or asked))
+            return
+        text = f"{row['value']}: {row['error'] or 'no answer'} ({row['type']})"
+        if asked is None:
+            self._at_producer(at_ns, text, row, "bad")
         else:
-            text = f"{row['value']}: {row['error']} ({row['type']})"
-            self._message(at_ns, leader, PRODUCER, text, row, "bad", part="answered", lost=True)
+            self._message(at_ns, asked, PRODUCER, text, row, "bad", part="answered", lost=True)
+
+    def _acknowledged(self, at_ns: int, row: Row, broker: str | None) -> None:
+        where = "" if row["offset"] is None else f" at offset {row['offset']}"
+        text = f"ack {row['value']}{where} (acks={row['acks']})"
+        if broker is None:
+            self._at_producer(at_ns, text, row, "good")
+            return
+        self._message(at_ns, broker, PRODUCER, text, row, "good", part="answered")
+        if row["acks"] == "all" and row["offset"] is not None:
+            self._raise(at_ns, broker, row["offset"] + 1)
+
+    def _at_producer(self, at_ns: int, text: str, row: Row, tone: Tone) -> None:
+        """The end of a send of which nobody knows which broker was asked."""
+        place = f"operation-{row['operation']}-answered"
+        said = _operation_in_words(row)
+        self.moments.append(Badge(at_ns, PRODUCER, text, tone, place, said))
 
     def _polled(self, at_ns: int, row: Row) -> None:
         final = "final read: " if row["phase"] == "final" else ""

@@ -29,13 +29,20 @@ from starlette.responses import (
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from neaptide.results.durations import duration
 from neaptide.results.errors import NeaptideError, RunNotFoundError, RunUnreadableError
 from neaptide.results.report import environment as report_environment
 from neaptide.results.report import templates_directory
 from neaptide.results.serve import guard, inside, nights, urls
 from neaptide.results.serve.listing import NIGHTS_FOLDER, Asked
 from neaptide.results.serve.live import Follower
-from neaptide.results.serve.pages import NotServed, Pages, UnreadableRunError, WrongQuestionError
+from neaptide.results.serve.pages import (
+    WORD_SIGNS,
+    NotServed,
+    Pages,
+    UnreadableRunError,
+    WrongQuestionError,
+)
 from neaptide.results.serve.zipping import zipped
 
 LOOK_S: Final = 1.0
@@ -170,6 +177,9 @@ class _Views:
         values = {
             "nights": nights.nights(self._nights),
             "has_page": nights.page_of_all(self._nights) is not None,
+            "runs": {one.name for one in self._pages.listing.runs()},
+            "signs": WORD_SIGNS,
+            "duration": duration,
         }
         return self._page("nights.html", values)
 

@@ -38,8 +38,9 @@ def test_a_table_shows_brackets_as_they_are(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"kill": {"broker": "1", "keep": {}}}, "kill: broker 1"),
-        ({"cut": {"from": "0", "to": None, "both": False}}, "cut: from 0, both False"),
+        ({"kill": {"broker": "B", "keep": {}}}, "kill: broker B"),
+        ({"aim": {"roles": {"leader": "A", "old": "B"}}}, "aim: roles leader A and old B"),
+        ({"cut": {"from": "A", "to": None, "both": False}}, "cut: from A, both False"),
         ({"heal": {}}, "heal"),
         ({"note": "a text"}, "note: a text"),
     ],

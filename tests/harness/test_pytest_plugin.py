@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from neaptide.harness.testing import items
 from neaptide.harness.testing.findings import Judged
+from neaptide.harness.testing.lab import Judge
+from neaptide.results.store import write_run
+from tests.results.one_run import RUN
 
 pytest_plugins = ["pytester"]
 
@@ -111,7 +115,8 @@ def test_an_option_that_cannot_be_is_a_usage_error(
 ) -> None:
     result = run(project, option, value)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{value}*must be one of*"])
+    result.stderr.fnmatch_lines([f"ERROR: *{value}*must be one of*"])
+    result.stderr.no_fnmatch_line("*Traceback*")
 
 
 def test_as_expected_passes_and_what_was_lost_fails_at_the_line_that_expects(
@@ -177,6 +182,112 @@ def test_what_a_check_of_the_project_finds_fails_the_test(
     result = run(project)
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(["  Order 7 was shipped twice."])
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch, project: pytest.Pytester) -> Path:
+    """A run that Spark need not judge: the verdict of everything is *lost*."""
+    (project.path / "stays.neaptide.toml").unlink()
+    directory = project.path / "runs" / "mine"
+    directory.mkdir(parents=True)
+    write_run(directory, RUN)
+
+    def judge(_: Judge, runs: Sequence[Path]) -> list[Judged]:
+        return [Judged(run, "anomalous", "lost", {}, ()) for run in runs]
+
+    monkeypatch.setattr(Judge, "judge", judge)
+    return directory
+
+
+def test_every_test_that_had_a_run_judged_has_its_properties_in_junit_files(
+    project: pytest.Pytester, judged: Path
+) -> None:
+    """Whether it passes or fails; one that judged nothing has none."""
+    project.makepyfile(
+        f"""
+        from pathlib import Path
+        RUN = Path({str(judged)!r})
+
+        def test_passes(neaptide):
+            assert neaptide.check(RUN).outcome == "lost"
+
+        def test_fails(neaptide):
+            neaptide.assert_valid(RUN)
+
+        def test_judges_nothing(neaptide):
+            assert neaptide.system
+
+        def test_of_somebody_else():
+            pass
+        """
+    )
+    result = run(project, "--junitxml", "out.xml")
+    result.assert_outcomes(passed=3, failed=1)
+    cases = ElementTree.parse(project.path / "out.xml").iter("testcase")
+    found = {
+        case.attrib["name"]: [(p.attrib["name"], p.attrib["value"]) for p in case.iter("property")]
+        for case in cases
+    }
+    said = [
+        ("neaptide_system", "neaptide:0.10"),
+        ("neaptide_verdict", "anomalous"),
+        ("neaptide_outcome", "lost"),
+        ("neaptide_run", str(judged)),
+    ]
+    assert found == {
+        "test_passes": said,
+        "test_fails": said,
+        "test_judges_nothing": [],
+        "test_of_somebody_else": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("asks", "sentence"),
+    [
+        ('cluster("neaptide:9")', "neaptide: There is no system 'neaptide:9'; it must be one of*"),
+        ("cluster(brokers=0)", "neaptide: brokers=0 must be 1 to 9."),
+        ('cluster(settings={"min.isr": 1})', "neaptide: settings: *no * setting 'min.isr'*"),
+        ('run("apend")', "neaptide: There is no workload 'apend'; did you mean 'append'[?]"),
+        ('run(nemesis="boom")', "neaptide: There is no fault 'boom'; it must be one of*"),
+        ('run(acks="all", idempotence=True, system="neaptide:0.10")', "neaptide: *idempotent*"),
+        ('play("none.toml")', "neaptide: none.toml: cannot be read*"),
+    ],
+)
+def test_what_a_test_asks_wrongly_is_one_sentence_and_its_line(
+    project: pytest.Pytester, judged: Path, asks: str, sentence: str
+) -> None:
+    """Nothing is started for it, no Spark either."""
+    file = project.makepyfile(
+        f"""
+        def test_asks(neaptide):
+            neaptide.{asks}
+        """
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judge, "start", lambda _: pytest.fail("Spark was started"))
+        result = run(project)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([f"{file}:2", sentence])
+    for line in ("*Traceback*", "*neaptide/harness*", "*def test_asks*"):
+        result.stdout.no_fnmatch_line(line)
+
+
+def test_a_mistake_of_the_test_itself_keeps_its_traceback(
+    project: pytest.Pytester, judged: Path
+) -> None:
+    project.makepyfile("def test_asks(neaptide):\n    neaptide.system.nothing()")
+    result = run(project)
+    result.stdout.fnmatch_lines(["*def test_asks*", "*AttributeError*"])
+
+
+def test_a_system_of_the_ini_file_that_is_none_is_one_sentence(project: pytest.Pytester) -> None:
+    project.makeini("[pytest]\nneaptide_systems =\n    neaptide:9\n")
+    result = run(project)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: There is no system 'neaptide:9'; it must be one of*"])
+    for said in (result.stdout, result.stderr):
+        said.no_fnmatch_line("*Traceback*")
 
 
 @pytest.mark.spark

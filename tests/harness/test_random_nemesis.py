@@ -56,6 +56,7 @@ class Cluster:
         self.recorder = SimpleNamespace(now_ns=lambda: 0)
         self.spec = SimpleNamespace(topic=SimpleNamespace(name="t", assignment={0: (0, 1, 2)}))
         self.spec.brokers = (0, 1, 2)
+        self.names = {0: "A", 1: "B", 2: "C"}
 
     def is_reachable(self, node: int) -> bool:
         return node not in self.down | self.paused
@@ -152,7 +153,7 @@ def test_a_broker_that_ended_itself_is_noted_and_started_before_the_next_phase()
     cluster.down = cluster.gave_up = {2}
     nemesis = played(cluster, phase(KillFault(Target("leader", (0, 1, 2)), "discarded")))
     assert cluster.done[:2] == [("kill", 2, "discarded"), ("restart", 2)]
-    why = {"broker": "2", "why": "2: log truncation is not allowed"}
+    why = {"broker": "C", "why": "2: log truncation is not allowed"}
     assert cluster.noted == [{"gave_up": why}]
     assert cluster.done[2:] == [("kill", 1, "discarded"), ("restart", 1)]
     assert nemesis.missed == []
@@ -168,8 +169,8 @@ def test_a_leader_that_leaves_who_has_all_out_of_its_isr_is_restarted_at_the_end
     cluster = Cluster()
     cluster.positions = {(0, "t", 0): FetchPosition(1, 4, 9, 30, 30)}
     assert settled(cluster) == [("kill", 1, "discarded"), ("restart", 1)]
-    why = "it leaves 0 out of the ISR, with all that it has"
-    assert cluster.noted == [{"stuck": {"broker": "1", "why": why}}]
+    why = "it leaves A out of the ISR, with all that it has"
+    assert cluster.noted == [{"stuck": {"broker": "B", "why": why}}]
 
 
 @pytest.mark.parametrize(

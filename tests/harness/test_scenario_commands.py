@@ -10,7 +10,8 @@ import pytest
 from neaptide.clusters.broker.replication.generation import GENERATIONS
 from neaptide.clusters.errors import UsageError
 from neaptide.harness.catalog import documented
-from neaptide.harness.cli_scenarios import by_subject, explain, new
+from neaptide.harness.cli_scenarios import by_subject, explain, list_, new
+from neaptide.harness.doctor import examine
 from neaptide.harness.explain import _WORDS, explained
 from neaptide.nemesis import steps
 from neaptide.nemesis.scenario import SUBJECTS, Scenario, expected_outcome, load_scenario
@@ -36,6 +37,21 @@ def test_the_list_says_source_sentence_and_outcomes(tmp_path: Path) -> None:
     assert loss["teaches"] == "epochs"
     assert loss["source"]
     assert "kafka:0.10" in loss["outcomes"]["lost"]
+
+
+def test_list_and_doctor_say_where_jars_of_kafka_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And our own brokers, which have no jars, are listed without a place."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    list_()
+    lines = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) in line]
+    [line] = lines
+    assert line.startswith(f"jars of kafka:VERSION: {tmp_path}/home/.m2/repository")
+    assert f"{tmp_path}/cache/neaptide/kafka" in line
+    [found] = [one for one in examine() if str(tmp_path / "home") in one.detail]
+    assert (found.part, line) == ("Apache Kafka's jars", f"jars of kafka:VERSION: {found.detail}")
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

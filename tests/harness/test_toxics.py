@@ -201,6 +201,7 @@ class Links:
         self.noted: list[dict[str, Any]] = []
         self.connections = {"client-0": 5, "controller-1": 0, "controller-2": 0}
         self.paused: set[int] = set()
+        self.names = {0: "A"}
         self.recorder = SimpleNamespace(now_ns=lambda: 0)
         self.toxics = SimpleNamespace(begin=self._doing("begin"), end=self._doing("end"))
         self.gate = SimpleNamespace(sever=self._doing("sever"), bury=self._doing("bury"))
@@ -226,7 +227,7 @@ SLOW = Toxic("latency", "upstream", {"latency_ms": 5, "jitter_ms": 0})
 
 
 def on_links(links: Links) -> Faults:
-    return Faults(cast(Any, links), {0: "A"})
+    return Faults(cast(Any, links))
 
 
 def test_what_waits_in_a_toxic_is_not_delivered_when_its_broker_dies() -> None:

@@ -75,7 +75,7 @@ def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, system: Path) -> 
     assert verdict["proofs"]["replicas-read"] is True
     assert done.returncode == 0
     kept = record(verdict["run"])
-    assert (kept["system"], kept["brokers"]) == ("own:my-cluster", {"1": 1, "2": 2, "3": 3})
+    assert (kept["system"], kept["brokers"]) == ("own:my-cluster", {"A": 1, "B": 2, "C": 3})
     assert kept["own"]["properties"][str(tmp_path / "broker.properties")].startswith("process.rol")
     assert "-Xmx256m" not in json.dumps(kept["own"])  # the environment's values are not kept
     assert {fault["kind"] for phase in kept["schedule"] for fault in phase["faults"]} == {

@@ -9,12 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from neaptide.clusters.errors import UsageError
-from neaptide.clusters.hosts.place import Place
+from neaptide.clusters.hosts.place import LOCAL, Place
+from neaptide.harness import cli
 from neaptide.harness.catalog import scenario_files
+from neaptide.harness.nightly.asked import Means, run_of
+from neaptide.harness.nightly.plan import read_plan
 from neaptide.harness.play import play, refused_by_own
-from neaptide.harness.random_asked import RandomRun, check, parse_nemesis
+from neaptide.harness.random_asked import RandomRun, check, parse_nemesis, rate_for
 from neaptide.harness.random_load import names_of
 from neaptide.harness.repro import cells
 from neaptide.harness.systems import (
@@ -201,3 +205,60 @@ def test_what_does_not_read_the_settings_of_clients_is_refused(directory: Path) 
         )
         assert refused_by_own(changed, plain) is None
     assert refused_by_own(LOSS, given) is None
+
+
+@pytest.mark.parametrize(
+    ("usual", "given", "used_gets", "managed_gets"),
+    [
+        (5000.0, None, 100.0, 5000.0),
+        (50.0, None, 50.0, 50.0),
+        (5000.0, 700.0, 700.0, 700.0),
+    ],
+)
+def test_a_cluster_that_is_just_used_gets_100_records_a_second_unless_told_otherwise(
+    used: System,
+    managed: System,
+    usual: float,
+    given: float | None,
+    used_gets: float,
+    managed_gets: float,
+) -> None:
+    assert rate_for(used, usual, given) == used_gets
+    assert rate_for(managed, usual, given) == managed_gets
+
+
+@pytest.mark.parametrize(
+    ("options", "rate", "is_said"), [((), 100.0, True), (("--rate", "700"), 700.0, False)]
+)
+def test_the_command_says_that_it_sends_less(
+    used: System,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    rate: float,
+    is_said: bool,
+) -> None:
+    asked: list[RandomRun] = []
+    said: list[str] = []
+    monkeypatch.setattr(cli, "_print_line", said.append)
+    monkeypatch.setattr("neaptide.harness.systems.brokers_of", lambda _: (1, 2, 3))
+    monkeypatch.setattr(cli, "_run_workload", lambda one, *_: asked.append(one))
+    assert used.used is not None
+    arguments = ["run", "append", "--system", str(used.used.file), "--nemesis", "none", *options]
+    done = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    assert [one.rate for one in asked] == [rate]
+    line = "--rate 100: the cluster is just used; give --rate for another"
+    assert said == ([line] if is_said else [])
+
+
+@pytest.mark.parametrize(("rate", "becomes"), [(None, 100.0), (700, 700.0)])
+def test_a_night_sends_no_more_to_it(used: System, rate: float | None, becomes: float) -> None:
+    assert used.used is not None
+    file = str(used.used.file)
+    plan = read_plan({"systems": [file]} | ({} if rate is None else {"rate": rate}), "plan")
+    means = Means({file: used}, {"local": LOCAL}, {file: (1, 2, 3)})
+    values = {
+        "system": file, "host": "local", "workload": "append", "client": "confluent-kafka",
+        "faults": "client", "acks": "all", "idempotence": "no", "brokers": "3",
+    }  # fmt: skip
+    assert run_of(plan, means, values, 7).rate == becomes

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from neaptide.checkers.proofs import PROOFS
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.outcomes import RULES_VERSION
 from neaptide.results.report import diagram_of, write_report
 from neaptide.results.report.layout import ROWS_MAX, lay_out
-from neaptide.results.report.page import PROOF_WORDS
+from neaptide.results.report.page import PROOF_WORDS, drawing_of
 from neaptide.results.report.rows import load
-from neaptide.results.report.story import Line
+from neaptide.results.report.story import Arrow, Line
 from neaptide.results.schema import ANOMALIES, OPERATIONS, REPLICAS
 from neaptide.results.store import write_json, write_run
 from neaptide.results.tables import TableWriter, write_table
@@ -289,3 +290,34 @@ def test_a_run_that_nobody_has_judged_yet_is_not_unknown(run: Path) -> None:
     assert page(run).texts[0].endswith(": unjudged")
     write_run(run, replace(RUN, status="interrupted"))
     assert page(run).texts[0].endswith(": unknown")
+
+
+@pytest.mark.parametrize(("names", "is_said"), [("ABC", True), ("012", False)])
+def test_names_of_brokers_are_explained_that_are_no_ids(
+    run: Path, names: str, is_said: bool
+) -> None:
+    """Ids were the names in random runs of before."""
+    brokers = {name: broker for broker, name in enumerate(names)}
+    write_run(run, replace(RUN, brokers=brokers, schedule=None))
+    assert ("A is broker 0, B is broker 1, C is broker 2." in page(run).texts) is is_said
+    drawn = Page(diagram_of(run)).texts
+    lifelines = [drawn[drawn.index(name) + 1] for name in names]
+    assert lifelines == ["broker 0", "broker 1", "broker 2"]
+
+
+@pytest.mark.parametrize("fields", [{"to": "A"}, {}, {"to": 5}, {"records": "m1"}])
+def test_a_send_is_drawn_to_the_broker_that_its_step_names(
+    run: Path, fields: dict[str, Any]
+) -> None:
+    steps = ["odd", {"produce": 3}, {"kill": {}}, {"produce": {"record": "m1", **fields}}]
+    write_run(run, replace(RUN, schedule={**RUN.schedule, "step": steps}))
+    drawing = drawing_of(load(run))
+    sent = [m for m in drawing.messages if isinstance(m, Arrow) and m.source == "producer"]
+    assert [(m.text, m.destination) for m in sent] == [
+        ("m1", "A" if fields == {"to": "A"} else "C"),
+        ("m2", "C"),
+    ]
+
+
+def test_each_proof_has_words() -> None:
+    assert set(PROOF_WORDS) == {proof.name for proof in PROOFS}

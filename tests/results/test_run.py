@@ -10,6 +10,8 @@ import pytest
 
 from neaptide.results.errors import RunUnreadableError
 from neaptide.results.run import (
+    legend_of,
+    named_brokers,
     parse_run,
     read_run,
 )
@@ -69,3 +71,10 @@ def test_no_run_json_asks_whether_this_is_a_run(tmp_path: Path) -> None:
 
 def test_it_is_plain_json() -> None:
     assert json.loads(json.dumps(RUN.to_json()))["brokers"] == {"A": 0, "B": 1, "C": 2}
+
+
+def test_brokers_are_called_by_letters_and_a_legend_says_their_ids() -> None:
+    assert named_brokers((1, 2, 5)) == {"A": 1, "B": 2, "C": 5}
+    assert list(named_brokers(range(28)))[25:] == ["Z", "AA", "AB"]
+    assert legend_of({"A": 1, "B": 5}) == "A is broker 1, B is broker 5"
+    assert legend_of({"1": 1, "5": 5}) == ""  # ids are the names already

@@ -24,8 +24,38 @@ LOST: Final = "2025-11-21T12-00-00Z-hw-truncation-loss-neaptide-0.10-7"
 HELD: Final = "2025-11-21T12-00-00Z-hw-truncation-loss-neaptide-0.11-7"
 GOING_ON: Final = "2025-11-22T08-00-00Z-append-neaptide-2.1-99"
 UNREADABLE: Final = "2025-11-20T08-00-00Z-broken"
-NIGHT: Final = "2025-11-21T22-00-00Z"
+NIGHT: Final = "2025-11-21T22-00-00Z-7"
 BARE_NIGHT: Final = "2025-11-20T22-00-00Z"
+KEY: Final = (
+    "lost neaptide:0.10 append confluent-kafka acks=all idempotence=no min.insync.replicas=2"
+)
+SUMMARY: Final = {
+    "night": "nights/2025-11-21T22-00-00Z-7",
+    "seed": 7,
+    "seconds": 3725.4,
+    "runs": 4,
+    "plays_of_findings": 3,
+    "verdicts": {"valid": 2, "anomalous": 2, "unknown": 0},
+    "news": {"new": 1, "known": 1, "came back": 0, "quiet": 0},
+    "acknowledged": 61224,
+    "schedules": 0,
+    "aims": {"aimed": 4, "hit": 3},
+    "fail_on": ["anomaly"],
+    "stopped": "",
+    "findings": [{"key": KEY, "file": "nights/found/lost.json", "run": LOST}],
+    "results": [
+        {"play": "cell 1 #1", "kind": "pairs", "of": "", "system": "neaptide:0.11", "run": HELD}
+        | {"verdict": "valid", "outcome": "held", "news": ""},
+        {"play": "cell 2 #1", "kind": "swarm", "of": "", "system": "neaptide:0.10", "run": LOST}
+        | {"verdict": "anomalous", "outcome": "lost", "news": "new"},
+        {"play": "known 1 #1", "kind": "known", "of": "kip-101.json", "system": "neaptide:0.10"}
+        | {"run": "thinned-out", "verdict": "anomalous", "outcome": "lost", "news": "known"},
+        {"play": "cell 3 #1", "kind": "swarm", "of": "", "system": "neaptide:2.1", "run": None}
+        | {"verdict": "valid", "outcome": "held", "news": ""},
+    ],
+    "unknown_reasons": [],
+    "thinned": 1,
+}
 STRANGE: Final = '<img src=x onerror="alert(1)">'
 LOG: Final = """\
 12:00:00.950 INFO broker: t-0: leader 2, epoch 0, ISR [2, 1, 0]
@@ -44,7 +74,7 @@ RANDOM: Final = Run(
     status="running",
     kind="random",
     schedule=[{"at_s": 1.0, "faults": [{"after_s": 0.0, "lasts_s": 2.0, "kind": "kill"}]}],
-    brokers={"0": 0, "1": 1, "2": 2},
+    brokers={"A": 0, "B": 1, "C": 2},
     repeat="neaptide run append --system neaptide:2.1 --nemesis kill --seed 99",
 )
 
@@ -75,8 +105,7 @@ def write_store(root: Path) -> Stored:
     (root / "latest").symlink_to(LOST)
     night = root / "nights" / NIGHT
     night.mkdir(parents=True)
-    summary = {"runs": 41, "verdicts": {"valid": 38, "anomalous": 3}, "findings": ["a", "b"]}
-    write_json(night / "summary.json", summary)
+    write_json(night / "summary.json", SUMMARY)
     (root / "nights" / "index.html").write_text(
         f'<!doctype html><h1>The night</h1><a href="../runs/{LOST}/report.html">a run</a>',
         encoding="utf-8",

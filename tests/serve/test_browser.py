@@ -5,6 +5,7 @@ All of it is one browser and one server; NEAPTIDE_PICTURES names a directory for
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from PIL import Image
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    expect,
+    sync_playwright,
+)
 
 from neaptide.results.serve import app as served
 from tests.results.losing_run import write_losing_run, write_verdict
@@ -131,7 +140,7 @@ def picture(page: Page, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "scheme"), [(1280, "light"), (400, "light"), (1280, "dark"), (400, "dark")]
+    ("width", "scheme"), [(1280, "light"), (390, "light"), (1280, "dark"), (390, "dark")]
 )
 def test_every_page_fits_is_readable_and_complains_of_nothing(
     browser: Browser, address: str, width: int, scheme: Any
@@ -150,6 +159,29 @@ def test_every_page_fits_is_readable_and_complains_of_nothing(
             assert contrast >= 4.5, (name, text)
             picture(visit.page, f"{name}-{width}-{scheme}")
         assert visit.problems == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "is_cut"), [(390, True), (1280, False)])
+def test_what_is_cut_has_a_sign_that_it_scrolls(
+    browser: Browser, address: str, width: int, is_cut: bool, scheme: Any
+) -> None:
+    """A shadow at the right edge, until it is scrolled to its end; none where nothing is cut."""
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with Visit(browser, address, **options) as visit:
+        for name in ("run", "matrix", "logs"):
+            visit.page.goto(PAGES[name])
+            wide = visit.page.locator(".wide").first
+            assert wide.evaluate("e => e.scrollWidth > e.clientWidth") == is_cut, name
+            before = right_edge(wide)
+            wide.evaluate("e => { e.scrollLeft = e.scrollWidth; }")
+            assert (before != right_edge(wide)) == is_cut, name
+
+
+def right_edge(wide: Locator) -> object:
+    """The colour of its ground there, above its first line of text."""
+    with Image.open(io.BytesIO(wide.screenshot())) as image:
+        return image.getpixel((image.width - 2, 3))
 
 
 def test_filters_take_effect_at_once_and_can_be_linked_to(browser: Browser, address: str) -> None:
@@ -246,9 +278,9 @@ def test_a_run_that_goes_on_is_followed_to_its_verdict(
         page.goto(f"/runs/{GOING_ON}")
         counts = page.locator(".counts")
         expect(counts).to_contain_text("5")
-        go_on(runs.going_on, 1, kill={"broker": "2"})
+        go_on(runs.going_on, 1, kill={"broker": "C"})
         expect(counts).to_contain_text("10")
-        expect(page.get_by_text("2: SIGKILL")).to_be_visible()
+        expect(page.get_by_text("C: SIGKILL")).to_be_visible()
         end(runs.going_on)
         expect(page.get_by_text("not judged yet")).to_be_visible()
         write_verdict(runs.going_on)

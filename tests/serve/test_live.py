@@ -23,14 +23,14 @@ def test_each_file_counts_once_and_the_newest_leader_is_shown(own: Stored) -> No
     now = datetime(2025, 11, 22, 8, 0, 9, tzinfo=UTC)
     first = follower.look(now)
     assert (first.acknowledged, first.failed, first.elapsed_s) == (5, 1, 9.0)
-    assert first.leaders == (Led("t-0", "0", "0", "0, 1, 2"),)
+    assert first.leaders == (Led("t-0", "A", "0", "A, B, C"),)
     assert first.faults == ()
-    go_on(own.going_on, 1, kill={"broker": "2"})
-    go_on(own.going_on, 2, restart={"broker": "2"})
+    go_on(own.going_on, 1, kill={"broker": "C"})
+    go_on(own.going_on, 2, restart={"broker": "C"})
     later = follower.look(now)
     assert (later.acknowledged, later.failed) == (15, 3)
-    assert later.leaders == (Led("t-0", "2", "2", "0, 1, 2"),)
-    assert [words for _, words in later.faults] == ["2: started", "2: SIGKILL"]
+    assert later.leaders == (Led("t-0", "C", "2", "A, B, C"),)
+    assert [words for _, words in later.faults] == ["C: started", "C: SIGKILL"]
     assert replace(follower.look(now), quiet_s=later.quiet_s) == later
 
 

@@ -15,7 +15,6 @@ from neaptide.results.serve.listing import PAGE_ROWS, Listing, chosen
 from neaptide.results.serve.listing import Asked as Wanted
 from tests.serve.conftest import client_of
 from tests.serve.stored import (
-    BARE_NIGHT,
     GOING_ON,
     HELD,
     LOST,
@@ -234,7 +233,7 @@ def test_a_run_that_goes_on_shows_how_far_it_is_and_claims_nothing(client: TestC
     assert "It is going on" in found.text
     assert "acknowledged 5 failed 1" in found.text
     assert "anomalies: none" not in found.text
-    assert "t-0 0 0 0, 1, 2" in found.text  # partition, leader, epoch, ISR
+    assert "t-0 A 0 A, B, C" in found.text  # partition, leader, epoch, ISR
 
 
 def test_what_users_wrote_is_text(client: TestClient) -> None:
@@ -334,24 +333,51 @@ def test_the_matrix_leads_to_runs(client: TestClient) -> None:
     assert "2 of 2 cells agree" in found.text
 
 
-def test_nights_are_listed_with_what_they_have(client: TestClient) -> None:
+def test_nights_are_listed_with_what_they_came_to(client: TestClient) -> None:
     found = page(client, "/nights")
     assert f"/nights/{NIGHT}/summary.json" in found.links
     assert "/nights/index.html" in found.links
-    assert "verdicts valid 38, anomalous 3" in found.text
-    assert "findings 2" in found.text
-    assert f"{BARE_NIGHT} Going on, or cut off" in found.text
+    assert "2025-11-21 22:00 7 4 runs in 1 h 2 min 3 of cells, 1 of known schedules" in found.text
+    assert "✗ 2 anomalous ? 0 unknown ✓ 2 valid 1 lost neaptide:0.10 append" in found.text
+    assert "Going on, or cut off" in found.text
     assert "found There is" not in found.text  # the folder of findings is no night
     response = client.get("/nights/index.html")
     assert "The night" in response.text
     assert f'href="../runs/{LOST}/report.html"' in response.text
-    assert json.loads(client.get(f"/nights/{NIGHT}/summary.json").text)["runs"] == 41
+    assert json.loads(client.get(f"/nights/{NIGHT}/summary.json").text)["runs"] == 4
     # Its links lead beside it on disk, and so they do here.
     assert client.get(f"/runs/{LOST}/report.html").headers["location"] == f"/runs/{LOST}"
     assert client.get(f"/{LOST}/report.html").headers["location"] == f"/runs/{LOST}"
 
 
+def test_a_night_leads_to_its_runs_while_they_are_there(client: TestClient) -> None:
+    found = page(client, "/nights")
+    assert {f"/runs/{LOST}", f"/runs/{HELD}"} <= set(found.links)
+    assert "✗ kip-101.json: lost, known; neaptide:0.10" in found.text
+    assert "/runs/thinned-out" not in found.links  # it was thinned out
+    assert found.text.index("cell 2 #1 : lost, new") < found.text.index("cell 1 #1 : held")
+
+
+def test_a_night_says_no_more_than_its_summary(own: Stored) -> None:
+    """Neither a time that its name does not have, nor numbers that are none."""
+    night = own.root / "nights" / NIGHT
+    strange = {
+        "verdicts": {"valid": "many", "anomalous": 1e400},
+        "news": [1],
+        "seconds": None,
+        "findings": [7],
+        "results": [{"verdict": "odd", "outcome": ["x"], "run": {}}],
+    }
+    (night / "summary.json").write_text(json.dumps(strange), encoding="utf-8")
+    night.rename(night.with_name("friday"))
+    found = page(client_of(own.root), "/nights").text
+    assert "friday 0 runs in 0 s 0 of cells" in found
+    assert "✗ 0 anomalous ? 0 unknown ✓ 0 valid 0" in found
+    assert "1 run ? : ;" in found
+
+
 def test_a_summary_that_is_no_summary_is_no_failure(own: Stored) -> None:
-    for text in ("[1, 2]", "nothing", '{"a": null}'):
+    for text in ("[1, 2]", "nothing", '{"a": null}', '{"verdicts": 3}'):
         (own.root / "nights" / NIGHT / "summary.json").write_text(text, encoding="utf-8")
-        assert NIGHT in page(client_of(own.root), "/nights").text
+        said = page(client_of(own.root), "/nights").text
+        assert "2025-11-21 22:00 7 summary.json" in said

@@ -13,7 +13,7 @@ from neaptide.harness.nightly.page import write_page
 from neaptide.harness.nightly.rates import rates_of
 from neaptide.harness.nightly.rows import Known, row_of, write_rows
 from neaptide.harness.nightly.state import Ended, Journal, Kind, read_night
-from neaptide.harness.nightly.summary import became, duration, markdown, summary_of
+from neaptide.harness.nightly.summary import became, markdown, summary_of
 from neaptide.harness.nightly.trends import trends
 from tests.harness.nightly.fakes import HELD, LOST, UNKNOWN, Words, play, verdict
 from tests.results.losing_run import write_losing_run
@@ -167,7 +167,3 @@ def test_what_became_of_a_finding_in_words() -> None:
     bare = {**FINDING, "again": [0, 0], "confirm": [0, 0], "faults": None, "simulated": None}
     assert became(bare) == ["saved as it was"]
     assert became({**bare, "why": "the night was over"}) == ["the night was over"]
-
-
-def test_durations_in_words() -> None:
-    assert [duration(s) for s in (5, 65, 3725)] == ["5 s", "1 min 5 s", "1 h 2 min"]
