@@ -125,6 +125,7 @@ spark.stop()
 """
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("where", proof_but(["cluster", "connect"], "cluster"))
 def test_executors_have_the_code_of_who_asks(request: pytest.FixtureRequest, where: str) -> None:
     """Not the one that the Python there may have installed."""

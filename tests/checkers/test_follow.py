@@ -275,6 +275,7 @@ def test_rows_of_another_writer_that_come_late_are_compared_and_accuse_nobody(
     assert following.end() == ["inconsistent-offsets", "inconsistent-offsets", "nonmonotonic-poll"]
 
 
+@pytest.mark.proof
 def test_the_state_of_claims_is_bounded_by_the_window(spark: SparkSession, tmp_path: Path) -> None:
     """A quarter of an hour of it is as many rows as half an hour."""
     run = Growing(tmp_path / "long")

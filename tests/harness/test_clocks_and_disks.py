@@ -89,6 +89,7 @@ def played(directory: Path, text: str) -> list[Any]:
     return [json.loads(row["value"]) for row in rows if row["f"] == "nemesis"]
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.needs("faketime")
 def test_a_clock_that_jumps_ages_records(tmp_path: Path) -> None:
@@ -105,6 +106,7 @@ def test_a_leader_whose_disk_fails_is_replaced(tmp_path: Path) -> None:
     assert met["calls_met"] > 0
 
 
+@pytest.mark.proof
 @pytest.mark.live
 def test_a_damaged_follower_is_level_again(tmp_path: Path) -> None:
     steps = played(tmp_path, DAMAGED)

@@ -90,7 +90,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 @pytest.mark.parametrize(
     "numbers",
     [
-        (signal.SIGINT,),
+        pytest.param((signal.SIGINT,), marks=pytest.mark.proof),
         pytest.param((signal.SIGTERM,), marks=pytest.mark.proof),
         pytest.param((signal.SIGHUP,), marks=pytest.mark.proof),  # a closed terminal
         (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP),  # a lost connection, then a shutdown

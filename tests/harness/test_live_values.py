@@ -64,7 +64,7 @@ def test_each_of_them_is_missed_when_it_is_lost(lab: Lab) -> None:
 def test_what_an_application_deletes_is_not_lost_if_it_says_so(lab: Lab, is_said: bool) -> None:
     cluster = lab.cluster(system="kafka:3.9.1")
     produce(cluster, "all", *((None, f"v{n}") for n in range(5)))
-    admin = AdminClient(cluster.client_settings)
+    admin = AdminClient({**cluster.client_settings})
     for deleted in admin.delete_records([TopicPartition("t", 0, 3)]).values():
         deleted.result(60)
     if is_said:

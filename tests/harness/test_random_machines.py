@@ -373,6 +373,7 @@ def ran(monkeypatch: pytest.MonkeyPatch, directory: Path) -> tuple[Path, Run]:
     return run, read_run(run)
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.needs("toxiproxy", "faketime", "strace")
 def test_each_is_met_and_healed_and_nothing_is_lost(

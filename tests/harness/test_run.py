@@ -63,6 +63,7 @@ def test_random_faults_lose_nothing_with_acks_all(tmp_path: Path) -> None:
     assert "--seed 11" in done.stderr
 
 
+@pytest.mark.proof
 def test_the_first_step_is_done_when_every_follower_fetches(tmp_path: Path) -> None:
     """Its condition has no time to come true: it holds at once, or never."""
     at_once = MINE.split("[[step]]")[0] + '[[step]]\nuntil = "round(B) >= 1"\nwithin = 0.001\n'

@@ -113,6 +113,7 @@ def test_fetch_rounds_are_as_late_as_the_link_while_the_load_goes_on(tmp_path: P
     assert len(meanwhile) >= 50
 
 
+@pytest.mark.proof
 @pytest.mark.needs("toxiproxy")
 def test_a_toxic_that_no_connection_has_is_a_missed_aim(tmp_path: Path) -> None:
     """Nobody fetches from B, which leads nothing."""
@@ -124,6 +125,7 @@ def test_a_toxic_that_no_connection_has_is_a_missed_aim(tmp_path: Path) -> None:
     assert "no connection had the toxic 'timeout B replication upstream'" in aim["why"]
 
 
+@pytest.mark.proof
 @pytest.mark.needs("toxiproxy")
 def test_a_server_that_dies_ends_the_run_and_is_named(tmp_path: Path) -> None:
     text = WAITS + TOXIC

@@ -181,6 +181,7 @@ def test_its_token_is_only_where_this_user_can_read_it(
     assert "wrong" not in refused.stderr
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 def test_after_its_keeper_was_killed_its_java_ends_and_checks_start_their_own(
     kept: Mapping[str, int], env: Mapping[str, str], tmp_path: Path

@@ -99,6 +99,7 @@ def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, image: str) -> No
     assert containers(tmp_path) == []
 
 
+@pytest.mark.proof
 def test_a_scenario_holds_and_cuts_by_the_gate(tmp_path: Path, image: str) -> None:
     done, document = neaptide(
         tmp_path, "repro", "hw-truncation-loss", "--system", str(with_image(tmp_path, image)),

@@ -35,6 +35,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], N
     return lambda story: asyncio.run(stage(story))
 
 
+@pytest.mark.proof
 def test_deaths_of_a_leader_and_of_a_controller_are_seen_and_nothing_else(
     play: Callable[[Story], None],
 ) -> None:

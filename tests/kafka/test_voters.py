@@ -120,6 +120,7 @@ def test_what_a_quorum_refuses_is_said(
     play("4.1.0", True, story)
 
 
+@pytest.mark.proof
 def test_a_quorum_that_the_properties_name_is_as_it_is(
     play: Callable[[str, bool, Story], None],
 ) -> None:

@@ -65,6 +65,7 @@ def record(run: str) -> dict[str, Any]:
     return read
 
 
+@pytest.mark.proof
 def test_a_run_under_kills_and_pauses_is_valid(tmp_path: Path, system: Path) -> None:
     done, verdict = neaptide(
         tmp_path, "run", "append", "--system", str(system), "--nemesis", "kill,pause",
@@ -103,6 +104,7 @@ def test_a_scenario_holds_and_cuts_by_the_gate_as_on_a_kafka_of_ours(
     assert managed(tmp_path) == []
 
 
+@pytest.mark.proof
 def test_a_broker_that_leads_past_the_gate_ends_the_run(tmp_path: Path, system: Path) -> None:
     """The twins are the tests before: there they lead through it."""
     properties = tmp_path / "broker.properties"
@@ -266,6 +268,7 @@ def test_a_cluster_that_does_not_let_us_in(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.proof
 def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(
     tmp_path: Path, running: tuple[subprocess.Popen[bytes], str]
 ) -> None:

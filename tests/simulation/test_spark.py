@@ -36,6 +36,7 @@ def _explored(directory: Path, *options: str) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 @pytest.mark.live
 def test_executors_of_a_standalone_cluster_find_what_is_found_here(
