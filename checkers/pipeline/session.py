@@ -55,6 +55,8 @@ _JAVA_ALWAYS: Final = (
 # compiles no more.
 _JAVA_CODE: Final = "-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+# Java compiles no method of more than 8000 bytes by itself: what becomes of `tables.misfit` has more.
+_JAVA_HUGE: Final = "-XX:-DontCompileHugeMethods"
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
 # sleeps, and is not to be given up.
 # Defaults of a user's `spark-defaults.conf` that are for others.
@@ -69,7 +71,7 @@ _ONE_PROCESS: Final[Mapping[str, str]] = {
     "spark.python.daemon.module": "neaptide.checkers.pipeline.worker_daemon",
 }
 LARGE_ROWS: Final = 8_000_000
-COMPILED_ROWS: Final = 2_000_000  # from here on Java's second compiler pays
+COMPILED_ROWS: Final = 6_000_000  # from here on Java's second compiler pays
 _MEMORY_SMALL: Final = "3g"
 _MEMORY_LARGE: Final = "6g"
 _HEAP_LEAST_MIB: Final = 512  # with less Spark does not start
@@ -195,8 +197,9 @@ def _settings(
         TASK_MEMORY: f"{max(100, (whole_mib - heap_mib) // tasks)}MiB",
         **({key: at for key, at in found_at.items() if at is not None}),
         "spark.driver.extraJavaOptions": " ".join(
-            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_CODE]
+            [*(f'"{option}"' for option in java_options), _JAVA_ALWAYS, _JAVA_CODE, _JAVA_HUGE]
         ),
+        "spark.executor.extraJavaOptions": _JAVA_HUGE,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
