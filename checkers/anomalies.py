@@ -61,7 +61,7 @@ _ALL: Final = (
     Anomaly(
         "replica-hole",
         "A replica that was level lacks a record that another one has, or all end before one that"
-        " was read, or begin above 0 although nothing deletes.",
+        " was read, or begin above 0 although nothing deletes, or none has anything at an offset.",
         "diverged",
     ),
     Anomaly(

@@ -1,13 +1,14 @@
 -- holes: of each replica that was level, how many offsets it lacks that another one has; and
 -- (without a broker) partitions whose logs all end at or before an offset that was read at the end,
--- or, where the final reads are not complete, acknowledged, or all begin above 0.
+-- or, where the final reads are not complete, acknowledged, or before the end that the final reads
+-- found; or all begin above 0; or between whose begin and end no log has anything at an offset.
 --
 -- Below its own log start a replica lacks nothing where records may have been deleted on purpose.
 -- Where compaction may be at work, an offset is not lacked whose key is there again further on (on
 -- any replica: this one may have cleaned that too), or that deletes a key; nor a control record.
 WITH logs AS (
     SELECT
-        run, topic, partition, broker,
+        run, topic, partition, broker, max(log_start_offset) AS first_offset,
         max(CASE WHEN deletes OR compacts OR is_foreign THEN log_start_offset ELSE 0 END)
             AS log_start,
         min(CASE WHEN deletes OR compacts OR is_foreign THEN 0 ELSE log_start_offset END) AS begins,
@@ -25,6 +26,7 @@ WITH logs AS (
 sizes AS (
     SELECT
         run, topic, partition, count(*) AS replicas_read, min(begins) AS begins,
+        min(first_offset) AS first_offset,
         max(log_end) AS log_end, bool_or(may_compact) AS may_compact
     FROM logs
     GROUP BY run, topic, partition
@@ -60,6 +62,23 @@ again AS (
     FROM lacking
     JOIN replicas USING (run, topic, partition, key)
     WHERE lacking.may_compact AND replicas.log_offset > lacking.log_offset
+),
+there AS (
+    SELECT run, topic, partition, log_offset, log_end
+    FROM replicas
+    JOIN sizes USING (run, topic, partition)
+    WHERE log_offset >= first_offset AND NOT may_compact
+    UNION
+    SELECT run, topic, partition, first_offset - 1, log_end
+    FROM sizes
+    WHERE NOT may_compact
+),
+nowhere AS (
+    SELECT
+        run, topic, partition, log_end, log_offset + 1 AS first_offset,
+        coalesce(lead(log_offset) OVER log_order, log_end) - 1 AS last_offset
+    FROM there
+    WINDOW log_order AS (PARTITION BY run, topic, partition ORDER BY log_offset)
 )
 SELECT
     run, topic, partition, broker, count(*) AS offsets, min(log_offset) AS log_offset,
@@ -74,8 +93,9 @@ SELECT
 FROM (
     SELECT
         partitions.*, log_end,
-        CASE WHEN complete THEN highest_final ELSE greatest(highest_final, highest_acked) END
-            AS known
+        greatest(
+            highest_final, end_offset - 1, CASE WHEN NOT complete THEN highest_acked END
+        ) AS known
     FROM partitions
     JOIN sizes USING (run, topic, partition)
 ) AS whole_logs
@@ -85,3 +105,10 @@ SELECT
     run, topic, partition, CAST(NULL AS INT), begins, CAST(0 AS BIGINT), begins - 1, log_end
 FROM sizes
 WHERE begins > 0
+UNION ALL
+SELECT
+    run, topic, partition, CAST(NULL AS INT), sum(last_offset - first_offset + 1),
+    min(first_offset), max(last_offset), max(log_end)
+FROM nowhere
+WHERE last_offset >= first_offset
+GROUP BY run, topic, partition

@@ -489,7 +489,8 @@ def holes(history: History) -> Iterator[Reported]:
     deletes or is compacted: the least one is named, once for each replica. (Not what may have been
     taken in a compacted part: a control record, one that deletes a key, one whose key any replica
     has again further on.) Or: all logs end at or before an offset that a final read found, or,
-    where these are not complete, acknowledged. Or all begin above 0, in a part that does neither.
+    where these are not complete, acknowledged, or before the end that it names. Or all begin above
+    0, in a part that does neither; or none has anything at an offset, in one without compaction.
     """
     if not history.level:
         return
@@ -522,6 +523,11 @@ def holes(history: History) -> Iterator[Reported]:
         end = max(r["log_end_offset"] for rows in logs.values() for r in rows)
         if _greatest_known(history, part) >= end:
             yield "replica-hole", part, end, None
+        if not history.log(part).compacts:
+            begin = min(r["log_start_offset"] for rows in logs.values() for r in rows)
+            nowhere = {*range(begin, end)}.difference(*held.values())
+            if nowhere:
+                yield "replica-hole", part, min(nowhere), None
 
 
 def _may_be_compacted(row: Mapping[str, Any], log: Iterable[Mapping[str, Any]]) -> bool:
@@ -548,7 +554,8 @@ def _greatest_known(history: History, part: Part) -> int:
             for op, row in sent
             if p == part and op.type == "ok" and row.offset is not None
         }
-    return max(known, default=-1)
+    end = history.log(part).end
+    return max(known, default=-1) if end is None else max({*known, end - 1})
 
 
 def unlike(history: History) -> Iterator[Reported]:

@@ -172,8 +172,8 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             final((0, "paid"), (2, "b")),
             replicas=[held(0, (0, "paid"), (2, "b"))],
         ),
-        "skipped",
-        {("sent-twice", 0, "paid"), ("int-poll-skip", 2, "b")},
+        "diverged",
+        {("sent-twice", 0, "paid"), ("int-poll-skip", 2, "b"), ("replica-hole", 1, None)},
     ),
     "two-sends-of-one-value-of-which-nobody-knows-whether-one-happened": (
         story(
@@ -193,8 +193,8 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             final((2, "b")),
             replicas=[held(0, (2, "b"))],
         ),
-        "lost",
-        {("sent-twice", 0, "paid"), ("lost-write", 0, "paid")},
+        "diverged",
+        {("sent-twice", 0, "paid"), ("lost-write", 0, "paid"), ("replica-hole", 0, None)},
     ),
     "a-value-that-was-sent-again-because-it-surely-failed": (
         story(
@@ -214,8 +214,8 @@ STORIES: dict[str, tuple[Story, str, Found]] = {
             final((0, "paid ⟨1⟩"), (2, "b")),
             replicas=[held(0, (0, "paid ⟨1⟩"), (2, "b"))],
         ),
-        "lost",
-        {("lost-write", 1, "paid ⟨2⟩"), ("int-poll-skip", 2, "b")},
+        "diverged",
+        {("lost-write", 1, "paid ⟨2⟩"), ("int-poll-skip", 2, "b"), ("replica-hole", 1, None)},
     ),
     # G0-realtime: below what was acknowledged before it was sent
     "acknowledged-below-an-earlier-acknowledgement": (

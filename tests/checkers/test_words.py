@@ -194,10 +194,33 @@ STORIES: dict[str, tuple[Writable, str, set[str], str]] = {
         "anomalous", {"log-mismatch"}, "",
     ),
     "all-disks-have-nothing": (
-        story(*AB, replicas=[emptied(0, 2), emptied(1, 2)]), "anomalous", {"log-mismatch"}, "",
+        story(*AB, replicas=[emptied(0, 2), emptied(1, 2)]),
+        "anomalous", {"log-mismatch", "replica-hole"}, "",
     ),
     "all-disks-have-the-last-record-only": (
-        story(*AB, replicas=[held(0, B), held(1, B)]), "anomalous", {"log-mismatch"}, "",
+        story(*AB, replicas=[held(0, B), held(1, B)]),
+        "anomalous", {"log-mismatch", "replica-hole"}, "",
+    ),
+    "all-disks-have-nothing-at-an-offset-that-nobody-knows": (
+        story(send("a", 0), send("c", 2), final(A, C), replicas=[held(0, A, C), held(1, A, C)]),
+        "anomalous", {"replica-hole"}, "",
+    ),
+    "all-disks-have-nothing-at-an-offset-that-was-compacted": (
+        story(
+            send("a", 0), send("c", 2), COMPACT, final(A, C),
+            replicas=[held(0, A, C), held(1, A, C)],
+        ),
+        "valid", set(), "",
+    ),
+    "all-logs-claim-an-end-behind-what-they-have": (
+        story(*AB, replicas=[[row | {"log_end_offset": 3} for row in log] for log in BOTH]),
+        "anomalous", {"replica-hole"}, "",
+    ),
+    "all-logs-end-before-the-end-that-was-read": (
+        story(*AB, replicas=BOTH, final_reads=(reached(3),)), "anomalous", {"replica-hole"}, "",
+    ),
+    "all-logs-end-where-was-read": (
+        story(*AB, replicas=BOTH, final_reads=(reached(2),)), "valid", set(), "",
     ),
     "all-disks-have-the-last-record-only-by-retention": (
         story(*AB, RETENTION, replicas=[held(0, B, start=1), held(1, B, start=1)]),
