@@ -40,7 +40,7 @@ _SYSTEM_DIRECTORIES: Final = ("/usr/sbin", "/sbin")  # not in everybody's PATH
 _DOCKER_DEADLINE_S: Final = 60.0
 _NO_SERVICES: Final = Path("/usr/sbin/policy-rc.d")  # asked by Debian's packages, as they come
 _CGROUPS: Final = Path("/sys/fs/cgroup")
-KAFKAS: Final = ("0.8.2.2", "0.10.2.2", "3.9.1", "4.1.0")  # that tests start
+KAFKAS: Final = ("0.8.2.2", "0.10.2.2", "3.9.1", "4.4.0")  # that tests start
 # Debian's package of each command.
 PACKAGES: Final[Mapping[str, str]] = {
     "kcat": "kcat",

@@ -1,8 +1,9 @@
 """How long tests take: what an unmarked one may take, in which order files come, what is kept.
 
-A file of tests is the unit: it is played by one process, the longest file first, so that no process
-waits at the end. `durations.json` beside this file has the seconds of each, as the last run
-has measured them that `make durations` took over.
+A file of tests is the unit: it is played by one process. The long folders come first, since the
+files of a folder share its clusters and its Spark, and in each the longest file, so that no process
+waits at the end. `durations.json` beside this file has the seconds of each, as the last run has
+measured them that `make durations` took over.
 
 Not here: time limits of tests (pytest-timeout), and the slowest tests, which pytest prints itself.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Final
 import pytest
 
 LIMIT_S: Final = 3.0
+_LONG_S: Final = 60.0  # of a folder
 _SUM_S: Final = 0.05  # what `slowness` takes where nothing else runs
 SLOW: Final = frozenset({"live", "spark", "slow", "proof"})
 DURATIONS: Final = Path(__file__).parent / "durations.json"
@@ -122,9 +125,22 @@ def file_of(nodeid: str) -> str:
 
 
 def longest_first(nodeids: Iterable[str], seconds: Mapping[str, float]) -> list[int]:
-    """The numbers of the tests in order; the tests of a file stay together, in their own order."""
+    """The numbers of the tests in order; the files of a folder stay together, and the tests of a
+    file, in their own order."""
     files = [file_of(nodeid) for nodeid in nodeids]
-    return sorted(range(len(files)), key=lambda at: (-seconds.get(files[at], 0.0), files[at], at))
+    folders = Counter[str]()
+    for file, took_s in seconds.items():
+        folders[folder_of(file)] += took_s
+
+    def key(at: int) -> tuple[bool, str, float, str, int]:
+        file, folder = files[at], folder_of(files[at])
+        return folders[folder] < _LONG_S, folder, -seconds.get(file, 0.0), file, at
+
+    return sorted(range(len(files)), key=key)
+
+
+def folder_of(file: str) -> str:
+    return file.rpartition("/")[0]
 
 
 @pytest.hookimpl(trylast=True)

@@ -32,6 +32,7 @@ def test_an_unmarked_test_above_the_limit_fails_and_the_others_do_not(
     pytester.makepyfile(test_it=QUICK_AND_SLOW)
     with monkeypatch.context() as patched:
         patched.setattr(pace, "LIMIT_S", 0.2)
+        patched.setattr(pace, "slowness", lambda: 1.0)  # this machine may be busy
         done = pytester.runpytest_inprocess(*PLUGINS, "-rA")
     done.assert_outcomes(passed=3, failed=2)
     done.stdout.fnmatch_lines(["*test_it.py::test_slow took 0.* s, and a test without a mark*"])
@@ -77,6 +78,14 @@ def test_the_longest_file_comes_first_and_stays_together() -> None:
         *("b.py::1", "b.py::2", "c.py::1", "a.py::1", "a.py::2", "d.py::1")
     ]
     assert pace.longest_first(tests[:1], {}) == [0]
+
+
+def test_the_files_of_a_folder_stay_together_and_the_long_folders_come_first() -> None:
+    tests = ["x/a.py::1", "y/b.py::1", "x/c.py::1", "y/d.py::1", "z/e.py::1"]
+    order = pace.longest_first(tests, {"x/c.py": 1.0, "y/b.py": 50.0, "y/d.py": 70.0})
+    assert [tests[at] for at in order] == [
+        *("y/d.py::1", "y/b.py::1", "x/c.py::1", "x/a.py::1", "z/e.py::1")
+    ]
 
 
 def test_what_a_whole_run_took_is_kept_beside_that_of_the_other_kind(

@@ -7,7 +7,6 @@ every broker is one as well. There is no ZooKeeper.
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -31,12 +30,12 @@ from neaptide.clusters.kafka.kraft_properties import (
     kraft_properties,
 )
 from neaptide.clusters.kafka.kraft_storage import (
-    BOOTSTRAP,
     CLUSTER_ID,
-    VOTERS,
-    bootstrap_checkpoint,
     directory_id,
-    voters_checkpoint,
+    feature_levels,
+    put_first_snapshot,
+    put_levels,
+    voters_snapshot,
     write_meta_properties,
 )
 from neaptide.clusters.kafka.properties import CLIENT_LISTENER, REPLICATION_LISTENER, SMALL_JAVA
@@ -67,8 +66,8 @@ class KraftCluster(KafkaCluster):
         self._controllers = () if combined else tuple(own)
         self._voters = tuple(spec.brokers) if combined else self._controllers
         self._quorum: dict[int, PortClaim] = {}
-        self._bootstrap = Path()
-        self._checkpoint_of_voters: Path | None = None
+        self._levels = Path()
+        self._snapshot_of_voters: Path | None = None
         self._class_path = ""
         self._observer: KraftObserver | None = None
 
@@ -108,8 +107,8 @@ class KraftCluster(KafkaCluster):
     async def start_coordination(self) -> None:
         """Has all that the nodes need; they themselves are started when the links are there."""
         self._class_path = await self._install((*self._controllers, *self._spec.brokers))
-        self._bootstrap = await asyncio.to_thread(
-            bootstrap_checkpoint,
+        self._levels = await asyncio.to_thread(
+            feature_levels,
             find_java(),
             self._class_path,
             self._release.number,
@@ -119,12 +118,13 @@ class KraftCluster(KafkaCluster):
     async def start(self, broker: int, through: Listeners) -> None:
         if broker in self._voters:
             self._quorum_claim(broker).release_socket()
-        if self._spec.changes_voters and self._checkpoint_of_voters is None:
-            self._checkpoint_of_voters = await asyncio.to_thread(
-                voters_checkpoint,
+        if self._spec.changes_voters and self._snapshot_of_voters is None:
+            self._snapshot_of_voters = await asyncio.to_thread(
+                voters_snapshot,
                 find_java(),
                 self._class_path,
                 self._release.number,
+                chosen_features(self._spec.settings),
                 {voter: f"{through.host}:{through.quorum[voter]}" for voter in self._voters},
                 self._directory / "voters",
             )
@@ -146,10 +146,10 @@ class KraftCluster(KafkaCluster):
         if data.exists():
             return
         write_meta_properties(data, node)
-        shutil.copyfile(self._bootstrap, data / BOOTSTRAP)
-        if node in self._voters and self._checkpoint_of_voters is not None:
-            (data / VOTERS).parent.mkdir()
-            shutil.copyfile(self._checkpoint_of_voters, data / VOTERS)
+        is_voter = node in self._voters
+        put_levels(self._levels, data, is_voter=is_voter)
+        if is_voter and self._snapshot_of_voters is not None:
+            put_first_snapshot(self._snapshot_of_voters, data)
         await self._host.put(node, data)
 
     def _command(self, broker: int, through: Listeners, directory: Path) -> tuple[str, ...]:

@@ -1,15 +1,17 @@
 """What `kafka.tools.StorageTool format` leaves in a log directory, without a JVM for every node.
 
-`meta.properties` is written here. `bootstrap.checkpoint`, which gives a new quorum the feature
-levels that it begins with, is made by that Kafka's own StorageTool, once for each version and
-choice of features, and kept in the cache: only it knows its version's levels. So is the first
-snapshot of the metadata log, which names the voters where they can change; it has the addresses of
-one run.
-Source: KIP-631, KIP-853 (voters), KIP-858 (directory.id), KIP-966 (eligible.leader.replicas).
+`meta.properties` is written here. The feature levels that a new quorum begins with are made by that
+Kafka's own StorageTool, once for each version and choice of features, and kept in the cache: only
+it knows its version's levels. They are in `bootstrap.checkpoint` of every node, and from 4.4 on in
+the first snapshot of the metadata log, which only voters have. That snapshot also names the voters
+where they can change; it has the addresses of one run then.
+Source: KIP-631, KIP-853 (voters), KIP-858 (directory.id), KIP-966 (eligible.leader.replicas),
+KAFKA-19648 (no bootstrap.checkpoint).
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
@@ -24,9 +26,10 @@ from neaptide.clusters.properties import write_properties
 from neaptide.results.store import write_text
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-VOTERS: Final = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+FIRST_SNAPSHOT: Final = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 FEATURES: Final = (ELR_FEATURE,)  # what a scenario may set, among its settings
+_LEVELS: Final = (BOOTSTRAP, FIRST_SNAPSHOT)  # where feature levels may be: the first that is there
 _TIMEOUT_S: Final = 60
 
 
@@ -62,34 +65,58 @@ def write_meta_properties(directory: Path, node: int) -> None:
     write_text(file, write_properties(values))
 
 
-def bootstrap_checkpoint(
-    java: Path, class_path: str, version: str, features: Mapping[str, str]
-) -> Path:
-    """The file, made if it is not in the cache. Raises UsageError for levels that Kafka refuses."""
+def feature_levels(java: Path, class_path: str, version: str, features: Mapping[str, str]) -> Path:
+    """The file, made if it is not in the cache; its name ends in that of the file that a node has.
+
+    Raises UsageError for levels that Kafka refuses.
+    """
     chosen = "".join(f"+{name}={level}" for name, level in sorted(features.items()))
     directory = cache_directory() / "kraft"
-    stored = directory / f"{version}{chosen}.{BOOTSTRAP}"
-    if stored.exists():
-        return stored
+    places = {name: directory / f"{version}{chosen}.{Path(name).name}" for name in _LEVELS}
+    for stored in places.values():
+        if stored.exists():
+            return stored
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        levels = [f"--feature={name}={level}" for name, level in features.items()]
         quorum = {"node.id": "0", "controller.quorum.voters": "0@127.0.0.1:1"}
-        _format(java, class_path, version, quorum, levels, Path(scratch))
-        (Path(scratch) / "data" / BOOTSTRAP).replace(stored)
-    return stored
+        made = _format(java, class_path, version, quorum, _options(features), Path(scratch))
+        return made.replace(places[str(made.relative_to(Path(scratch) / "data"))])
 
 
-def voters_checkpoint(
-    java: Path, class_path: str, version: str, voters: Mapping[int, str], scratch: Path
+def voters_snapshot(
+    java: Path,
+    class_path: str,
+    version: str,
+    features: Mapping[str, str],
+    voters: Mapping[int, str],
+    scratch: Path,
 ) -> Path:
     """The file. `voters`: host:port at which each is reached, by node. Raises UsageError."""
     scratch.mkdir(parents=True)
     named = ",".join(f"{n}@{at}:{kafka_uuid(_directory_name(n))}" for n, at in voters.items())
     first = next(iter(voters))
     quorum = {"node.id": str(first), "controller.quorum.bootstrap.servers": voters[first]}
-    _format(java, class_path, version, quorum, ["--initial-controllers", named], scratch)
-    return scratch / "data" / VOTERS
+    options = ["--initial-controllers", named, *_options(features)]
+    _format(java, class_path, version, quorum, options, scratch)
+    return scratch / "data" / FIRST_SNAPSHOT
+
+
+def put_levels(levels: Path, data: Path, *, is_voter: bool) -> None:
+    """Into the directory of a node, if it is to have them."""
+    if levels.name.endswith(BOOTSTRAP):
+        shutil.copyfile(levels, data / BOOTSTRAP)
+    elif is_voter:
+        put_first_snapshot(levels, data)
+
+
+def put_first_snapshot(snapshot: Path, data: Path) -> None:
+    file = data / FIRST_SNAPSHOT
+    file.parent.mkdir(exist_ok=True)
+    shutil.copyfile(snapshot, file)
+
+
+def _options(features: Mapping[str, str]) -> list[str]:
+    return [f"--feature={name}={level}" for name, level in features.items()]
 
 
 def _format(
@@ -99,8 +126,8 @@ def _format(
     quorum: Mapping[str, str],
     options: Sequence[str],
     scratch: Path,
-) -> None:
-    """Leaves a formatted log directory, `data`, in an empty directory."""
+) -> Path:
+    """Leaves a formatted log directory, `data`, in an empty directory; the file with the levels."""
     settings = scratch / "server.properties"
     values = {
         "process.roles": "controller",
@@ -120,9 +147,14 @@ def _format(
         timeout=_TIMEOUT_S,
         check=False,
     )
-    if done.returncode != 0 or not (scratch / "data" / BOOTSTRAP).exists():
-        said = done.stdout.strip().splitlines() or ["nothing"]
-        raise UsageError(
-            f"Apache Kafka {version} cannot be formatted with"
-            f" {' '.join(options).replace('--feature=', '') or 'its defaults'}: {said[-1]}"
-        )
+    said = done.stdout.strip().splitlines() or ["nothing"]
+    asked = " ".join(options).replace("--feature=", "") or "its defaults"
+    if done.returncode != 0:
+        raise UsageError(f"Apache Kafka {version} cannot be formatted with {asked}: {said[-1]}")
+    for name in _LEVELS:
+        if (scratch / "data" / name).exists():
+            return scratch / "data" / name
+    raise UsageError(
+        f"Apache Kafka {version} is formatted in a way that neaptide does not know: its StorageTool"
+        f" wrote neither {' nor '.join(_LEVELS)}. Take an older version."
+    )

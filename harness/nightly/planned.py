@@ -17,7 +17,7 @@ from neaptide.harness.nightly.rows import Known
 from neaptide.workloads.libraries.table import DEFAULT
 
 _OWN: Final = ("neaptide:2.1", "neaptide:4.0")
-_KAFKAS: Final = ("3.9.1", "4.1.0")
+_KAFKAS: Final = ("3.9.1", "4.4.0")
 _CLIENTS: Final = (DEFAULT, "kafka-python", "aiokafka")
 
 

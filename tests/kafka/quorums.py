@@ -14,7 +14,7 @@ from neaptide.clusters.hosts.local import LocalHost
 from neaptide.clusters.kafka.kraft import KraftCluster
 from neaptide.clusters.observer import Observer
 
-VERSION = "4.1.0"
+VERSION = "4.4.0"
 DEADLINE_S = 120.0  # with a busy machine
 BROKERS = (0, 1)
 

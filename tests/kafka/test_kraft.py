@@ -12,7 +12,7 @@ import pytest
 from neaptide.clusters.cluster import PartitionView
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
-from neaptide.clusters.kafka.kraft_storage import ELR_FEATURE, bootstrap_checkpoint
+from neaptide.clusters.kafka.kraft_storage import ELR_FEATURE, feature_levels
 from neaptide.clusters.kafka.versions import kafka_class_path
 from tests.kafka.quorums import BROKERS, VERSION, Quorum, quorum
 
@@ -68,9 +68,9 @@ def test_deaths_of_a_leader_and_of_a_controller_are_seen_and_nothing_else(
 
 def test_the_levels_that_a_quorum_begins_with_are_kafkas_own_or_those_chosen() -> None:
     java, class_path = find_java(), kafka_class_path(VERSION)
-    own = bootstrap_checkpoint(java, class_path, VERSION, {})
-    without = bootstrap_checkpoint(java, class_path, VERSION, {ELR_FEATURE: "0"})
+    own = feature_levels(java, class_path, VERSION, {})
+    without = feature_levels(java, class_path, VERSION, {ELR_FEATURE: "0"})
     assert ELR_FEATURE.encode() in own.read_bytes()
     assert ELR_FEATURE.encode() not in without.read_bytes()
-    with pytest.raises(UsageError, match=f"4.1.0 cannot be formatted with {ELR_FEATURE}=9: "):
-        bootstrap_checkpoint(java, class_path, VERSION, {ELR_FEATURE: "9"})
+    with pytest.raises(UsageError, match=f"{VERSION} cannot be formatted with {ELR_FEATURE}=9: "):
+        feature_levels(java, class_path, VERSION, {ELR_FEATURE: "9"})

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.live, pytest.mark.needs("maven")]
 def test_it_is_an_incident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("NEAPTIDE_STATE", str(tmp_path / "state"))
-    [system] = parse_systems(["kafka:4.1.0"])
+    [system] = parse_systems(["kafka:4.4.0"])
     asked = RandomRun("append", system, (), 3_600.0, 100, seed=1, brokers=1, partitions=1)
     settings = {"min.insync.replicas": "1"}
 

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.needs("maven"),
     pytest.mark.timeout(900),
 ]
-VERSIONS = ("3.9.1-kraft", "4.1.0")
+VERSIONS = ("3.9.1-kraft", "4.4.0")
 _FOLLOWS = r"Completed transition to (FollowerState|Leader)\("
 Story = Callable[[Quorum], Coroutine[Any, Any, None]]
 
@@ -117,7 +117,7 @@ def test_what_a_quorum_refuses_is_said(
         await q.cluster.add_voter(follower, q.through(follower))
         assert (await described(q))[0] == set(q.cluster.controllers)
 
-    play("4.1.0", True, story)
+    play("4.4.0", True, story)
 
 
 @pytest.mark.proof

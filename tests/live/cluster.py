@@ -218,13 +218,16 @@ class LiveCluster:
         return True
 
     def is_known(self, topic: str, partitions: int) -> bool:
-        """To every broker, since a client may ask any."""
+        """To every broker, since a client may ask any. One that has just started may not listen."""
         request = MetadataRequest(topics=(MetadataRequestTopic(name=TopicName(topic)),))
         for broker in self.members:
             if not self.brokers.is_up(broker):
                 continue
-            with RawConnection(self.client_port(broker)) as connection:
-                found = connection.ask(request).topics[0].partitions
+            try:
+                with RawConnection(self.client_port(broker)) as connection:
+                    found = connection.ask(request).topics[0].partitions
+            except ConnectionError:
+                return False
             if len(found) != partitions or any(one.error_code.name != "none" for one in found):
                 return False
         return True
