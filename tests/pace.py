@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +128,7 @@ def longest_first(nodeids: Iterable[str], seconds: Mapping[str, float]) -> list[
     """The numbers of the tests in order; the files of a folder stay together, and the tests of a
     file, in their own order."""
     files = [file_of(nodeid) for nodeid in nodeids]
-    folders = Counter[str]()
+    folders: dict[str, float] = defaultdict(float)
     for file, took_s in seconds.items():
         folders[folder_of(file)] += took_s
 

@@ -98,7 +98,8 @@ class Run:
         try:
             return self.process.wait(_WITHIN_S)
         except subprocess.TimeoutExpired:
-            raise HardeningError("the run did not end") from None
+            said = self.log.read_text(encoding="utf-8", errors="replace")[-500:]
+            raise HardeningError(f"the run did not end: {said}; left: {self.parts()}") from None
 
     def next_command(self) -> None:
         done = subprocess.run(
@@ -146,7 +147,10 @@ def hurt(directory: Path, kills: int, number: int) -> dict[str, Any]:
     for count in range(kills):
         here = directory / str(count)
         here.mkdir()
-        done[kill_one(here, number + count)] += 1
+        try:
+            done[kill_one(here, number + count)] += 1
+        except HardeningError as error:
+            raise HardeningError(f"kill {number + count}: {error}") from error
     seconds = round(time.monotonic() - began, 1)
     return {"kills": sum(done.values()), "of_kind": dict(sorted(done.items())), "seconds": seconds}
 
