@@ -53,6 +53,7 @@ def test_a_line_of_the_page_stands_for_lines_of_the_output() -> None:
     assert not printed("status 1", output)
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 @pytest.mark.needs("maven")

@@ -62,6 +62,7 @@ def assert_judged(status: int, reported: Any) -> None:
     assert (held["verdict"], held["anomalies"]) == ("valid", {})
 
 
+@pytest.mark.proof
 def test_a_standalone_cluster_judges(
     cluster: Cluster, runs: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_the_example_of_a_consumer_passes_and_with_a_commit_before_the_work_it_f
     assert "unprocessed" in failed.stdout
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_a_check_of_ones_own_fails_each_test(tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ def test_a_java_that_outlives_a_killed_command_is_ended_by_the_next(tmp_path: Pa
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.proof
 @pytest.mark.live
 @pytest.mark.spark
 def test_a_command_that_ends_well_leaves_no_directory_and_no_ledger(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from neaptide.clusters.hosts.ports import reserve_port
 from neaptide.clusters.properties import write_properties
 from tests.live.cluster import LiveCluster, until
 from tests.live.raw import RawConnection, produce_request, produced
+from tests.proof import proof_but
 from tests.storage.batches import batch
 
 pytestmark = pytest.mark.live
@@ -166,7 +167,7 @@ def test_a_log_directory_of_another_broker_is_left_alone(
     assert "broker.id=8" in errors[0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", proof_but([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
 def test_a_signal_ends_it_cleanly_with_0(
     running: LiveCluster,
     settings: dict[str, str],

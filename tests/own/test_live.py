@@ -294,6 +294,7 @@ def test_a_topic_of_somebody_elses_is_left_alone_and_ours_may_stay(
     assert "neaptide-6-t" in (topics_at(address) or ())
 
 
+@pytest.mark.proof
 def test_nobody_who_answers(tmp_path: Path) -> None:
     [port] = free_ports(1)
     file = used_file(tmp_path, f"127.0.0.1:{port}")

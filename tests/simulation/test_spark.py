@@ -58,6 +58,7 @@ def test_executors_of_a_standalone_cluster_find_what_is_found_here(
         assert list((Path(run) / "operations").glob("*.parquet"))
 
 
+@pytest.mark.proof
 @pytest.mark.spark
 @pytest.mark.live
 def test_ctrl_c_ends_a_search_on_executors_with_one_sentence(tmp_path: Path) -> None:

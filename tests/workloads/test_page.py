@@ -26,7 +26,7 @@ def played(tmp_path: Path, module: str) -> tuple[int, Any]:
     """In a directory with nothing else in it; for fewer seconds than the command would."""
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "load.py").write_text(module, encoding="utf-8")
-    done, document = neaptide(tmp_path, *shlex.split(COMMAND), "--time", "8", "--json")
+    done, document = neaptide(tmp_path, *shlex.split(COMMAND), "--time", "4", "--json")
     return done.returncode, document
 
 
