@@ -48,6 +48,15 @@ _ALWAYS: Final[Mapping[str, str]] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 2**20),
 }
 
+# Rows that go with the check stay Arrow on their way: as rows of Spark, worked out by its planner,
+# a few hundred thousand of them fill the memory of the driver's Java.
+_SENT: Final[Mapping[str, str]] = {
+    "spark.sql.execution.arrow.localRelationThreshold": "0",
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+    ),
+}
+
 
 class TimeLimit:
     """A limit on the sum of all that is done inside `with`, however often it is entered."""
@@ -162,7 +171,9 @@ def _rows(materials: Sequence[Material]) -> int:
 def sized_for(spark: SparkSession, materials: Sequence[Material]) -> Iterator[None]:
     """Set the session for this much input, and put it back."""
     partitions = {"spark.sql.shuffle.partitions": str(judging_tasks(materials))}
-    with settings(spark, {**_ALWAYS, **(_SMALL if is_small(materials) else partitions)}):
+    sized = _SMALL if is_small(materials) else partitions
+    sent = {} if sees_files(spark) else _SENT
+    with settings(spark, {**_ALWAYS, **sized, **sent}):
         yield
 
 
