@@ -55,7 +55,7 @@ _JAVA_ALWAYS: Final = (
 # compiles no more.
 _JAVA_CODE: Final = "-XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 _JAVA_FIRST_COMPILER: Final = "-XX:TieredStopAtLevel=1"
-# By itself Java compiles no method of more than 8000 bytes: what becomes of `tables.misfit`.
+# Java compiles no method above 8000 bytes by itself; what Spark generates for `tables.misfit` is.
 _JAVA_HUGE: Final = "-XX:-DontCompileHugeMethods"
 # Who does the work is this same Java: it is silent only where all stood still, as on a laptop that
 # sleeps, and is not to be given up.

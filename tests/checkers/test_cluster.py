@@ -22,7 +22,6 @@ from neaptide.results.errors import SparkUnreachableError
 from neaptide.results.verdicts import VERDICT_FILE
 from tests.checkers.histories import Story, final, poll, send
 from tests.harness.command import COMMAND, TIMEOUT_S, neaptide
-from tests.proof import proof_but
 from tests.results.losing_run import write_losing_run
 from tests.standalone import Cluster, another_worker, connect_server, standalone_cluster
 
@@ -127,7 +126,7 @@ spark.stop()
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("where", proof_but(["cluster", "connect"], "cluster"))
+@pytest.mark.parametrize("where", ["cluster", "connect"])
 def test_executors_have_the_code_of_who_asks(request: pytest.FixtureRequest, where: str) -> None:
     """Not the one that the Python there may have installed."""
     found: Cluster | str = request.getfixturevalue(where)
