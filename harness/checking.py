@@ -222,9 +222,8 @@ def check_spark(master: str | None, remote: str | None, memory: str | None = Non
 
 def rows_of(names: Sequence[str]) -> int:
     """About how many rows there are to check, by the size of their files: nothing is opened, since
-    Spark's Java waits for the answer. What is not there, or elsewhere, has none."""
+    Spark's Java waits for the answer. What is elsewhere has none. Raises RunNotFoundError."""
     from neaptide.checkers.histories.edn import SUFFIX
-    from neaptide.results.errors import NeaptideError
     from neaptide.results.store import find_run
 
     rows = 0
@@ -232,10 +231,7 @@ def rows_of(names: Sequence[str]) -> int:
         if name.endswith(SUFFIX):
             rows += Path(name).stat().st_size // _EDN_ROW_BYTES if Path(name).is_file() else 0
             continue
-        try:
-            files = find_run(name).glob("*/*.parquet") if "://" not in name else []
-        except NeaptideError:
-            continue  # whoever opens it says so
+        files = find_run(name).glob("*/*.parquet") if "://" not in name else []
         rows += sum(map(_size, files)) // _PARQUET_ROW_BYTES
     return rows
 

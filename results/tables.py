@@ -112,14 +112,16 @@ class TableWriter:
 
     @contextmanager
     def _dying(self) -> Iterator[None]:
-        """Whatever goes wrong in it is the end of this writer."""
+        """Whatever goes wrong in it is the end of this writer, and of its file."""
         self._check()
         try:
             yield
         except OSError as error:
+            self._discard()
             self._failure = _store_error(self._directory, error)
             raise self._failure from error
         except BaseException as error:
+            self._discard()
             self._failure = StoreError(
                 f"Rows of {self._directory} were not written ({type(error).__name__}: {error})."
             )
@@ -152,6 +154,12 @@ class TableWriter:
         opened.finish()
         self.written = Written(self.written.files + 1, self.written.rows + opened.rows)
 
+    def _discard(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None:
+            with suppress(Exception):
+                opened.close()
+
 
 class _OpenFile:
     """A Parquet file under its hidden name."""
@@ -167,11 +175,14 @@ class _OpenFile:
         self._parquet.write_table(table)
         self.rows += table.num_rows
 
-    def finish(self) -> None:
+    def close(self) -> None:
         try:
             self._parquet.close()
         finally:
             self._stream.close()
+
+    def finish(self) -> None:
+        self.close()
         self._temporary.replace(self._path)
 
 

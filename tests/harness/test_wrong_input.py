@@ -210,8 +210,9 @@ def test_no_java(here: Callable[..., Done], tmp_path: Path) -> None:
     assert_one_sentence(done, MISSING, "Java")
 
 
-def test_a_directory_of_runs_that_cannot_be_made(here: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_directory_of_runs_that_cannot_be_made(tmp_path: Path) -> None:
+    """In a process of its own: it is found out while a Spark is starting."""
     blocked = tmp_path / "file"
     blocked.write_text("", encoding="utf-8")
-    done = here("repro", "hw-truncation-loss", NEAPTIDE_RUNS=str(blocked / "runs"))
+    done = neaptide("repro", "hw-truncation-loss", NEAPTIDE_RUNS=str(blocked / "runs"))
     assert_one_sentence(done, MISSING, "set NEAPTIDE_RUNS to a directory that you may write to")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,9 +55,18 @@ class Wire:
     links: ToxicLinks
     echo: Echo
     port: int
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.writers.append(writer)
+        return reader, writer
+
+    async def close(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
 
     async def put(self, kind: ToxicKind, stream: Stream, **given: int) -> None:
         await self.links.begin(LINK, "t", toxic(kind, stream, **given))
@@ -84,8 +94,12 @@ def play(
         links = await ToxicLinks.start(host, tmp_path)
         try:
             port = await links.lead(LINK, "127.0.0.1", echo.port)
+            wire = Wire(links, echo, port)
             async with asyncio.timeout(120):
-                await story(Wire(links, echo, port))
+                try:
+                    await story(wire)
+                finally:
+                    await wire.close()
         finally:
             links.close()
             await host.close()
@@ -105,7 +119,6 @@ async def echoed(wire: Wire, data: bytes = SOME) -> tuple[bytes, float]:
     writer.write(data)
     answer = await asyncio.wait_for(reader.readexactly(len(data)), WITHIN_S)
     took_s = time.monotonic() - begun
-    writer.close()
     return answer, took_s
 
 
@@ -144,7 +157,6 @@ def test_no_more_bytes_pass_than_the_bandwidth_allows(play: Play) -> None:
             received += len(await asyncio.wait_for(reader.read(65536), WITHIN_S))
             allowed = (time.monotonic() - begun) * 100_000
             assert received <= allowed + 10_000, "a tenth of a second at most is sent at once"
-        writer.close()
 
     play(story)
 
@@ -158,7 +170,6 @@ def test_a_sliced_stream_comes_in_parts_and_whole(play: Play) -> None:
             come: list[bytes] = []
             while sum(map(len, come)) < len(SOME):
                 come.append(await asyncio.wait_for(reader.read(65536), WITHIN_S))
-            writer.close()
             return come
 
         await wire.put("slicer", "downstream", bytes=100, variation_bytes=20, delay_us=50_000)
@@ -180,7 +191,6 @@ def test_a_connection_closes_after_so_many_bytes(play: Play) -> None:
             reader, writer = await wire.connect()
             writer.write(SOME)
             assert await asyncio.wait_for(reader.read(), WITHIN_S) == SOME[:300]
-            writer.close()
 
     play(story)
 
@@ -197,7 +207,6 @@ def test_the_end_of_a_stream_comes_late_and_what_was_before_it_does_not(play: Pl
         assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
         assert wire.echo.closed_at is not None
         assert time.monotonic() - wire.echo.closed_at >= 0.45
-        writer.close()
 
     play(story)
 
@@ -256,12 +265,10 @@ def test_two_toxics_of_a_link_are_there_at_one_time_and_end_one_by_one(play: Pla
         writer.write(SOME)
         assert await asyncio.wait_for(reader.read(), WITHIN_S) == SOME[:10]
         assert time.monotonic() - begun >= 0.3
-        writer.close()
         await wire.links.end("slow")
         reader, writer = await wire.connect()
         writer.write(SOME)
         assert await asyncio.wait_for(reader.read(), WITHIN_S) == SOME[:10]
-        writer.close()
         await wire.links.end("short")
         assert (await echoed(wire))[0] == SOME
 
