@@ -6,6 +6,8 @@ waits at the end. `durations.json` beside this file has the seconds of each, as 
 measured them that `make durations` took over.
 
 Not here: time limits of tests (pytest-timeout), and the slowest tests, which pytest prints itself.
+
+PYTEST_DONT_REWRITE: tests.proof imports it before pytest can.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def main(arguments: Sequence[str]) -> int:
     BUILD.mkdir(exist_ok=True)
     record = BUILD / f"proof-{fingerprint(REPOSITORY)}"
     print(announced(record, pace.kept("proof")), flush=True)
-    ended = pytest.main(["-m", "proof", "--proof-record", str(record), *arguments])
+    ended = pytest.main(["-m", "proof", f"--proof-record={record}", *arguments])
     passed = recorded(record)
     if passed and ended == pytest.ExitCode.NO_TESTS_COLLECTED:
         ended = pytest.ExitCode.OK  # all have passed before

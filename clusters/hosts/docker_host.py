@@ -42,10 +42,13 @@ _TIMEOUT_S: Final = 60
 
 def connect() -> DockerClient:
     """Raises MissingPartError where no Docker answers."""
+    client = None
     try:
         client = docker.from_env(timeout=_TIMEOUT_S)
         client.ping()
     except DockerException as error:
+        if client is not None:
+            client.close()
         where = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
         raise MissingPartError(
             f"Docker does not answer at {where}: start it (systemctl start docker, or dockerd), or"

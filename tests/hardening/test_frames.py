@@ -57,7 +57,7 @@ def test_malformed_frames_end_no_gate(
         "noise",
         "wrong length",
     }
-    assert found["served"] == 1
+    assert found["served"] == max(1, frames // gate_frames.ROUND)
 
 
 @pytest.mark.parametrize("messages", proof_but([20_000, FRAMES], 20_000))

@@ -7,15 +7,14 @@ program it holds them up until its standard input ends, and prints the file of n
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import paramiko
 
 from neaptide.clusters.hosts.local import LocalHost, ProcessSpec
 from neaptide.clusters.hosts.netns import NetnsHost
@@ -99,13 +98,10 @@ async def _start(host: NetnsHost, directory: Path) -> Machines:
 def _await_sshd(address: str, log: Path) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        try:
-            transport = paramiko.Transport((address, 22))
-        except (OSError, paramiko.SSHException):
-            time.sleep(0.05)
-            continue
-        transport.close()
-        return
+        with suppress(OSError), socket.create_connection((address, 22), DEADLINE_S) as sshd:
+            if sshd.recv(4) == b"SSH-":
+                return
+        time.sleep(0.05)
     raise AssertionError(f"no sshd at {address}: {log.read_text()}")
 
 

@@ -93,8 +93,10 @@ def test_a_node_is_reached_at_its_address_and_reaches_the_harness(
         received: asyncio.Queue[bytes] = asyncio.Queue()
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            received.put_nowait(await reader.read(100))
+            data = await reader.read(100)
             writer.close()
+            await writer.wait_closed()
+            received.put_nowait(data)
 
         server = await asyncio.start_server(take, host.harness_address, 0)
         port = server.sockets[0].getsockname()[1]

@@ -50,7 +50,8 @@ def _owner(tmp_path: Path) -> tuple[subprocess.Popen[str], list[int]]:
     argv = [sys.executable, "-c", _OWNER, str(tmp_path), *_SLEEP]
     owner = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
-    return owner, [int(owner.stdout.readline()) for _ in range(2)]
+    with owner.stdout as pids:
+        return owner, [int(pids.readline()) for _ in range(2)]
 
 
 @pytest.mark.live

@@ -37,6 +37,15 @@ SAYS = '#!/bin/sh\nprintf "%s\\n" "$0" "$@" "$KAFKA_OPTS" >> "$(dirname "$0")/sa
 IN_ZOOKEEPER = MANAGED.replace("3.9.1-kraft", "3.9.1").partition("[[controllers]]")[0]
 
 
+def managed(
+    directory: Path, system: Managed, spec: ClusterSpec
+) -> tuple[LocalHost, OwnZooKeeperCluster]:
+    host = LocalHost(Ledger(directory / "ledger"))
+    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    host.at_end(cluster.close)
+    return host, cluster
+
+
 def started(directory: Path, text: str, more: str = "", node: int = 2) -> OwnZooKeeperCluster:
     """A node whose commands have ended; `said` has what they were given."""
     (directory / "broker.properties").write_text(PROPERTIES + more, encoding="utf-8")
@@ -51,9 +60,8 @@ def started(directory: Path, text: str, more: str = "", node: int = 2) -> OwnZoo
     spec = ClusterSpec((1, 2, 3), SETTINGS, TopicSpec("t", {0: (1, 2, 3)}, {}))
 
     async def start() -> OwnZooKeeperCluster:
-        host = LocalHost(Ledger(directory / "ledger"))
+        host, cluster = managed(directory, system, spec)
         try:
-            cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
             (directory / "run").mkdir(exist_ok=True)
             await cluster.start(node, THROUGH)
             await host.running[-1].wait(20) if host.running else None
@@ -129,8 +137,7 @@ def test_data_of_somebody_elses_is_not_touched(directory: Path) -> None:
     system = load_system(written(directory, MANAGED))
     assert isinstance(system, Managed)
     spec = ClusterSpec((1, 2, 3), {}, TopicSpec("t", {0: (1, 2, 3)}, {}))
-    host = LocalHost(Ledger(directory / "ledger"))
-    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    host, cluster = managed(directory, system, spec)
     (directory / "data-3").mkdir()
     asyncio.run(cluster.start_coordination())
     (directory / "data-3" / "t-0").mkdir()
@@ -144,8 +151,7 @@ def test_features_are_for_who_formats(directory: Path) -> None:
     assert isinstance(system, Managed)
     settings = {"eligible.leader.replicas.version": "1"}
     spec = ClusterSpec((1,), settings, TopicSpec("t", {0: (1,)}, {}))
-    host = LocalHost(Ledger(directory / "ledger"))
-    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    host, cluster = managed(directory, system, spec)
     with pytest.raises(UsageError, match="is for who formats"):
         asyncio.run(cluster.start_coordination())
     host.close_now()
@@ -178,8 +184,7 @@ def test_a_broker_that_survives_its_kill_is_said(
     spec = ClusterSpec((1,), {}, TopicSpec("t", {0: (1,)}, {}))
 
     async def work() -> None:
-        host = LocalHost(Ledger(directory / "ledger"))
-        cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+        host, cluster = managed(directory, system, spec)
         try:
             await cluster.start(1, THROUGH)
             while not (pid.is_file() and pid.read_text()):
@@ -233,8 +238,7 @@ def test_a_link_that_leads_past_the_gate_is_refused(
     system = load_system(written(directory, MANAGED))
     assert isinstance(system, Managed)
     spec = ClusterSpec((1, 2, 3), {}, TopicSpec("t", {0: (1, 2, 3)}, {}))
-    host = LocalHost(Ledger(directory / "ledger"))
-    cluster = make_managed(LocalNodes(host), directory / "run", system, spec)
+    host, cluster = managed(directory, system, spec)
     # A port for each broker and listener: 2001, 2002, … and 3001, 3002, …
     through = {b: Listeners(2000 + b, 3000 + b, 0) for b in (1, 2, 3)}
 
@@ -254,5 +258,4 @@ def test_a_link_that_leads_past_the_gate_is_refused(
             asyncio.run(check)
     else:
         asyncio.run(check)
-    cluster.close()
     host.close_now()
