@@ -77,6 +77,7 @@ async def echo(tmp_path: Path, host: Host, node: int) -> tuple[NodeProcess, int]
     arguments = (host.address(node), str(port))
     process = await host.start(node, spec(tmp_path, host, node, _ECHO, *arguments))
     await until_answered(host.address(node), port)
+    claim.close()  # the process has it now
     return process, port
 
 
