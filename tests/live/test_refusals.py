@@ -12,7 +12,8 @@ from kio.static.primitive import i8, i16, i32
 
 from neaptide.clusters.broker.wire.apis import Api
 from neaptide.clusters.broker.wire.codec import entity_class, make, request_class
-from tests.live.alone import REAL, Alone
+from tests.live.alone import REAL, SYSTEMS, Alone
+from tests.live.conftest import each_of
 from tests.live.raw import (
     RawConnection,
     fetch_request,
@@ -23,7 +24,13 @@ from tests.live.raw import (
 )
 from tests.storage.batches import batch
 
-pytestmark = pytest.mark.live
+# Kafka 0.10 has none of these versions of Produce and Fetch.
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.parametrize(
+        "only_one", each_of([one for one in SYSTEMS if one.kafka != "0.10.2.2"]), indirect=True
+    ),
+]
 TRANSACTIONAL = 1 << 4
 GONE = 999  # an offset that no log has
 
@@ -89,7 +96,7 @@ def test_a_batch_that_is_cut_short_is_the_end_of_the_records(alone: Alone, topic
     """Its error says, from KIP-467 on, that to send it again is of no use."""
     topic = with_records(alone, topic_name)
     whole = batch(0, [b"x"])
-    old = alone.system.generation == "2.1" and alone.system.kafka is None
+    old = alone.system.kafka is None
     error = "corrupt_message" if old else "invalid_record"
     for records in (whole[:-1], whole[:20], b""):
         assert produced(ask(alone, produce_request(topic, records, acks=1)))[0] == error
