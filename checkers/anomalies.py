@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from neaptide.checkers.rules.conditions import RULES
 from neaptide.results.outcomes import ANOMALOUS, WORST_FIRST, Outcome
 
 
@@ -371,10 +372,15 @@ def worst(found: Iterable[Anomaly], *, available: bool) -> Outcome:
 
 def table() -> str:
     """The register as a Markdown table: a part of docs/reference/anomalies.md."""
-    lines = ["| anomaly | meaning | outcome | counts | Jepsen's |", "|---|---|---|---|---|"]
+    over = {rule.name: f"`{rule.over}`" for rule in RULES}
+    lines = [
+        "| anomaly | meaning | outcome | counts | Jepsen's | relation |",
+        "|---|---|---|---|---|---|",
+    ]
     for a in ANOMALIES.values():
         jepsens = "yes" if a.jepsen else ""
-        lines.append(f"| {a.name} | {a.meaning} | {a.outcome or ''} | {_when(a)} | {jepsens} |")
+        cells = (a.name, a.meaning, a.outcome or "", _when(a), jepsens, over.get(a.name, ""))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

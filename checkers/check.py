@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
@@ -66,6 +67,15 @@ def check_materials(
     for batch in without_namesakes(materials):
         verdicts |= checking.check(batch)
     return {directory: _written(directory, verdict) for directory, verdict in verdicts.items()}
+
+
+def relation(spark: SparkSession, material: Material, name: str, rows_max: int) -> pa.Table:
+    """The first rows of one relation of the rules, or of a table, without a verdict: what a rule
+    has seen of a run. Ordered by all columns."""
+    check = Check(spark, [material], TimeLimit(spark, None), "spark", thorough=True)
+    with check.relation(name) as rows:
+        shown = rows.drop("run")
+        return shown.orderBy(*shown.columns).limit(rows_max).toArrow()
 
 
 def _written(directory: Path, verdict: RunVerdict) -> RunVerdict:

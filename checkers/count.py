@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +39,7 @@ from neaptide.checkers.pipeline.limits import (
     threads_of_tasks,
 )
 from neaptide.checkers.proofs import Counts, PartitionCounts
-from neaptide.checkers.rules.conditions import plan
+from neaptide.checkers.rules.conditions import plan, relations_of
 from neaptide.checkers.verdict import EngineName
 from neaptide.results.schema import TABLES
 
@@ -101,6 +101,17 @@ class Check:
         if len(counted.rows) < counted.total:
             counted.again = self._everything
 
+    @contextmanager
+    def relation(self, name: str) -> Iterator[DataFrame]:
+        """The rows of a relation of the rules, or of a table, as Spark SQL works them out."""
+        given = self._frames() | self._framed(self._facts())
+        keeps_all = is_small(self.materials)
+        with (
+            sized_for(self.spark, self.materials),
+            in_spark.related(self.spark, given, relations_of({name}), keeps_all=keeps_all),
+        ):
+            yield self.spark.table(name)
+
     @property
     def _transactions(self) -> bool:
         return any(material.transactions for material in self.materials)
@@ -133,10 +144,10 @@ class Check:
         facts = self._facts()
         engine_name = self.engine or engine_of(self.spark, self.materials, frames[tables.RECORDED])
         if engine_name == "spark":
-            given = {name: tables.framed(self.spark, table) for name, table in facts.items()}
+            given = frames | self._framed(facts)
             keeps_all = is_small(self.materials)
             with in_spark.judged(
-                self.spark, frames | given, asked, anomalies_max, keeps_all=keeps_all
+                self.spark, given, asked, anomalies_max, keeps_all=keeps_all
             ) as rows:
                 yield rows
             return
@@ -180,6 +191,9 @@ class Check:
         if self.thorough:
             steps = tables.nemesis_steps(self.spark, self.materials)
         return {"runs": tables.runs(self.materials), "nemesis_steps": steps}
+
+    def _framed(self, facts: Mapping[str, pa.Table]) -> dict[str, DataFrame]:
+        return {name: tables.framed(self.spark, table) for name, table in facts.items()}
 
     @contextmanager
     def _everything(self) -> Iterator[DataFrame]:

@@ -6,17 +6,21 @@ import time
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
 from neaptide.clusters.errors import UsageError
 from neaptide.clusters.hosts.java import find_java
 from neaptide.harness import output
+from neaptide.harness.exits import Exit
 from neaptide.harness.failing import parse_fail_on, verdict_status
 from neaptide.harness.options import FailOn, Json, Master
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from neaptide.checkers.material import Material
     from neaptide.checkers.verdict import EngineName, RunVerdict
     from neaptide.harness.checking import SparkStart
     from neaptide.results.report.rows import Row
@@ -87,6 +91,16 @@ MinAcked = Annotated[
     int | None,
     typer.Option(min=1, help="With fewer acknowledged records a run is unknown."),
 ]
+RelationName = Annotated[
+    str | None,
+    typer.Option(
+        "--relation",
+        metavar="NAME",
+        help="Show a relation of the rules (docs: checkers), such as gone or steps, of one run; no"
+        " verdict.",
+    ),
+]
+Rows = Annotated[int, typer.Option(min=1, help="With --relation: how many rows, at most.")]
 ToEdn = Annotated[Path | None, typer.Option(help="The file for the run as a history of Jepsen.")]
 
 
@@ -105,6 +119,8 @@ def check(
     time_limit: TimeLimit = None,
     engine: EngineOption = Engine.auto,
     min_acked: MinAcked = None,
+    relation: RelationName = None,
+    rows: Rows = 20,
     fail_on: FailOn = "anomaly",
     json: Json = False,
 ) -> None:
@@ -126,6 +142,7 @@ def check(
     if to_edn is not None and len(runs) != 1:
         raise UsageError("--to-edn writes one run: name one.")
     _check_following(runs, follow, stop_on_anomaly, remote)
+    _check_relation(runs, relation)
     check_spark(master, remote, memory)
     find_runs(runs)  # what is not there is said before Spark starts
     if (remote or remote_of_environment()) is None:
@@ -136,6 +153,8 @@ def check(
     start = SparkStart(followed_by, remote, rows=rows_of(runs), memory=memory)
     with output.reporting(1) as reporter, start as spark:
         opened = open_runs(spark, runs)
+        if relation is not None:
+            _show_relation(spark.session(), opened[0], relation, rows, json)
         directories = [material.directory for material in opened]
         early = _followed(spark, directories[0], stop_on_anomaly) if follow else None
         reporter.report(f"checking {len(directories)} runs with Spark")
@@ -163,6 +182,35 @@ def _check_following(runs: list[str], follow: bool, stop: bool, remote: str | No
         raise UsageError("--follow follows one run that is on this machine: name one.")
     if follow and remote is not None:
         raise UsageError("--follow does not go with --remote: give --master, or neither.")
+
+
+def _check_relation(runs: list[str], name: str | None) -> None:
+    from neaptide.checkers.rules.conditions import RELATIONS, TABLES
+    from neaptide.clusters.nearest import did_you_mean
+
+    names = [*TABLES, *(relation.name for relation in RELATIONS)]
+    if name is not None and name not in names:
+        meant = did_you_mean(name, names) or f"; it must be one of {', '.join(names)}."
+        raise UsageError(f"There is no relation {name!r}{meant}")
+    if name is not None and len(runs) != 1:
+        raise UsageError("--relation shows one run: name one.")
+
+
+def _show_relation(
+    spark: SparkSession, material: Material, name: str, rows_max: int, json: bool
+) -> NoReturn:
+    from neaptide.checkers.check import relation
+
+    rows = relation(spark, material, name, rows_max).to_pylist()
+    if json:
+        output.print_json({"run": str(material.directory), "relation": name, "rows": rows})
+    else:
+        for number, row in enumerate(rows, start=1):
+            there = [(column, str(value)) for column, value in row.items() if value is not None]
+            output.print_table(("column", "value"), there, f"{name}, row {number}")
+        if not rows:
+            output.out.print(f"{name} has no rows in this run.", markup=False)
+    raise typer.Exit(Exit.AGREES)
 
 
 def _followed(spark: SparkStart, run: Path, stop: bool) -> list[Row]:

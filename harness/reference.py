@@ -322,7 +322,8 @@ def _anomalies() -> str:
             "What `neaptide check` finds. How it finds them is in [checkers](../checkers.md).\n",
             "## Anomalies\n",
             "*Counts* says when an anomaly makes a run anomalous. *Jepsen's* says that Jepsen's"
-            " Kafka workload has an error of this name.\n",
+            " Kafka workload has an error of this name. `neaptide check RUN --relation NAME` shows"
+            " the rows of a *relation*, on which the anomaly is found; cycles have none.\n",
             anomalies.table(),
             "## Proofs\n",
             "A run without an anomaly is valid only if all proofs hold that the run needs.\n",

@@ -7,9 +7,10 @@ fit, so that one hot partition uses all cores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 from neaptide.checkers.pipeline.kept import kept
 from neaptide.checkers.pipeline.output import ANOMALY, OUTPUT, Asked, counted
 from neaptide.checkers.pipeline.tables import RECORDED, operations_view
-from neaptide.checkers.rules.conditions import text_of
+from neaptide.checkers.rules.conditions import Relation, text_of
 from neaptide.checkers.rules.dialects import SparkSql
 
 
@@ -30,8 +31,34 @@ def judged(
     *,
     keeps_all: bool,
 ) -> Iterator[DataFrame]:
-    """Rows of OUTPUT; the views on the way are given up after the `with`. `keeps_all`: of few rows,
-    of which to plan a step takes longer than to store it."""
+    """Rows of OUTPUT. `keeps_all`: of few rows, of which to plan a step takes longer than to store
+    it."""
+    with related(spark, tables, asked.plan.relations, keeps_all=keeps_all) as view:
+        found = [
+            spark.sql(SparkSql().found(relation.name, rules))
+            for relation in asked.plan.relations
+            if (rules := asked.plan.over(relation.name))
+        ]
+        view("found", reduce(DataFrame.unionAll, found), is_kept=True)
+        view("anomalies", spark.sql(counted("found")))
+        view("witnessed", spark.sql(text_of("witnessed")), is_kept=True)
+        yield _output(spark, asked, anomalies_max)
+
+
+class View(Protocol):
+    def __call__(self, name: str, rows: DataFrame, *, is_kept: bool = False) -> None: ...
+
+
+@contextmanager
+def related(
+    spark: SparkSession,
+    tables: Mapping[str, DataFrame],
+    relations: Sequence[Relation],
+    *,
+    keeps_all: bool,
+) -> Iterator[View]:
+    """Tables and relations as temporary views, all of which are given up after the `with`. What it
+    gives makes more of them."""
     views: list[str] = []
 
     def view(name: str, rows: DataFrame, *, is_kept: bool = False) -> None:
@@ -42,17 +69,9 @@ def judged(
         for name, rows in tables.items():
             view(name, rows)
         view("operations", spark.sql(operations_view(tables[RECORDED].columns)))
-        dialect = SparkSql()
-        found = []
-        for relation in asked.plan.relations:
+        for relation in relations:
             view(relation.name, spark.sql(relation.sql), is_kept=relation.kept or keeps_all)
-            rules = asked.plan.over(relation.name)
-            if rules:
-                found.append(spark.sql(dialect.found(relation.name, rules)))
-        view("found", reduce(DataFrame.unionAll, found), is_kept=True)
-        view("anomalies", spark.sql(counted("found")))
-        view("witnessed", spark.sql(text_of("witnessed")), is_kept=True)
-        yield _output(spark, asked, anomalies_max)
+        yield view
     finally:
         for name in views:
             spark.catalog.dropTempView(name)

@@ -1,11 +1,12 @@
-"""The rules: each a condition on the rows of one relation, with the evidence that it gives.
+"""The rules: of which relation each is a column, and which evidence it gives.
 
 A relation is a text of SQL beside this file, `<name>.sql`, which reads top-down from the tables of
-a run; a rule is a row here. Both engines, DuckDB inside Spark's tasks and Spark SQL, run the same
-texts (`dialects`). What an anomaly means and whether it counts is in `neaptide.checkers.anomalies`.
+a run; its last columns say which rules hold of a row. Both engines, DuckDB inside Spark's tasks and
+Spark SQL, run the same texts (`dialects`). What an anomaly means and whether it counts is in
+`neaptide.checkers.anomalies`.
 
-Who adds a rule adds a row, its name to that register, a tiny history that it finds, and a twin of
-which it says nothing.
+Who adds a rule adds its column, a row here, its name to that register, a tiny history that it
+finds, and a twin of which it says nothing.
 """
 
 from __future__ import annotations
@@ -44,15 +45,19 @@ def text_of(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An anomaly, or a measure, is a row of the relation `over` for which `when` holds."""
+    """An anomaly, or a measure, is a row of the relation `over` whose column of that name is true:
+    `lost_write` of `gone` for lost-write. The other fields are what its evidence is made of."""
 
     name: str
     over: str
-    when: str
     evidence: tuple[Column, ...]
     at: str = "log_offset"
     value: str = "value"
     operation: str = "operation"
+
+    @property
+    def column(self) -> str:
+        return self.name.replace("-", "_")
 
 
 # In an order in which each needs only what stands before it.
@@ -99,15 +104,10 @@ RELATIONS: Final = (
 _OF_A_LOSS: Final[tuple[Column, ...]] = (
     "acks", "acknowledged_ns", "first_read_ns", "highest_read", "end_offset",
 )  # fmt: skip
-_NOT_PROVED: Final = (
-    "(may_be_deleted OR (on_disk > 0 AND coalesce(acked_offset >= end_offset, true)))"
-)
 _OF_A_STEP: Final[tuple[Column, ...]] = ("process", "previous_offset", "previous_operation")
 _OF_SENDS: Final[tuple[Column, ...]] = (
     "process", "previous_value", ("previous_offset", "previous_place"), "previous_operation",
 )  # fmt: skip
-_GOES_BACK: Final = "place < previous_place"
-_NEXT_OPERATION: Final = "send_operation <> previous_operation AND NOT is_failed"
 _COPIES: Final[tuple[Column, ...]] = (
     "differs", "broker", "key", "leader_epoch", "other_broker", "other_key", "other_value",
     "other_leader_epoch",
@@ -117,8 +117,6 @@ RULES: Final = (
     Rule(
         "lost-write",
         over="gone",
-        when=f"NOT deleted AND NOT {_NOT_PROVED} AND NOT above_all_reads"
-        " AND (ok_sent > 0 OR (greatest IS NOT NULL AND ok_reads = 0))",
         at="acked_offset",
         operation="send_operation",
         evidence=_OF_A_LOSS,
@@ -126,7 +124,6 @@ RULES: Final = (
     Rule(
         "unseen",
         over="gone",
-        when=f"NOT deleted AND NOT {_NOT_PROVED} AND above_all_reads AND ok_sent > 0",
         at="acked_offset",
         operation="send_operation",
         evidence=_OF_A_LOSS,
@@ -134,7 +131,6 @@ RULES: Final = (
     Rule(
         "unproven-loss",
         over="gone",
-        when=f"NOT deleted AND {_NOT_PROVED} AND ok_sent > 0",
         at="acked_offset",
         operation="send_operation",
         evidence=(*_OF_A_LOSS, "on_disk", "may_be_deleted"),
@@ -142,10 +138,6 @@ RULES: Final = (
     Rule(
         "committed-then-lost",
         over="places",
-        when="complete AND NOT may_be_compacted AND ("
-        "(main_greatest >= start_offset"
-        " AND (final_greatest IS NULL OR main_greatest > final_greatest))"
-        " OR (main_least >= start_offset AND main_least < final_least))",
         at="main_greatest",
         operation="main_operation",
         evidence=("acks", "acknowledged_ns", "first_read_ns", "final_least", "end_offset"),
@@ -153,7 +145,6 @@ RULES: Final = (
     Rule(
         "moved",
         over="places",
-        when="moved",
         at="greatest",
         operation="send_operation",
         evidence=(
@@ -164,7 +155,6 @@ RULES: Final = (
     Rule(
         "duplicate",
         over="places",
-        when="least < greatest AND NOT moved AND NOT is_repeated",
         at="greatest",
         operation="send_operation",
         evidence=("least", "greatest", "reads"),
@@ -172,7 +162,6 @@ RULES: Final = (
     Rule(
         "sent-twice",
         over="places",
-        when="is_repeated",
         at="least",
         operation="send_operation",
         evidence=("sent", "failed", "reads"),
@@ -180,7 +169,6 @@ RULES: Final = (
     Rule(
         "G1a",
         over="places",
-        when="failed > 0 AND failed = sent AND ok_reads > 0",
         at="least",
         operation="read_operation",
         evidence=("send_operation", "reads"),
@@ -188,7 +176,6 @@ RULES: Final = (
     Rule(
         "phantom",
         over="places",
-        when="whole AND sent = 0 AND reads > 0",
         at="least",
         operation="seen_operation",
         evidence=("reads", "first_read_ns"),
@@ -197,15 +184,13 @@ RULES: Final = (
     Rule(
         "G1c-realtime",
         over="places",
-        when="sent > 0 AND NOT transactions AND first_read_ns < sent_ns",
-        at="least(main_least, final_least)",
+        at="read_at",
         operation="read_operation",
         evidence=("send_operation", "sent_ns", "first_read_ns"),
     ),
     Rule(
         "reordered",
         over="standing_sends",
-        when="final_least < sent_before_offset",
         at="final_least",
         operation="send_operation",
         evidence=("process", "sent_before", "sent_before_offset"),
@@ -214,7 +199,6 @@ RULES: Final = (
     Rule(
         "G0-realtime",
         over="overtaken",
-        when="acknowledged_ns < sent_ns",
         evidence=(
             "sent_ns", "other_value", "other_offset", "other_operation", "acknowledged_ns",
         ),
@@ -222,7 +206,6 @@ RULES: Final = (
     Rule(
         "nonmonotonic-send",
         over="sends",
-        when=f"{_GOES_BACK} AND {_NEXT_OPERATION} AND previous_known_end",
         at="place",
         operation="send_operation",
         evidence=_OF_SENDS,
@@ -230,7 +213,6 @@ RULES: Final = (
     Rule(
         "int-nonmonotonic-send",
         over="sends",
-        when=f"{_GOES_BACK} AND send_operation = previous_operation",
         at="place",
         operation="send_operation",
         evidence=_OF_SENDS,
@@ -238,74 +220,57 @@ RULES: Final = (
     Rule(
         "nonmonotonic-poll",
         over="steps",
-        when="log_offset <= previous_offset AND NOT inside",
         evidence=_OF_A_STEP,
     ),
     Rule(
         "int-nonmonotonic-poll",
         over="steps",
-        when="log_offset <= previous_offset AND inside",
         evidence=_OF_A_STEP,
     ),
     Rule(
         "poll-skip",
         over="leaps",
-        when="next_known < log_offset AND log_offset > start_offset AND NOT inside",
         evidence=(*_OF_A_STEP, ("skipped_offset", "next_known")),
     ),
     Rule(
         "int-poll-skip",
         over="leaps",
-        when="next_known < log_offset AND log_offset > start_offset AND inside",
         evidence=(*_OF_A_STEP, ("skipped_offset", "next_known")),
     ),
     Rule(
         "inconsistent-offsets",
         over="conflicts",
-        when="value <> other_value",
-        operation="coalesce(sent_by, read_by)",
         evidence=("other_value", "sent_by", "read_by", "other_sent_by", "other_read_by"),
     ),
     Rule(
         "precommitted-read",
         over="own_reads",
-        when="reads > 0",
         evidence=("process", "reads"),
     ),
     Rule(
         "commit-regression",
         over="positions",
-        when="went_back OR truncated",
         value="NULL",
         evidence=(
-            (
-                "how",
-                "CASE WHEN NOT went_back THEN 'truncated' WHEN f = 'commit' THEN 'went back'"
-                " ELSE 'lost' END",
-            ),
-            ("group", "consumer_group"), "process", "acknowledged_before", "end_offset",
+            "how", ("group", "consumer_group"), "process", "acknowledged_before", "end_offset",
         ),
     ),
     Rule(
         "newest-lost",
         over="newest",
         # A key that was deleted may be gone altogether.
-        when="complete AND acked_offset >= start_offset"
-        " AND coalesce(final_offset < acked_offset, NOT deletes)",
         at="acked_offset",
         evidence=("key", "final_offset", "final_value", "end_offset"),
     ),
     Rule(
         "torn-transaction",
         over="torn",
-        when=f"NOT deleted AND NOT {_NOT_PROVED} AND (others_read > 0 OR NOT is_ok)",
         at="acked_offset",
         evidence=("process", "other_value", "others_read", "end_offset"),
     ),
     Rule(
         "wrong-sum",
         over="sums",
-        when="is_off",
         at="place",
         value="NULL",
         evidence=("process", "total", "transfer_off"),
@@ -313,31 +278,25 @@ RULES: Final = (
     Rule(
         "hanging-transaction",
         over="stable_ends",
-        when="log_offset < high_watermark AND stood_ns > timeout_ns",
         value="NULL",
         evidence=("high_watermark", "stood_ns", "timeout_ns"),
     ),
     Rule(
         "input-twice",
         over="outputs",
-        when="value IS NOT NULL AND source_offset = source_before",
         evidence=("source", "source_offset", "offset_before", "value_before"),
     ),
     Rule(
         "input-missing",
         over="outputs",
-        when="complete AND source_offset > source_before + 1"
-        " AND (value IS NOT NULL OR source_offset > 0)",
         at="log_offset",
         evidence=(
-            "source", ("first_missing", "source_before + 1"),
-            ("inputs", "source_offset - source_before - 1"), "offset_before",
+            "source", "first_missing", ("inputs", "missing"), "offset_before",
         ),
     ),
     Rule(
         "unproven-stream",
         over="unsourced",
-        when="true",
         at="NULL",
         value="NULL",
         operation="NULL",
@@ -346,19 +305,16 @@ RULES: Final = (
     Rule(
         "unprocessed",
         over="passed",
-        when="delivery = 'at-least-once'",
         evidence=(("group", "consumer_group"), "position", "delivery"),
     ),
     Rule(
         "skipped-by-commit",
         over="passed",
-        when="delivery <> 'at-least-once'",
         evidence=(("group", "consumer_group"), "position", "delivery"),
     ),
     Rule(
         "processed-twice",
         over="repeated",
-        when="delivery = 'at-most-once'",
         evidence=(
             ("group", "consumer_group"), "times", "resets_back", "process", "other_process",
             "delivery",
@@ -367,7 +323,6 @@ RULES: Final = (
     Rule(
         "processed-again",
         over="repeated",
-        when="delivery <> 'at-most-once'",
         evidence=(
             ("group", "consumer_group"), "times", "resets_back", "process", "other_process",
             "delivery",
@@ -376,7 +331,6 @@ RULES: Final = (
     Rule(
         "owned-twice",
         over="owners",
-        when="since_ns < other_until_ns",
         at="NULL",
         value="NULL",
         evidence=(
@@ -387,21 +341,18 @@ RULES: Final = (
     Rule(
         "replica-divergence",
         over="copies",
-        when="level OR log_offset < below",
         operation="NULL",
         evidence=_COPIES,
     ),
     Rule(
         "unproven-difference",
         over="copies",
-        when="NOT (level OR log_offset < below)",
         operation="NULL",
         evidence=_COPIES,
     ),
     Rule(
         "replica-hole",
         over="holes",
-        when="offsets > 0",
         value="NULL",
         operation="NULL",
         evidence=("broker", "offsets", "last_offset", ("log_end_offset", "log_end")),
@@ -409,13 +360,11 @@ RULES: Final = (
     Rule(
         "log-mismatch",
         over="unlike",
-        when="differs IS NOT NULL",
         evidence=("differs", "value_on_disk", "key", "key_on_disk"),
     ),
     Rule(
         "high-watermark-regression",
         over="responses",
-        when="high_watermark < previous_high_watermark",
         at="high_watermark",
         value="NULL",
         operation="NULL",
@@ -427,7 +376,6 @@ RULES: Final = (
     Rule(
         "high-watermark-regression-at-election",
         over="elections",
-        when="first_high_watermark < earlier_high_watermark",
         at="first_high_watermark",
         value="NULL",
         operation="NULL",
@@ -436,7 +384,6 @@ RULES: Final = (
     Rule(
         "int-send-skip",
         over="send_leaps",
-        when="inside",
         at="place",
         operation="send_operation",
         evidence=(
@@ -447,7 +394,6 @@ RULES: Final = (
     Rule(
         "send-skip",
         over="send_leaps",
-        when="NOT inside AND NOT is_failed AND turn = 1",
         at="place",
         operation="send_operation",
         evidence=("process", "skips", ("skipped_offset", "next_known")),
@@ -455,7 +401,6 @@ RULES: Final = (
     Rule(
         "availability",
         over="windows",
-        when="true",
         at="NULL",
         value="NULL",
         operation="NULL",
@@ -467,7 +412,6 @@ RULES: Final = (
     Rule(
         "unseen-over-time",
         over="unread",
-        when="more <> 0",
         at="NULL",
         value="NULL",
         operation="NULL",
@@ -498,7 +442,6 @@ class Plan:
 
 def plan(*, thorough: bool, transactions: bool, tables: Collection[str]) -> Plan:
     """What is asked of runs that have such tables: of what no run has nothing is asked."""
-    needs = _needs()
     rules = tuple(
         rule
         for rule in RULES
@@ -509,10 +452,16 @@ def plan(*, thorough: bool, transactions: bool, tables: Collection[str]) -> Plan
     needed = {"partitions", *(rule.over for rule in rules)}
     if transactions:
         needed |= {"log", "profiles"}  # the edges between transactions come from these
+    return Plan(rules, relations_of(needed))
+
+
+def relations_of(names: Collection[str]) -> tuple[Relation, ...]:
+    """These relations and all that they read, each before what reads it. Tables need none."""
+    needs, needed = _needs(), set(names)
     for relation in reversed(RELATIONS):
         if relation.name in needed:
             needed |= needs[relation.name]
-    return Plan(rules, tuple(relation for relation in RELATIONS if relation.name in needed))
+    return tuple(relation for relation in RELATIONS if relation.name in needed)
 
 
 # Which table a relation cannot do without, where it is not the operations.

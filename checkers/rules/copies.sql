@@ -30,18 +30,25 @@ ordered AS (
         PARTITION BY replicas.run, replicas.topic, replicas.partition, replicas.log_offset
         ORDER BY control, key NULLS FIRST, value NULLS FIRST, leader_epoch NULLS FIRST, broker
     )
+),
+judged AS (
+    SELECT
+        run, topic, partition, log_offset, level, below,
+        CASE WHEN bool_or(records_differ) THEN 'record' ELSE 'leader_epoch' END AS differs,
+        max(CASE WHEN turn = 1 THEN broker END) AS broker,
+        max(CASE WHEN turn = 1 THEN key END) AS key,
+        max(CASE WHEN turn = 1 THEN value END) AS value,
+        max(CASE WHEN turn = 1 THEN leader_epoch END) AS leader_epoch,
+        max(CASE WHEN turn = turns THEN broker END) AS other_broker,
+        max(CASE WHEN turn = turns THEN key END) AS other_key,
+        max(CASE WHEN turn = turns THEN value END) AS other_value,
+        max(CASE WHEN turn = turns THEN leader_epoch END) AS other_leader_epoch
+    FROM ordered
+    JOIN runs USING (run)
+    GROUP BY run, topic, partition, log_offset, level, below
 )
 SELECT
-    run, topic, partition, log_offset, level, below,
-    CASE WHEN bool_or(records_differ) THEN 'record' ELSE 'leader_epoch' END AS differs,
-    max(CASE WHEN turn = 1 THEN broker END) AS broker,
-    max(CASE WHEN turn = 1 THEN key END) AS key,
-    max(CASE WHEN turn = 1 THEN value END) AS value,
-    max(CASE WHEN turn = 1 THEN leader_epoch END) AS leader_epoch,
-    max(CASE WHEN turn = turns THEN broker END) AS other_broker,
-    max(CASE WHEN turn = turns THEN key END) AS other_key,
-    max(CASE WHEN turn = turns THEN value END) AS other_value,
-    max(CASE WHEN turn = turns THEN leader_epoch END) AS other_leader_epoch
-FROM ordered
-JOIN runs USING (run)
-GROUP BY run, topic, partition, log_offset, level, below
+    judged.*,
+    level OR log_offset < below AS replica_divergence,
+    NOT (level OR log_offset < below) AS unproven_difference
+FROM judged

@@ -34,8 +34,8 @@ class Dialect(ABC):
 
     def found(self, relation: str, rules: Sequence[Rule]) -> str:
         """All rules on one relation in one pass over it."""
-        cases = ", ".join(f"CASE WHEN {r.when} THEN {self._case(r)} END" for r in rules)
-        either = f"({' OR '.join(f'({rule.when})' for rule in rules)}) IS TRUE"
+        cases = ", ".join(f"CASE WHEN {r.column} THEN {self._case(r)} END" for r in rules)
+        either = f"({' OR '.join(rule.column for rule in rules)}) IS TRUE"
         return (
             "SELECT run, topic, partition, hit.name, hit.log_offset, hit.value, hit.operation,"
             f" hit.evidence FROM {self.each(f'(SELECT * FROM {relation} WHERE {either})', cases)}"

@@ -14,11 +14,18 @@ epochs AS (
         max(high_watermark) AS highest
     FROM in_time
     GROUP BY run, topic, partition, leader_epoch
+),
+compared AS (
+    SELECT
+        epochs.*,
+        max(highest) OVER (
+            PARTITION BY run, topic, partition ORDER BY leader_epoch
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS earlier_high_watermark
+    FROM epochs
 )
 SELECT
-    epochs.*,
-    max(highest) OVER (
-        PARTITION BY run, topic, partition ORDER BY leader_epoch
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS earlier_high_watermark
-FROM epochs
+    compared.*,
+    first_high_watermark < earlier_high_watermark
+        AS high_watermark_regression_at_election
+FROM compared

@@ -24,13 +24,25 @@ missing AS (
     ANTI JOIN compacted USING (run, topic, partition, value)
     WHERE complete AND profiles.acked > 0 AND profiles.final_reads = 0
 ),
-copies AS (
+found AS (
     SELECT run, topic, partition, value, count(*) AS on_disk
     FROM missing
     JOIN replicas USING (run, topic, partition, value)
     WHERE replicas.log_offset = missing.acked_offset AND NOT control
     GROUP BY run, topic, partition, value
+),
+judged AS (
+    SELECT
+        missing.*, coalesce(on_disk, 0) AS on_disk,
+        may_be_deleted OR (on_disk IS NOT NULL AND coalesce(acked_offset >= end_offset, true))
+            AS is_unproven
+    FROM missing
+    LEFT JOIN found USING (run, topic, partition, value)
 )
-SELECT missing.*, coalesce(on_disk, 0) AS on_disk
-FROM missing
-LEFT JOIN copies USING (run, topic, partition, value)
+SELECT
+    judged.*,
+    NOT deleted AND NOT is_unproven AND NOT above_all_reads
+        AND (ok_sent > 0 OR (greatest IS NOT NULL AND ok_reads = 0)) AS lost_write,
+    NOT deleted AND NOT is_unproven AND above_all_reads AND ok_sent > 0 AS unseen,
+    NOT deleted AND is_unproven AND ok_sent > 0 AS unproven_loss
+FROM judged

@@ -79,36 +79,42 @@ nowhere AS (
         coalesce(lead(log_offset) OVER log_order, log_end) - 1 AS last_offset
     FROM there
     WINDOW log_order AS (PARTITION BY run, topic, partition ORDER BY log_offset)
+),
+judged AS (
+    SELECT
+        run, topic, partition, broker, count(*) AS offsets, min(log_offset) AS log_offset,
+        max(log_offset) AS last_offset, max(log_end) AS log_end
+    FROM lacking
+    ANTI JOIN again USING (run, topic, partition, broker, log_offset)
+    GROUP BY run, topic, partition, broker
+    UNION ALL
+    SELECT
+        run, topic, partition, CAST(NULL AS INT) AS broker, known - log_end + 1 AS offsets,
+        log_end AS log_offset, known AS last_offset, log_end
+    FROM (
+        SELECT
+            partitions.*, log_end,
+            greatest(
+                highest_final, end_offset - 1, CASE WHEN NOT complete THEN highest_acked END
+            ) AS known
+        FROM partitions
+        JOIN sizes USING (run, topic, partition)
+    ) AS whole_logs
+    WHERE known >= log_end
+    UNION ALL
+    SELECT
+        run, topic, partition, CAST(NULL AS INT), begins, CAST(0 AS BIGINT), begins - 1, log_end
+    FROM sizes
+    WHERE begins > 0
+    UNION ALL
+    SELECT
+        run, topic, partition, CAST(NULL AS INT), sum(last_offset - first_offset + 1),
+        min(first_offset), max(last_offset), max(log_end)
+    FROM nowhere
+    WHERE last_offset >= first_offset
+    GROUP BY run, topic, partition
 )
 SELECT
-    run, topic, partition, broker, count(*) AS offsets, min(log_offset) AS log_offset,
-    max(log_offset) AS last_offset, max(log_end) AS log_end
-FROM lacking
-ANTI JOIN again USING (run, topic, partition, broker, log_offset)
-GROUP BY run, topic, partition, broker
-UNION ALL
-SELECT
-    run, topic, partition, CAST(NULL AS INT) AS broker, known - log_end + 1 AS offsets,
-    log_end AS log_offset, known AS last_offset, log_end
-FROM (
-    SELECT
-        partitions.*, log_end,
-        greatest(
-            highest_final, end_offset - 1, CASE WHEN NOT complete THEN highest_acked END
-        ) AS known
-    FROM partitions
-    JOIN sizes USING (run, topic, partition)
-) AS whole_logs
-WHERE known >= log_end
-UNION ALL
-SELECT
-    run, topic, partition, CAST(NULL AS INT), begins, CAST(0 AS BIGINT), begins - 1, log_end
-FROM sizes
-WHERE begins > 0
-UNION ALL
-SELECT
-    run, topic, partition, CAST(NULL AS INT), sum(last_offset - first_offset + 1),
-    min(first_offset), max(last_offset), max(log_end)
-FROM nowhere
-WHERE last_offset >= first_offset
-GROUP BY run, topic, partition
+    judged.*,
+    true AS replica_hole
+FROM judged

@@ -53,6 +53,10 @@ inputs AS (
     FROM ends
     LEFT JOIN last_ones USING (run, topic, partition, source)
 )
-SELECT inputs.*, complete
+SELECT
+    inputs.*, source_before + 1 AS first_missing, source_offset - source_before - 1 AS missing,
+    value IS NOT NULL AND source_offset = source_before AS input_twice,
+    complete AND source_offset > source_before + 1
+        AND (value IS NOT NULL OR source_offset > 0) AS input_missing
 FROM inputs
 JOIN partitions USING (run, topic, partition)

@@ -24,7 +24,8 @@ SELECT
     later.sent_ns, higher_ns AS acknowledged_ns,
     max(higher.log_offset) AS other_offset,
     max_by(higher.acknowledged_value, higher.log_offset) AS other_value,
-    max_by(higher.acknowledged_by, higher.log_offset) AS other_operation
+    max_by(higher.acknowledged_by, higher.log_offset) AS other_operation,
+    true AS G0_realtime
 FROM compared AS later
 JOIN places_of_sends AS higher
     ON higher.run = later.run AND higher.topic = later.topic

@@ -3,7 +3,8 @@ SELECT
     run, topic, partition, value, operation,
     min(process) AS process,
     min(CASE WHEN is_seen THEN log_offset END) AS log_offset,
-    count(CASE WHEN is_seen THEN 1 END) AS reads
+    count(CASE WHEN is_seen THEN 1 END) AS reads,
+    true AS precommitted_read
 FROM records
 WHERE mop IS NOT NULL AND value IS NOT NULL
 GROUP BY run, topic, partition, value, operation

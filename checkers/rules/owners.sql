@@ -38,7 +38,8 @@ ends AS (
 SELECT
     later.run, later.topic, later.partition, later.consumer_group, later.process, later.operation,
     later.since_ns, min(earlier.process) AS other_process,
-    min(earlier.operation) AS other_operation, max(earlier.until_ns) AS other_until_ns
+    min(earlier.operation) AS other_operation, max(earlier.until_ns) AS other_until_ns,
+    true AS owned_twice
 FROM spans AS later
 JOIN ends AS earlier
     ON earlier.run = later.run AND earlier.topic = later.topic

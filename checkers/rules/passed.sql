@@ -101,7 +101,9 @@ claimed AS (
 )
 SELECT
     run, topic, partition, consumer_group, log_offset, value, delivery, position,
-    CAST(NULL AS BIGINT) AS operation
+    CAST(NULL AS BIGINT) AS operation,
+    delivery = 'at-least-once' AS unprocessed,
+    delivery <> 'at-least-once' AS skipped_by_commit
 FROM claimed
 JOIN modes USING (run, topic, partition)
 LEFT JOIN done USING (run, topic, partition, consumer_group, log_offset)

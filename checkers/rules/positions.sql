@@ -66,11 +66,19 @@ compared AS (
             ROWS UNBOUNDED PRECEDING
         ) AS acknowledged_before
     FROM eras
+),
+judged AS (
+    SELECT
+        compared.*, end_offset,
+        is_known AND coalesce(coalesce(log_offset, -1) < acknowledged_before, false) AS went_back,
+        coalesce(f = 'commit' AND complete AND log_offset > end_offset, false) AS truncated
+    FROM compared
+    JOIN partitions USING (run, topic, partition)
+    WHERE turn = 0
 )
 SELECT
-    compared.*, end_offset,
-    is_known AND coalesce(coalesce(log_offset, -1) < acknowledged_before, false) AS went_back,
-    coalesce(f = 'commit' AND complete AND log_offset > end_offset, false) AS truncated
-FROM compared
-JOIN partitions USING (run, topic, partition)
-WHERE turn = 0
+    judged.*,
+    CASE WHEN NOT went_back THEN 'truncated' WHEN f = 'commit' THEN 'went back' ELSE 'lost' END
+        AS how,
+    went_back OR truncated AS commit_regression
+FROM judged

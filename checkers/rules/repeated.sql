@@ -50,7 +50,9 @@ counted AS (
 )
 SELECT
     run, topic, partition, consumer_group, log_offset, log.value, delivery, times, resets_back,
-    operation, process, other_process
+    operation, process, other_process,
+    delivery = 'at-most-once' AS processed_twice,
+    delivery <> 'at-most-once' AS processed_again
 FROM counted
 JOIN log USING (run, topic, partition, log_offset)
 JOIN modes USING (run, topic, partition)

@@ -8,14 +8,21 @@ WITH leaps_of_sends AS (
         ON gaps.run = sends.run AND gaps.topic = sends.topic AND gaps.partition = sends.partition
         AND gaps.log_offset = sends.previous_place
     WHERE previous_place + 1 < place
+),
+judged AS (
+    SELECT
+        leaps_of_sends.*, send_operation = previous_operation AS inside,
+        count(*) OVER (PARTITION BY run, topic, partition, process, send_operation = previous_operation)
+            AS skips,
+        row_number() OVER (
+            PARTITION BY run, topic, partition, process, send_operation = previous_operation
+            ORDER BY send_operation, position
+        ) AS turn
+    FROM leaps_of_sends
+    WHERE next_known < place
 )
 SELECT
-    leaps_of_sends.*, send_operation = previous_operation AS inside,
-    count(*) OVER (PARTITION BY run, topic, partition, process, send_operation = previous_operation)
-        AS skips,
-    row_number() OVER (
-        PARTITION BY run, topic, partition, process, send_operation = previous_operation
-        ORDER BY send_operation, position
-    ) AS turn
-FROM leaps_of_sends
-WHERE next_known < place
+    judged.*,
+    inside AS int_send_skip,
+    NOT inside AND NOT is_failed AND turn = 1 AS send_skip
+FROM judged

@@ -16,20 +16,28 @@ WITH placed AS (
     FROM records
     JOIN profiles USING (run, topic, partition, value)
     WHERE is_send
-)
-SELECT
-    placed.*,
-    lag(value) OVER sent_order AS previous_value,
-    lag(place) OVER sent_order AS previous_place,
-    lag(send_operation) OVER sent_order AS previous_operation,
-    lag(known_end) OVER sent_order AS previous_known_end,
-    count(CASE WHEN NOT known_end THEN 1 END) OVER (
+),
+in_turn AS (
+    SELECT
+        placed.*,
+        lag(value) OVER sent_order AS previous_value,
+        lag(place) OVER sent_order AS previous_place,
+        lag(send_operation) OVER sent_order AS previous_operation,
+        lag(known_end) OVER sent_order AS previous_known_end,
+        count(CASE WHEN NOT known_end THEN 1 END) OVER (
+            PARTITION BY run, topic, partition, process, is_failed
+            ORDER BY sent_ns, send_operation, position
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS unknown_ends_before
+    FROM placed
+    WINDOW sent_order AS (
         PARTITION BY run, topic, partition, process, is_failed
         ORDER BY sent_ns, send_operation, position
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS unknown_ends_before
-FROM placed
-WINDOW sent_order AS (
-    PARTITION BY run, topic, partition, process, is_failed
-    ORDER BY sent_ns, send_operation, position
+    )
 )
+SELECT
+    in_turn.*,
+    place < previous_place AND send_operation <> previous_operation AND NOT is_failed
+        AND previous_known_end AS nonmonotonic_send,
+    place < previous_place AND send_operation = previous_operation AS int_nonmonotonic_send
+FROM in_turn

@@ -17,13 +17,19 @@ timeouts AS (
     FROM said
     WHERE f = 'setting' AND key = 'transaction.timeout.ms'
     GROUP BY run, topic, partition
+),
+judged AS (
+    SELECT
+        run, topic, partition, log_offset, timeout_ns,
+        max(CASE WHEN turn = 1 THEN operation END) AS operation,
+        max(CASE WHEN turn = 1 THEN high_watermark END) AS high_watermark,
+        max(completed_ns) - min(completed_ns) AS stood_ns
+    FROM looks
+    JOIN timeouts USING (run, topic, partition)
+    GROUP BY run, topic, partition, log_offset, timeout_ns
+    HAVING min(turn) = 1
 )
 SELECT
-    run, topic, partition, log_offset, timeout_ns,
-    max(CASE WHEN turn = 1 THEN operation END) AS operation,
-    max(CASE WHEN turn = 1 THEN high_watermark END) AS high_watermark,
-    max(completed_ns) - min(completed_ns) AS stood_ns
-FROM looks
-JOIN timeouts USING (run, topic, partition)
-GROUP BY run, topic, partition, log_offset, timeout_ns
-HAVING min(turn) = 1
+    judged.*,
+    log_offset < high_watermark AND stood_ns > timeout_ns AS hanging_transaction
+FROM judged

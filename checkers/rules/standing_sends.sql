@@ -12,4 +12,6 @@ WITH compared AS (
         PARTITION BY run, topic, partition, process ORDER BY sent_ns, send_operation, position
     )
 )
-SELECT * FROM compared WHERE unknown_ends_before = previous_unknown_ends
+SELECT compared.*, final_least < sent_before_offset AS reordered
+FROM compared
+WHERE unknown_ends_before = previous_unknown_ends

@@ -68,11 +68,18 @@ followed AS (
     FROM counted
     JOIN settled_moves USING (run, topic, partition, process, is_final, settled_before)
     WHERE previous_operation <> operation AND NOT previous_settled
+),
+judged AS (
+    SELECT
+        run, topic, partition, process, operation, value, log_offset, previous_operation,
+        previous_offset, previous_known, operation = previous_operation AS inside
+    FROM followed
+    WHERE log_offset IS NOT NULL AND previous_offset IS NOT NULL
+        AND log_offset <> previous_offset + 1
+        AND NOT (operation = previous_operation AND rebalanced)
 )
 SELECT
-    run, topic, partition, process, operation, value, log_offset, previous_operation,
-    previous_offset, previous_known, operation = previous_operation AS inside
-FROM followed
-WHERE log_offset IS NOT NULL AND previous_offset IS NOT NULL
-    AND log_offset <> previous_offset + 1
-    AND NOT (operation = previous_operation AND rebalanced)
+    judged.*,
+    log_offset <= previous_offset AND NOT inside AS nonmonotonic_poll,
+    log_offset <= previous_offset AND inside AS int_nonmonotonic_poll
+FROM judged

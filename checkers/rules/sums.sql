@@ -53,7 +53,7 @@ added AS (
     )
 )
 SELECT
-    run, topic, partition, process, place, operation, total <> 0 AS is_off,
+    run, topic, partition, process, place, operation, total <> 0 AS wrong_sum,
     TRY_CAST(total AS BIGINT) AS total, transfer_off
 FROM added
 WHERE operation IS NOT NULL

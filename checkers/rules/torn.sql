@@ -27,8 +27,9 @@ others AS (
     GROUP BY run, topic, partition, operation
 )
 SELECT
-    gone.run, gone.topic, gone.partition, gone.value, gone.acked_offset, gone.end_offset, deleted,
-    may_be_deleted, on_disk, operation, process, is_ok, others_read, other_value
+    gone.run, gone.topic, gone.partition, gone.value, gone.acked_offset, gone.end_offset, operation, process,
+    others_read, other_value,
+    NOT deleted AND NOT is_unproven AND (others_read > 0 OR NOT is_ok) AS torn_transaction
 FROM gone
 JOIN sent USING (run, topic, partition, value)
 JOIN others USING (run, topic, partition, operation)

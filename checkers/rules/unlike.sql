@@ -52,7 +52,7 @@ compared AS (
 )
 SELECT
     compared.run, compared.topic, compared.partition, log_offset, compared.value, compared.key,
-    operation, differs, value_on_disk, key_on_disk
+    operation, differs, value_on_disk, key_on_disk, true AS log_mismatch
 FROM compared
 JOIN logs USING (run, topic, partition)
 JOIN partitions USING (run, topic, partition)

@@ -22,5 +22,6 @@ points AS (
 SELECT
     run, topic, partition, CAST(more AS BIGINT) AS more,
     CAST(floor(point * last_ns / 200) AS BIGINT) AS at_ns,
-    CAST(sum(more) OVER (PARTITION BY run, topic, partition ORDER BY point) AS BIGINT) AS unread
+    CAST(sum(more) OVER (PARTITION BY run, topic, partition ORDER BY point) AS BIGINT) AS unread,
+    more <> 0 AS unseen_over_time
 FROM points

@@ -59,6 +59,7 @@ SELECT
     count(CASE WHEN what = 'fail' THEN 1 END) AS failed,
     count(CASE WHEN what = 'info' THEN 1 END) AS indeterminate,
     max(longest_ns) AS longest_gap_ns,
-    min(CASE WHEN gap_ns = longest_ns THEN gap_from_ns END) AS gap_from_ns
+    min(CASE WHEN gap_ns = longest_ns THEN gap_from_ns END) AS gap_from_ns,
+    true AS availability
 FROM gaps_of_windows
 GROUP BY run, topic, partition, fault_window

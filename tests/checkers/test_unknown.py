@@ -266,9 +266,13 @@ def test_a_check_is_repeated_when_executors_have_left_with_what_was_kept(
 
 
 # Stand in place of the positions of groups, which come after what finds losses.
-ENDLESS = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range < -b.range"
+ENDLESS = (
+    "SELECT count(*), false AS lost_write FROM range(1000000000) a, range(1000000000) b"
+    " WHERE a.range < -b.range"
+)
 LARGER_THAN_MEMORY = (
-    "SELECT list(repeat(CAST(a.range AS VARCHAR), 9)) AS large FROM range(100000000) a"
+    "SELECT list(repeat(CAST(a.range AS VARCHAR), 9)) AS large, false AS lost_write"
+    " FROM range(100000000) a"
 )
 
 
@@ -278,7 +282,7 @@ def put_in_place_of_positions(monkeypatch: pytest.MonkeyPatch, text: str) -> Non
         for one in conditions.RELATIONS
     )
     rules = tuple(rule for rule in conditions.RULES if rule.over != "positions")
-    rules += (replace(conditions.RULES[0], over="positions", when="false", at="0", evidence=()),)
+    rules += (replace(conditions.RULES[0], over="positions", at="0", evidence=()),)
     monkeypatch.setattr(conditions, "RELATIONS", relations)
     monkeypatch.setattr(conditions, "RULES", rules)
 

@@ -123,6 +123,8 @@ def assert_one_sentence(done: Done, status: int, says: str) -> None:
         (("nightly", "--fail-on", "bad"), "--fail-on 'bad' must be one of anomaly, new"),
         (("nightly", "--resume", "--seed", "1"), "--resume goes on with the plan and seed"),
         (("nightly", "--resume", "--nights", "/tmp/no-nights"), "There is no night in /tmp/no-n"),
+        (("check", "r", "--relation", "gon"), "There is no relation 'gon'; did you mean 'gone'?"),
+        (("check", "r", "s", "--relation", "gone"), "--relation shows one run: name one."),
         (("check", "no-such-run"), "There is no run 'no-such-run'"),
         (
             ("check", __file__),
