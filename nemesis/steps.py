@@ -6,6 +6,7 @@ response goes from the leader to the follower.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -575,6 +576,15 @@ Step = (
     | OfMachine
     | Await
 )
+
+
+_NEW_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def verb_of(step: Step) -> str:
+    """What a step is called in files and histories: `power_off`. One for several brokers has none:
+    in both it is one for each."""
+    return _NEW_WORD.sub("_", type(step).__name__).lower()
 
 
 _FILLING = " "  # between a record's name, which has none, and what makes its value long

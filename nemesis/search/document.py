@@ -19,11 +19,6 @@ from neaptide.nemesis.search.explore import play_moves
 from neaptide.nemesis.search.observed import WorldObserved, assigned
 from neaptide.nemesis.search.targets import Target
 
-_VERBS: Mapping[type, str] = {
-    steps.PowerOff: "power_off",
-    steps.MoveController: "move_controller",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -177,7 +172,7 @@ def _released_controller(world: World, step: steps.Step) -> int | None:
 def _step_lines(
     target: Target, world: World, step: steps.Step, before: _Marks, released: int | None
 ) -> Iterator[str]:
-    verb = _VERBS.get(type(step), type(step).__name__.lower())
+    verb = steps.verb_of(step)
     if not isinstance(step, steps.Await):
         said = _to_the_leader(target, step, before)
         yield f"{verb} = {{ {', '.join(_fields(said))} }}".replace("{  }", "{}")

@@ -42,7 +42,7 @@ class Performer:
         """What is to be recorded of it. Raises MissedError where the step cannot be done."""
         handler = _VERBS.get(type(step))
         if handler is None or not can_do(step):
-            raise MissedError(f"the simulation cannot do {type(step).__name__.lower()} yet")
+            raise MissedError(f"the simulation cannot do {steps.verb_of(step)} yet")
         return handler(self, step) or {}
 
     def wait(self, condition: Condition, within_s: float) -> None:
@@ -177,13 +177,16 @@ class Performer:
         is_stopped = number not in self.world.brokers and self.world.disks[number].was_clean
         if not is_stopped:
             number = self._live(step.broker)
-        lost = faults.power_off(self.world, number, self._kept(step.survives))
-        return {"lost": {str(partition): count for partition, count in lost.items()}}
+        return self._powered_off(number, self._kept(step.survives))
 
-    def _power_off_together(self, step: steps.PowerOffTogether) -> None:
+    def _power_off_together(self, step: steps.PowerOffTogether) -> Mapping[str, Any]:
+        """By broker."""
         keep = self._kept(step.survives)
-        for broker in step.brokers:
-            faults.power_off(self.world, self._live(broker), keep)
+        return {broker: self._powered_off(self._live(broker), keep) for broker in step.brokers}
+
+    def _powered_off(self, number: int, keep: Mapping[int, int]) -> Mapping[str, Any]:
+        lost = faults.power_off(self.world, number, keep)
+        return {"lost": {str(partition): count for partition, count in lost.items()}}
 
     def _kept(self, survives: str | None) -> dict[int, int]:
         if survives is None:

@@ -106,12 +106,21 @@ class _Player:
 
     def _note(self, step: steps.Step, done: Mapping[str, Any]) -> None:
         """`done`: what the step came to, beside what it says."""
+        match step:
+            case steps.KillTogether(brokers, in_flight):
+                for broker in brokers:
+                    self._note(steps.Kill(broker, in_flight), done)
+                return
+            case steps.PowerOffTogether(brokers, survives):
+                for broker in brokers:
+                    self._note(steps.PowerOff(broker, survives), done[broker])
+                return
         if not isinstance(step, _UNNOTED):
             fields = {
                 _NAMES.get(name, name): _plain(getattr(step, name))
                 for name in step.__dataclass_fields__
             } | dict(done)
-            self._record({_VERBS.get(type(step), type(step).__name__.lower()): fields})
+            self._record({steps.verb_of(step): fields})
 
     def _measure(self, step: steps.Measure, where: str) -> None:
         """From the last fetch of the broker, as the wire shows it, to now."""
@@ -143,4 +152,3 @@ def _plain(value: object) -> object:
 
 _UNNOTED: Final = (steps.Produce, steps.Consume, steps.Await, steps.Measure)
 _NAMES: Final = {"source": "from", "destination": "to", "name": "rule"}
-_VERBS: Final[Mapping[type, str]] = {steps.PowerOff: "power_off"}

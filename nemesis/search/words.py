@@ -41,10 +41,10 @@ def _word(step: steps.Step) -> str:
         case steps.PowerOff(broker, survives):
             return f"power off {broker}" + (f" after {survives}" if survives else "")
         case steps.Kill() | steps.Stop() | steps.Restart() | steps.Pause() | steps.Resume():
-            return f"{type(step).__name__.lower()} {step.broker}"
+            return f"{steps.verb_of(step)} {step.broker}"
         case steps.Reassign() | steps.Elect() | steps.MoveController():
             return _word_of_operators(step)
-    return type(step).__name__.lower()
+    return steps.verb_of(step)
 
 
 def _word_of_operators(step: steps.OfOperators) -> str:

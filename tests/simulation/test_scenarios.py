@@ -20,6 +20,8 @@ from neaptide.harness.systems import check_system_on, parse_systems
 from neaptide.nemesis.scenario import Scenario, expected_outcome
 from neaptide.nemesis.search.mutants import BY_NAME
 from neaptide.nemesis.search.play import is_simulated, simulate
+from neaptide.nemesis.steps import MoveController, verb_of
+from neaptide.nemesis.verbs import VERBS
 from neaptide.results.run import Aim, read_run
 from tests.proof import proof_but
 
@@ -53,6 +55,30 @@ def test_a_documented_scenario_ends_as_the_documents_say(name: str, generation: 
     assert played.missed == ""
     assert played.disagreements == ()
     assert played.judged.outcome == expected_outcome(scenario, system)
+
+
+def _steps_noted(name: str, generation: str) -> list[str]:
+    noted: list[str] = []
+    simulate(_scenario(name), GENERATIONS[generation], lambda world: noted.extend)
+    return noted
+
+
+@pytest.mark.parametrize("name", ["all-replicas-down-true", "power-loss-all-unflushed"])
+def test_several_that_die_at_one_moment_are_each_a_row_as_in_a_live_run(name: str) -> None:
+    verb = "power_off" if name.startswith("power") else "kill"
+    assert _steps_noted(name, "2.1").count(verb) >= 3
+
+
+def test_what_the_simulation_notes_is_called_as_in_files() -> None:
+    names = {
+        verb
+        for name, (_, scenario) in SCENARIOS.items()
+        if is_simulated(scenario) and name not in LONG
+        for verb in _steps_noted(name, "2.1")
+    }
+    assert {"elect", "hold", "kill", "power_off"} <= names
+    assert names <= {*VERBS, "measured"}
+    assert verb_of(MoveController()) == "move_controller"
 
 
 def test_a_follower_that_counts_as_caught_up_on_any_fetch_leads_and_loses() -> None:

@@ -145,7 +145,8 @@ class Generation:
     # Who leaves an ISR that is too small stays eligible to lead, and the high watermark waits until
     # the ISR is large enough again (KIP-966).
     eligible_leader_replicas: bool
-    # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset.
+    # A replica joins the ISR only when its LEO has also reached the leader epoch's start offset
+    # (KAFKA-7128: from 2.0.1 on).
     isr_needs_epoch_start: bool
     # A new leader whose high watermark has not reached the start offset of its epoch gives clients
     # no latest offset, and none by time past it (KIP-207, from 2.2 on).
@@ -249,7 +250,6 @@ _V0_11: Final = replace(
     fetch_of_others=FetchOfOthers.NO_RECORDS,
     truncation=Truncation.TO_EPOCH_END_OFFSET,
     epoch_assignment=EpochAssignment.ON_FIRST_APPEND,
-    isr_needs_epoch_start=True,
     unclean_leader_election_enable=False,
     insists_on_offsets_replicas=True,
     idempotence=Idempotence(1, UnknownProducer.OUT_OF_ORDER, forgets_deleted=True),
@@ -258,6 +258,7 @@ _V0_11: Final = replace(
 _V2_0: Final = replace(
     _V0_11,
     name="2.0",
+    isr_needs_epoch_start=True,
     truncation=Truncation.UNTIL_HISTORIES_MEET,
     epoch_assignment=EpochAssignment.ON_BECOMING_LEADER,
     same_leader=SameLeader.TRUNCATES_WHERE_AN_EPOCH_WAS_MISSED,

@@ -293,7 +293,7 @@ def maybe_increment_high_watermark(
 
 
 def may_join_isr(partition: Partition, replica_id: int, rules: Generation) -> bool:
-    """Assigned, not in, LEO at or past the HW and (KIP-101) past the epoch's start offset."""
+    """Assigned, not in, LEO at or past the HW and (from 2.0.1 on) past the epoch's start offset."""
     leader = _leader(partition)
     if not isinstance(leader.isr, CommittedIsr) or replica_id in leader.isr.isr:
         return False
