@@ -11,9 +11,9 @@ import secrets
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -168,6 +168,7 @@ def repro(
 
 @app.command()
 def run(
+    context: typer.Context,
     workload: Annotated[
         str,
         typer.Argument(help="A workload, such as append. Or a scenario: FILE.toml, or its name."),
@@ -286,6 +287,7 @@ def run(
     [chosen] = parse_systems([system], kafka_home, place.image)
     shipped = scenario_files()
     if workload.endswith(".toml") or workload in shipped:
+        _check_unused(context, _OF_SCENARIOS, workload)
         file = shipped.get(workload, Path(workload))
         _run_scenario(file, workload, chosen, number, json, place, min_acked, words, master)
     else:
@@ -333,6 +335,29 @@ def run(
             ids,
         )
         _run_workload(check(asked), json, words, master)
+
+
+# Of `run`: what it asks of a scenario, too. The scenario's file says all the rest.
+_OF_SCENARIOS: Final = frozenset(
+    {
+        *("workload", "system", "host", "image", "nodes", "kafka_home", "min_acked", "fail_on"),
+        *("no_check", "seed", "master", "json"),
+    }
+)
+
+
+def _check_unused(context: typer.Context, used: Collection[str], scenario: str) -> None:
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and parameter.name not in used
+        if (source := context.get_parameter_source(parameter.name)) and source.name == "COMMANDLINE"
+    ]
+    if given:
+        raise UsageError(
+            f"{', '.join(given)}: nothing of this is used where a scenario is played, as {scenario}"
+            " is: its file says what is done. Leave it out, or change the file."
+        )
 
 
 def _run_scenario(

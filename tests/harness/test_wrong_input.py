@@ -68,6 +68,10 @@ def assert_one_sentence(done: Done, status: int, says: str) -> None:
             "There is no scenario 'hw-trunction-loss'; did you mean 'hw-truncation-loss'?",
         ),
         (("run", "hw-trunction-loss"), "did you mean 'hw-truncation-loss'?"),
+        (
+            ("run", "hw-truncation-loss", "--nemesis", "kill", "--time", "30", "--acks", "1"),
+            "--nemesis, --time, --acks: nothing of this is used where a scenario is played",
+        ),
         (("run", "apend"), "There is no workload 'apend'; did you mean 'append'?"),
         (("repro", "--system", "neaptide:9"), "There is no system 'neaptide:9'; it must be one of"),
         (("repro", "--host", "moon"), "There is no host 'moon'; it must be one of local"),
