@@ -589,7 +589,6 @@ app.add_typer(cli_spark.app, name="spark")
 
 # What typer raises for wrong options; it has a copy of click inside and exports only this child.
 _WrongOptions: type[Exception] = typer.BadParameter.__bases__[0]
-_BUG = 70  # EX_SOFTWARE
 _INTERRUPTED = 130  # what typer makes of a KeyboardInterrupt
 
 
@@ -626,7 +625,7 @@ def _guarded(command: Callable[[], Any]) -> int:
             return int(Exit.UNKNOWN)
         if status is None:  # a bug of ours: its traceback, even while Spark has standard error
             traceback.print_exc(file=output.err.file)
-            return _BUG
+            return Exit.BUG
         output.err.print(f"neaptide: {error}", markup=False)
         return int(status)
 

@@ -26,6 +26,7 @@ class Exit(IntEnum):
     UNKNOWN = 2
     USAGE = 64
     MISSING = 69
+    BUG = 70  # EX_SOFTWARE
 
 
 MEANINGS: Final[Mapping[Exit, str]] = {
@@ -36,6 +37,7 @@ MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.UNKNOWN: "The run proved nothing, and no other run shows an anomaly.",
     Exit.USAGE: "A wrong option, argument or file. The message says what to write instead.",
     Exit.MISSING: "Something that is needed is missing. The message says how to get it.",
+    Exit.BUG: "A bug of neaptide. Please report it with the traceback that is printed.",
 }
 
 # What fails one run and no other: it is kept, and its verdict is unknown.
