@@ -119,6 +119,7 @@ class SparkStart:
             self._session = connect_session(self._lease.remote, has_code=True)
         except (MissingToolError, SparkUnreachableError) as error:
             _say(f"The Spark that is kept is passed over. {error}")
+            self._lease.close()
             self._lease = None
             self._watch.close()
         return self._session is not None
@@ -181,6 +182,8 @@ class SparkStart:
             except Exception as error:  # what ended the check may have ended Spark, too
                 output.err.print(f"Spark did not stop in order: {_first_line(error)}", markup=False)
             _forget_connect()
+        if self._lease is not None:
+            self._lease.close()
 
 
 def _forget_connect() -> None:

@@ -106,7 +106,11 @@ class Lease:
         """Give the session back in order: whatever was asked of it is answered. Idempotent."""
         if not self._file.closed:
             _write_session(self._file, self._generation, clean=True)
-            self._file.close()
+            self.close()
+
+    def close(self) -> None:
+        """Leave the session as it is: who leases its number next has another one. Idempotent."""
+        self._file.close()
 
 
 # --- where it is ---------------------------------------------------------------------------------

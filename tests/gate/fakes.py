@@ -59,12 +59,14 @@ class FakeLeader:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
         self.open += 1
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                await self._answer(await read_frame(reader), writer)
-        writer.close()
-        self.open -= 1
-        self.came.set()
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:
+                    await self._answer(await read_frame(reader), writer)
+        finally:
+            writer.close()
+            self.open -= 1
+            self.came.set()
 
     async def _answer(self, raw: bytes, writer: asyncio.StreamWriter) -> None:
         header = decode.request_header(raw)
@@ -158,10 +160,12 @@ class World:
     leader: FakeLeader
     host: LocalHost
     run: Path
+    followers: list[FakeFollower] = field(default_factory=list)
 
     async def follower(self, version: int = 12, broker: int = FOLLOWER) -> FakeFollower:
         follower = FakeFollower(self.gate.ports[f"replication-{LEADER}"], version, broker)
         await follower.connect()
+        self.followers.append(follower)
         return follower
 
     async def held_at_death(self) -> FakeFollower:
@@ -192,10 +196,13 @@ async def world(run: Path, *, shared: bool = False) -> AsyncIterator[World]:
             for link in links
         )
     gate = await Gate.start(GateConfig(run, time.monotonic_ns(), links), host)
+    made = World(gate, leader, host, run)
     try:
-        yield World(gate, leader, host, run)
+        yield made
         await gate.close()
         assert gate.process.returncode == 0, (run / "logs" / "gate.log").read_text()
     finally:
+        for follower in made.followers:
+            follower.close()
         leader.stop()
         await host.close()

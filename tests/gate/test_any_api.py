@@ -182,6 +182,7 @@ def test_the_commit_of_one_group_is_lost_and_that_of_another_waits(tmp_path: Pat
         assert await asyncio.wait_for(reader.read(), 20) == b""
         assert (await hit(gate, "dropped", mark))["partitions"][0]["offset"] == 9
         assert broker.asked == []
+        writer.close()
         await gate.remove("r")
         mark = gate.mark()
         slow = replace(

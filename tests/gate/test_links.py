@@ -79,6 +79,7 @@ def test_a_link_refuses_until_its_target_listens_and_again_when_it_does_not(play
         late = FakeFollower(port)
         await late.connect()
         await late.rounds(1)
+        late.close()
         target = w.leader.port
         w.leader.stop()
         await w.gate.set_target(link, target)
@@ -149,6 +150,7 @@ def test_a_reset_by_what_a_link_is_led_through_is_passed_on(play: Play, led: boo
                     await asyncio.wait_for(reader.read(), 20)
             else:
                 assert await asyncio.wait_for(reader.read(), 20) == b""
+            writer.close()
 
     play(story)
 

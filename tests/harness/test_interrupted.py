@@ -83,8 +83,8 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     yield running
     if running.process.poll() is None:
         running.process.kill()
-    running.process.wait()
-    running.neaptide("list")
+    with running.process:  # ends once it has ended, and closes its pipe
+        running.neaptide("list")
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,8 @@ def test_sigterm_ends_what_a_shell_has_started_in_the_background(tmp_path: Path)
         assert process.stderr.read().strip().splitlines()[-1] == "Interrupted."
     finally:
         process.kill()
-        process.wait()
+        with process:
+            pass
 
 
 @pytest.mark.parametrize(

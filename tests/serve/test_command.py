@@ -37,10 +37,10 @@ def test_it_prints_where_it_is_and_ends_at_once_with_0(
         address = line.split()[0]
         assert address.startswith("http://127.0.0.1:")
         assert str(stored.root) in line
-        live = urllib.request.urlopen(f"{address}runs/{GOING_ON}/live")  # is open when it ends
-        assert live.readline() == b"event: progress\n"
-        serving.send_signal(number)
-        live.read()
+        with urllib.request.urlopen(f"{address}runs/{GOING_ON}/live") as live:
+            assert live.readline() == b"event: progress\n"
+            serving.send_signal(number)
+            live.read()
         _, said = serving.communicate(timeout=60)
     finally:
         serving.kill()

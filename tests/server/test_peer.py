@@ -16,7 +16,11 @@ def test_a11_the_length_of_an_answer_is_believed_up_to_a_limit(length: int) -> N
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readexactly(4)
             writer.write(length.to_bytes(4, "big", signed=True))
-            await writer.drain()  # and nothing more: who believes it waits
+            await writer.drain()
+            try:
+                await reader.read()  # and nothing more: who believes it waits
+            finally:
+                writer.close()
 
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
