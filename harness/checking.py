@@ -160,9 +160,12 @@ class SparkStart:
     def _give_back(self, lease: Lease, session: SparkSession) -> None:
         from neaptide.checkers.pipeline.cluster_session import leave
 
-        leave(session)
-        lease.release()
         self._session = None
+        try:
+            leave(session)
+            lease.release()
+        finally:
+            lease.close()
 
     def __enter__(self) -> Self:
         return self

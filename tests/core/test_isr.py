@@ -144,9 +144,9 @@ def test_i3_a_dead_follower_stays_for_10_000_to_15_000_ms(dies_after_ms: int) ->
 
 @pytest.mark.parametrize(
     ("generation", "offset", "joins"),
-    [("0.10", 4, True), ("0.10", 3, False), ("0.11", 9, False), ("0.11", 10, True)],
+    [("0.11", 4, True), ("0.11", 3, False), ("2.0", 9, False), ("2.0", 10, True)],
 )
-def test_i4_a_replica_joins_at_the_high_watermark_and_from_0_11_at_the_epochs_start(
+def test_i4_a_replica_joins_at_the_high_watermark_and_from_2_0_1_at_the_epochs_start(
     generation: str, offset: int, joins: bool
 ) -> None:
     leader = given.leading(generation, isr=(A, C), records=10, high_watermark=4)

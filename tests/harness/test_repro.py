@@ -36,6 +36,7 @@ PLAYED = {
     ),
     "neaptide:0.11": (
         "acks-1-loss",
+        "early-return-to-the-isr",
         "fast-failover-divergence",
         "isr-lingers",
         "unclean-election-true",
@@ -55,10 +56,11 @@ PLAYED = {
         "consumer-truncation",
         "obeys-earlier-controller",
     ),
-    "neaptide:2.8": ("hw-truncation-loss", "not-enough-after-append"),
+    "neaptide:2.8": ("hw-truncation-loss", "not-enough-after-append", "stale-diverging-answer"),
     "neaptide:4.0": (
         "isr-of-one-loss-1",
         "isr-of-one-loss-2",
+        "last-in-isr-loses-its-disk",
         "last-replica-standing",
         "unclean-election-false",
         "out-of-range-a",

@@ -110,8 +110,8 @@ def begin(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
     for harness in begun:
         if harness.process.poll() is None:
             harness.process.kill()
-        harness.process.wait()
-        harness.neaptide("list")
+        with harness.process:  # ends once it has ended, and closes its pipe
+            harness.neaptide("list")
 
 
 @pytest.mark.parametrize("host", [NETNS_PROOF, "docker"])

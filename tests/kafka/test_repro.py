@@ -77,6 +77,28 @@ def test_i5_on_0_8_2_a_burst_makes_the_isr_flap(tmp_path: Path) -> None:
     assert (result["observed"], result["reasons"]) == ("held", []), result
 
 
+# Bugs of released Kafka: the releases that have them, and the first that have not.
+BUGS = [
+    ("stale-diverging-answer", ("2.8.2", "3.9.0-kraft", "3.9.1-kraft", "4.0.0", "4.0.1", "4.4.0")),
+    ("late-marker", ("0.11.0.3", "3.9.1", "4.4.0")),
+    ("early-return-to-the-isr", ("1.1.1", "2.0.0", "2.0.1")),
+    ("last-in-isr-loses-its-disk", ("0.10.2.2", "3.9.1", "4.4.0")),
+]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("scenario", "versions"), BUGS, ids=[name for name, _ in BUGS])
+def test_a_known_bug_loses_where_it_is_and_holds_where_it_is_fixed(
+    tmp_path: Path, scenario: str, versions: tuple[str, ...]
+) -> None:
+    systems = [word for version in versions for word in ("--system", f"kafka:{version}")]
+    done, document = neaptide(tmp_path, "repro", scenario, *systems, "--json")
+    assert document is not None, done.stderr
+    assert len(document["results"]) == len(versions)
+    for result in document["results"]:
+        assert (result["observed"], result["reasons"]) == (result["expected"], []), result
+
+
 def first_offset_after_failover(run: Path) -> int:
     """What A asks B for once B leads: the fetch that the gate holds."""
     rounds = pq.read_table(run / "fetch_rounds").to_pylist()
