@@ -21,9 +21,11 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setenv("NEAPTIDE_RUNS", str(tmp_path))
-    made = Lab(Judge(lambda run: []), "test", "neaptide:2.1", 7, LOCAL)
+    judge = Judge(lambda run: [])
+    made = Lab(judge, "test", "neaptide:2.1", 7, LOCAL)
     yield made
     made.close(failed=True)
+    judge.stop()
 
 
 def produce(cluster: LiveCluster, acks: str, *records: tuple[Any, Any]) -> None:
