@@ -94,7 +94,8 @@ async def record(archive: Path, java: str, pid: int) -> bool:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        status = await asyncio.wait_for(process.wait(), _WITHIN_S)
+        async with asyncio.timeout(_WITHIN_S):
+            status = await process.wait()
     except TimeoutError:
         process.kill()
         status = await process.wait()

@@ -107,7 +107,8 @@ class RandomNemesis:
         Somebody may ask the run to stop before (`neaptide.results.stop`).
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.stopping.wait(), max(0.0, moment - time.monotonic()))
+            async with asyncio.timeout(max(0.0, moment - time.monotonic())):
+                await self.stopping.wait()
 
     async def settle(self) -> None:
         """After the last fault: who has given up because of it is started again, this once more.

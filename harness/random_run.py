@@ -171,11 +171,9 @@ async def _do_faults(
 ) -> None:
     """Until the time is over, or somebody asks the run to stop."""
     begun = time.monotonic()
-    is_over = False
 
     async def report_progress() -> None:
-        # Python 3.11 loses a cancellation that comes together with an answer: so it is asked, too.
-        while not is_over:
+        while True:
             progress(nemesis.doing, time.monotonic() - begun, await load.counts())
             if asked_to_stop(stage.run) is not None:
                 nemesis.stopping.set()
@@ -186,7 +184,6 @@ async def _do_faults(
     try:
         await nemesis.play(asked.time_s)
     finally:
-        is_over = True
         reporting.cancel()
         await asyncio.wait((reporting,))
     if not reporting.cancelled():

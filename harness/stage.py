@@ -620,7 +620,8 @@ class Stage:
                 raise TimeoutError(f"after {within_s:g} s this is still not true: {what}")
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), min(left, _FILE_LOOK_S))
+                async with asyncio.timeout(min(left, _FILE_LOOK_S)):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -105,7 +105,8 @@ class Clients:
         within_s = _STOP_LOAD_WITHIN_S if verb == "stop_load" else _ANSWER_WITHIN_S
         within_s += arguments.get("deadline_s", 0.0)
         try:
-            return await asyncio.wait_for(answer, within_s)
+            async with asyncio.timeout(within_s):
+                return await answer
         except TimeoutError:
             self._late = f"The clients did not answer to {verb} within {within_s:g} s."
             raise ClientsError(self.process.trouble() or self._late) from None

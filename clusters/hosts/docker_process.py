@@ -125,7 +125,8 @@ class DockerProcess:
             raise HostError(f"{self.spec.name} cannot be resumed: {error.explanation}") from error
 
     async def wait(self, timeout_s: float | None = None) -> int:
-        await asyncio.wait_for(self._ended.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await self._ended.wait()
         assert self._returncode is not None
         return self._returncode
 

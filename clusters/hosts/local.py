@@ -99,7 +99,8 @@ class RunningProcess:
     async def wait(self, timeout_s: float | None = None) -> int:
         """Its exit status, once it has ended; TimeoutError if that takes too long."""
         if self.popen.poll() is None:
-            await asyncio.wait_for(_ended(self.pid), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await _ended(self.pid)
         return self.popen.wait()
 
     def _signal(self, number: signal.Signals) -> None:

@@ -133,7 +133,8 @@ class Connection:
         answer = self._answers[number] = self._loop.create_future()
         try:
             await asyncio.to_thread(self._send, {"id": number, "do": verb, **arguments})
-            return await asyncio.wait_for(answer, _ANSWER_S)
+            async with asyncio.timeout(_ANSWER_S):
+                return await answer
         except TimeoutError:
             raise HostError(f"node {self.node} did not answer to {verb}") from None
         finally:

@@ -75,7 +75,8 @@ class SshProcess:
         await self._signal(signal.SIGCONT)
 
     async def wait(self, timeout_s: float | None = None) -> int:
-        await asyncio.wait_for(self._ended.wait(), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await self._ended.wait()
         assert self._returncode is not None
         return self._returncode
 

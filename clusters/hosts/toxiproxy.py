@@ -223,7 +223,8 @@ async def _asked(call: Callable[[], _T]) -> _T:
     # The library takes whatever it is answered for what it had asked for.
     misunderstood = (InvalidToxic, NotFound, ProxyExists, KeyError, TypeError, ValueError)
     try:
-        return await asyncio.wait_for(asyncio.to_thread(call), _CALL_WITHIN_S)
+        async with asyncio.timeout(_CALL_WITHIN_S):
+            return await asyncio.to_thread(call)
     except TimeoutError:
         raise HostError("Toxiproxy did not answer in time.") from None
     except (OSError, *misunderstood) as error:

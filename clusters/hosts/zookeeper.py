@@ -160,7 +160,8 @@ async def serves(address: str, port: int) -> bool:
         return False
     try:
         writer.write(b"srvr")
-        answer = await asyncio.wait_for(reader.read(len(_SERVING)), _PROBE_TIMEOUT_S)
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            answer = await reader.read(len(_SERVING))
     except (OSError, TimeoutError):
         return False
     finally:

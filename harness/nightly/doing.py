@@ -57,7 +57,8 @@ class Doing:
         self._ledger.started(token, process.pid)
         why = ""
         try:
-            stdout, _ = await asyncio.wait_for(process.communicate(), play.lasts_s + _LATE_S)
+            async with asyncio.timeout(play.lasts_s + _LATE_S):
+                stdout, _ = await process.communicate()
         except TimeoutError:
             stdout, why = b"", f"it did not end within {play.lasts_s + _LATE_S:.0f} s"
         finally:
@@ -90,7 +91,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         return
     process.terminate()
     try:
-        await asyncio.wait_for(process.wait(), ENDS_WITHIN_S)
+        async with asyncio.timeout(ENDS_WITHIN_S):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()

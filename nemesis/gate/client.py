@@ -93,7 +93,8 @@ class Gate:
         )
         reader, writer = await _open_pipes(process)
         try:
-            line = await asyncio.wait_for(reader.readline(), _START_DEADLINE_S)
+            async with asyncio.timeout(_START_DEADLINE_S):
+                line = await reader.readline()
         except TimeoutError:
             process.kill()
             raise GateError(f"the gate did not start: see {log}") from None
@@ -278,7 +279,8 @@ class Gate:
         line = json.dumps({"id": number, "do": command, **arguments})
         self._writer.write(line.encode() + b"\n")
         try:
-            return await asyncio.wait_for(answer, _COMMAND_DEADLINE_S)
+            async with asyncio.timeout(_COMMAND_DEADLINE_S):
+                return await answer
         except TimeoutError:
             raise GateError(f"the gate did not answer to {command}") from None
         finally:

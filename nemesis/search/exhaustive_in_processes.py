@@ -27,7 +27,7 @@ from neaptide.nemesis.search.exhaustive import (
 )
 from neaptide.nemesis.search.judge import Judged
 from neaptide.nemesis.search.targets import Target
-from neaptide.nemesis.search.workers import begin
+from neaptide.nemesis.search.workers import begin, whole_start
 
 _SLOTS_PER_STATE: Final = 2  # a table that is half empty is searched in a few steps
 _NOBODY: Final = bytes(DIGEST_BYTES)
@@ -156,10 +156,11 @@ def _listen(
             process = context.Process(
                 target=_work, args=(worker, target, limits, common, say), daemon=True
             )
-            process.start()
+            with whole_start():
+                process.start()
+                stack.callback(process.join)
+                stack.callback(process.terminate)
             say.close()
-            stack.callback(process.join)
-            stack.callback(process.terminate)
             open_.append(listener)
         while open_:
             ready: list[Any] = list(wait(open_))

@@ -271,7 +271,8 @@ class _Views:
         while not self._stopping.is_set():
             yield
             try:
-                await asyncio.wait_for(self._stopping.wait(), LOOK_S)
+                async with asyncio.timeout(LOOK_S):
+                    await self._stopping.wait()
             except TimeoutError:
                 continue
 
